@@ -73,13 +73,14 @@ TARGETS ?=
 fuzz: setup ## give every decoder a million mutated inputs (a night); TARGETS=, INPUTS=, SEED=
 	nice -n 19 $(BIN)/python -m tests.fuzz $(TARGETS) --inputs $(INPUTS) --seed $(SEED)
 
-lint: setup ## run ruff, mypy --strict, import-linter, spelling and phrases
+lint: setup $(STAMP).deploy ## run ruff, mypy --strict, import-linter, spelling and phrases; check the files for containers and clusters
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python -m tests.tidy.words
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/deploy/test_tools.py
 
 sbom: setup ## write build/sbom.json: what `make setup` installs, in CycloneDX JSON
 	$(BIN)/python -m tests.tidy.sbom
@@ -100,6 +101,10 @@ bench-quick: setup $(STAMP).bench ## in five minutes, what became worse than the
 # Without it, the tests that drive a browser are skipped; it has no wheel for every machine.
 $(STAMP).browser: $(STAMP)
 	-$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,browser]'
+	@touch $@
+
+$(STAMP).deploy: $(STAMP)
+	-$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,deploy]'
 	@touch $@
 
 $(STAMP).bench: $(STAMP)

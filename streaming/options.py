@@ -147,6 +147,16 @@ def protection_options(master: str, sockets: Path | None) -> dict[str, str]:
     return options
 
 
+def cluster_options(master: str) -> dict[str, str]:
+    """Return the options of a session whose executors a cluster runs; its `spark-defaults.conf` has all others, such as their memory."""
+    if is_local(master):
+        return {}
+    return {
+        # an executor with more cores runs several Python workers and hands a lane to any of them, which then has to rebuild it
+        "spark.executor.cores": "1",
+    }
+
+
 def source_options(
     topics: list[str],
     records_per_trigger: int | None,

@@ -12,14 +12,14 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from streaming.options import LOOPBACK, is_local, jvm_options, protection_options, session_options
+from streaming.options import LOOPBACK, cluster_options, is_local, jvm_options, protection_options, session_options
 from streaming.pace import QUICK, OutOfMemory, Pace
 from validator.errors import UserError
 from validator.kafka import class_archive
@@ -165,8 +165,8 @@ def spark_session(settings: SessionSettings) -> Iterator[SparkSession]:
 
 def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
-    # workers run this interpreter with these packages, not whichever `python3` is on the path
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = workers_python(settings.master, os.environ)
     # the first of two JVMs only prints the command line of the second
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     logs = settings.directory / "logs"
@@ -181,7 +181,23 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     options |= {"spark.jars": ",".join(jars), "spark.driver.extraClassPath": os.pathsep.join(jars)}
     options |= {"spark.master": settings.master, "spark.app.name": "validator"}
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
+    options |= cluster_options(settings.master)
     return _started(options)
+
+
+def workers_python(master: str, environment: Mapping[str, str]) -> str:
+    """Return the interpreter of Spark's Python workers.
+
+    It is this one with its packages, not whichever `python3` is on the path. The machines of a cluster may have it elsewhere, or get it as
+    one of `spark.archives`: there PYSPARK_PYTHON names it. The driver runs it, too, since Spark asks a worker for the names of the state.
+    Raises `UserError` if it cannot.
+    """
+    named = None if is_local(master) else environment.get("PYSPARK_PYTHON")
+    if named and shutil.which(named) is None:
+        raise UserError(
+            f"PYSPARK_PYTHON: expected a program that the driver has, too, found none at {named} from {Path.cwd()}"
+        )
+    return named or sys.executable
 
 
 def scratch_folder(directory: Path) -> Path:

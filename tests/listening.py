@@ -53,7 +53,7 @@ def shared(folder: Path) -> list[Path]:
 
 def _listening(roots: set[int]) -> Iterator[tuple[str, str]]:
     sockets = dict(_sockets())
-    for pid in _with_children(roots):
+    for pid in with_children(roots):
         with suppress(OSError):
             name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
             for handle in os.scandir(f"/proc/{pid}/fd"):
@@ -77,7 +77,8 @@ def _sockets() -> Iterator[tuple[str, str]]:
                 yield f"socket:[{columns[9]}]", "loopback" if address in _LOOPBACK else address
 
 
-def _with_children(roots: set[int]) -> set[int]:
+def with_children(roots: set[int]) -> set[int]:
+    """Return these processes and all below them."""
     parents = {}
     for folder in Path("/proc").iterdir():
         with suppress(OSError, ValueError):

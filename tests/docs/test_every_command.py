@@ -16,6 +16,10 @@ TESTS = Path(__file__).parent
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").glob("*/README.md")])
 
 NOT_RUN: Final = {
+    "docker build --tag validator .": "tests/deploy/ runs what the image runs",
+    "docker compose up -d --build": "tests/deploy/ runs what the services run",
+    "docker compose --profile console --profile monitoring up -d": "the same",
+    "kubectl apply --kustomize deploy/kubernetes": "it needs a cluster; tests/deploy/ checks the manifests",
     "make demo": "tests/cli/test_demo.py runs `validator demo`; make sets up this very environment",
     "make demo-real": "tests/cli/test_demo_real.py runs what it runs",
     "make demo-channel": "tests/channel/test_demo.py runs examples/channel/demo.py",

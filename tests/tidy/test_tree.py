@@ -64,9 +64,11 @@ def test_no_file_names_a_machine_path() -> None:
 
 
 def test_pinning_files_hold_no_address() -> None:
-    pinning = re.compile(r"(constraints.*\.txt|pyproject\.toml|Makefile|\.ci/run|ivy/.*\.xml|docker-compose\.yml)$")
+    pinning = re.compile(
+        r"(constraints.*\.txt|pyproject\.toml|Makefile|\.ci/run|ivy/.*\.xml|docker-compose\.yml|Dockerfile|requirements.*\.txt)$"
+    )
     address = re.compile(
-        r"https?://(?!schema-registry\b|0\.0\.0\.0\b)\S+"
+        r"https?://(?!schema-registry\b|0\.0\.0\.0\b|127\.0\.0\.1\b)\S+"
     )  # addresses between services of the compose file are fine
     named = [str(path) for path, text in texts() if pinning.search(path.as_posix()) and address.search(text)]
     assert named == []

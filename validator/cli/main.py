@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("validator.cli.init:init", "Write a configuration with two paras, and sample records for them."),
     "up": ("validator.cli.up:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
     "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
+    "health": ("validator.cli.health:health", "Say whether a running job is healthy, for supervisors and containers."),
     "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),
     "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
     "compare": (

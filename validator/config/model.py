@@ -110,7 +110,7 @@ class Job(_Table):
     """`[job]`: how the Spark job runs and what a lane may hold."""
 
     directory: str = ""
-    """Folder of checkpoint, lane state and logs: a path, or a URI that every executor can reach; empty means below the state directory."""
+    """Folder of checkpoint, lane state and logs; driver and executors reach it by the same path. Empty means below the state directory."""
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark master URL."""
     state_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
@@ -143,6 +143,13 @@ class Job(_Table):
     """Blocks between two emissions of headroom; 0 means at session changes only."""
     root_interval_blocks: U32 = core_limits.ROOT_INTERVAL_BLOCKS_DEFAULT
     """Blocks between two state roots; 0 means at session changes only."""
+
+    @field_validator("directory")
+    @classmethod
+    def _check_directory(cls, value: str) -> str:
+        if "://" in value:
+            raise ValueError(f"expected a path that the driver and every executor reach, found the URI {value!r}")
+        return value
 
 
 class DeadLetters(_Table):

@@ -42,3 +42,9 @@ REPORTERS_MAX: Final = 1_000
 
 SERIES_PER_REPORTER_MAX: Final = 200_000
 """Series that a lane or a transport may have."""
+
+HEALTH_S_MAX: Final = 5.0
+"""Seconds that `validator health` waits for an endpoint's answer."""
+
+PAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes that it reads of the answer."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from streaming import session as module
 from streaming.session import SessionSettings, SessionStart
+from validator.errors import UserError
 
 
 @pytest.fixture
@@ -54,3 +56,18 @@ def test_scratch_of_a_killed_jvm_is_removed_and_that_of_a_running_one_is_kept(
     scratch = module.scratch_folder(tmp_path / "job")
     assert list(scratch.iterdir()) == []
     assert scratch.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("master", ["local[*]", "local-cluster[1,1,1024]"])
+def test_workers_of_this_machine_run_this_interpreter(master: str) -> None:
+    assert module.workers_python(master, {"PYSPARK_PYTHON": "/elsewhere/python"}) == sys.executable
+
+
+def test_workers_of_a_cluster_run_the_named_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    master, named = "spark://there:7077", "./environment/bin/python"
+    assert module.workers_python(master, {}) == module.workers_python(master, {"PYSPARK_PYTHON": ""}) == sys.executable
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^PYSPARK_PYTHON: expected a program that the driver has, too, found none at"):
+        module.workers_python(master, {"PYSPARK_PYTHON": named})
+    (tmp_path / "environment").symlink_to(sys.prefix)
+    assert module.workers_python(master, {"PYSPARK_PYTHON": named}) == named

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests agree with each other, with the image and with what the job needs of a cluster."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from streaming.options import cluster_options, session_options
+from tests.cli.follower import invoke
+from tests.deploy.tools import MANIFESTS, ROOT, documents, manifests
+from validator.config import Config
+
+FOUND = manifests()
+
+
+def one(kind: str, name: str) -> dict[str, Any]:
+    (found,) = (each for each in FOUND if each["kind"] == kind and each["metadata"]["name"] == name)
+    return found
+
+
+def pod() -> dict[str, Any]:
+    return dict(one("StatefulSet", "validator-job")["spec"]["template"]["spec"])
+
+
+def spark_defaults() -> dict[str, str]:
+    text = one("ConfigMap", "validator-spark")["data"]["spark-defaults.conf"]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return dict(line.split(None, 1) for line in lines)
+
+
+def executor() -> dict[str, Any]:
+    return dict(yaml.safe_load(one("ConfigMap", "validator-spark")["data"]["executor.yaml"]))
+
+
+def test_kustomization_lists_all_but_the_example() -> None:
+    (listed,) = documents(MANIFESTS / "kustomization.yaml")
+    files = {path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
+    assert set(listed["resources"]) == files
+
+
+def test_everything_is_in_one_namespace() -> None:
+    for each in FOUND:
+        if each["kind"] not in ("Kustomization", "Namespace"):
+            assert each["metadata"]["namespace"] == "validator", each["kind"]
+    assert spark_defaults()["spark.kubernetes.namespace"] == "validator"
+
+
+def test_configuration_fits_the_manifests() -> None:
+    config = Config.model_validate(tomllib.loads(one("ConfigMap", "validator-config")["data"]["validator.toml"]))
+    mounts = {each["name"]: each["mountPath"] for each in pod()["containers"][0]["volumeMounts"]}
+    assert config.job.directory.startswith(f"{mounts['job']}/")
+    assert config.job.master.startswith("k8s://")
+    assert str(config.kafka["ssl.ca.location"]).startswith(f"{mounts['ca']}/")
+    assert config.metrics.listen == f"0.0.0.0:{ports()['metrics']}"
+    assert spark_defaults()["spark.kubernetes.executor.podTemplateFile"] == f"{mounts['spark']}/executor.yaml"
+    (env,) = pod()["containers"][0]["env"]
+    assert env == {"name": "SPARK_CONF_DIR", "value": mounts["spark"]}
+    instances = int(spark_defaults()["spark.executor.instances"])
+    assert instances <= config.job.state_partitions <= 2 * instances
+
+
+def ports() -> dict[str, int]:
+    return {each["name"]: each["containerPort"] for each in pod()["containers"][0]["ports"]}
+
+
+def test_executors_find_the_driver_and_belong_to_it() -> None:
+    defaults, service = spark_defaults(), one("Service", "validator-job")
+    assert defaults["spark.driver.host"] == service["metadata"]["name"]
+    assert {each["name"]: each["port"] for each in service["spec"]["ports"]} == ports()
+    assert (int(defaults["spark.driver.port"]), int(defaults["spark.driver.blockManager.port"])) == (
+        ports()["driver"],
+        ports()["blocks"],
+    )
+    assert defaults["spark.kubernetes.driver.pod.name"] == "validator-job-0"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert pod()["serviceAccountName"] == one("RoleBinding", "validator-driver")["subjects"][0]["name"]
+
+
+def test_driver_and_executors_share_the_folder() -> None:
+    prefix = "spark.kubernetes.executor.volumes.persistentVolumeClaim.job"
+    claim = spark_defaults()[f"{prefix}.options.claimName"]
+    mounts = {each["name"]: each["mountPath"] for each in pod()["containers"][0]["volumeMounts"]}
+    assert spark_defaults()[f"{prefix}.mount.path"] == mounts["job"]
+    assert {"name": "job", "persistentVolumeClaim": {"claimName": claim}} in pod()["volumes"]
+    assert one("PersistentVolumeClaim", claim)["spec"]["accessModes"] == ["ReadWriteMany"]
+    ca = [each["mountPath"] for each in executor()["spec"]["containers"][0]["volumeMounts"] if each["name"] == "ca"]
+    assert ca == [mounts["ca"]]
+
+
+def test_pods_have_the_user_of_the_image_and_no_rights() -> None:
+    user, group = re.findall(r"(?m)^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"))[-1]
+    for spec in (pod(), executor()["spec"]):
+        rights = spec["securityContext"]
+        assert (rights["runAsUser"], rights["runAsGroup"], rights["runAsNonRoot"]) == (int(user), int(group), True)
+        assert rights["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_spark_defaults_leave_to_the_job_what_the_job_sets() -> None:
+    set_by_job = {*session_options("", "1g", 1), *cluster_options("k8s://there:1")}
+    assert "spark.executor.cores" in set_by_job
+    assert set_by_job & set(spark_defaults()) == set()
+
+
+def test_budget_and_policies_select_the_pods() -> None:
+    labels = executor()["metadata"]["labels"]
+    assert one("PodDisruptionBudget", "validator-executors")["spec"]["selector"]["matchLabels"] == labels
+    assert one("NetworkPolicy", "validator-executor")["spec"]["podSelector"]["matchLabels"] == labels
+    driver = one("StatefulSet", "validator-job")["spec"]["template"]["metadata"]["labels"]
+    assert one("NetworkPolicy", "validator-driver")["spec"]["podSelector"]["matchLabels"] == driver
+
+
+@pytest.mark.parametrize("arguments", [each["args"] for each in (*pod()["initContainers"], *pod()["containers"])])
+def test_command_is_one_of_the_product(arguments: list[str]) -> None:
+    answered = invoke(*arguments, "--help")
+    assert answered.exit_code == 0, answered.output
+
+
+def test_probes_ask_what_is_served() -> None:
+    driver = pod()["containers"][0]
+    assert driver["livenessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
+    assert driver["startupProbe"]["tcpSocket"] == {"port": "metrics"}
+    program, *arguments = driver["readinessProbe"]["exec"]["command"]
+    assert program == "validator"
+    assert invoke(*arguments, "--help").exit_code == 0

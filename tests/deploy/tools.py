@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of the extra `deploy`, and the documents that they check."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.tidy.tree import ROOT
+
+MANIFESTS = ROOT / "deploy" / "kubernetes"
+
+
+def tool(name: str) -> str:
+    """Return a program of this environment, or skip the test."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed: make lint installs it where it has a wheel")
+    return found
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """Return the documents of a YAML file."""
+    return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each is not None]
+
+
+def compose() -> dict[str, Any]:
+    """Return `docker-compose.yml`."""
+    (found,) = documents(ROOT / "docker-compose.yml")
+    return found
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Return all objects for Kubernetes."""
+    return [each for path in sorted(MANIFESTS.glob("*.yaml")) for each in documents(path)]

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job on a standalone cluster with two executors of one core, one of which dies and is replaced."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.listening import with_children
+from tests.streaming.harness import (
+    SAME_WHATEVER_ARRIVES,
+    consume,
+    decoded,
+    first_difference,
+    last_status,
+    of_lane,
+    produce,
+)
+from tests.streaming.processes import job, write_configuration
+from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
+from tests.streaming.standalone import ENVIRONMENT, Cluster, standalone
+from validator import exit_codes
+from validator.kafka.topics import create_topics
+
+EARLY = 20
+"""The last block that is executed before a worker dies."""
+
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker]
+
+
+def python_of(cluster: Cluster) -> set[str]:
+    """Return the interpreters that the cluster's executors run."""
+    found = set()
+    for pid in with_children({worker.process.pid for worker in cluster.workers}):
+        try:
+            name = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+        except OSError:
+            continue
+        if "python" in name:
+            found.add(name)
+    return found
+
+
+def test_lanes_on_a_standalone_cluster_survive_a_worker(
+    kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = "standalone."
+    create_topics(kafka, prefix=prefix)
+    records = [record for chain in chains() for record in chain.records]
+    early = [record for record in records if record.block <= EARLY]
+    produce(kafka, prefix, early)
+    # the driver has the environment at the path that its executors unpack it to
+    (tmp_path / ENVIRONMENT).symlink_to(sys.prefix)
+    monkeypatch.chdir(tmp_path)
+    with standalone(tmp_path / "cluster", 2) as cluster:
+        for name, value in cluster.client().items():
+            monkeypatch.setenv(name, value)
+        settings = write_configuration(
+            tmp_path, chains(), kafka, prefix, master=cluster.address, state_partitions=2, driver_memory="512m"
+        )
+        with job(settings) as running:
+            running.wait_for_records(kafka, prefix, "receipts", EARLY * len(chains()))
+            assert python_of(cluster) == {f"./{ENVIRONMENT}/bin/python"}
+            cluster.workers[0].kill()
+            cluster.add_worker().wait_for("Successfully registered with master")
+            produce(kafka, prefix, [record for record in records if record.block > EARLY])
+            blocks = sum(record.topic == "blocks" for record in records)
+            running.wait_for_records(kafka, prefix, "receipts", blocks)
+            assert running.terminate() == exit_codes.OK
+        assert cluster.master.count("Launching executor .* on worker") >= 3
+        assert cluster.master.count("Registered app validator") >= 1
+
+    outputs = consume(kafka, prefix, (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes"))
+    assert decoded(outputs, "dead-letters") == []
+    for simulated, chain in zip((IMMEDIATE, ON_INCLUSION), chains(), strict=True):
+        assert first_difference(of_lane(outputs, chain.lane), reference(simulated)) is None
+        status = last_status(outputs, chain.lane)
+        assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)

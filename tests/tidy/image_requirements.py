@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tests.tidy.image_requirements`: writes what the container image installs, each with the hash of its archive.
+
+It lists what the product and its plugins need to run the job and the console, by the metadata of this environment, and the build backends.
+Versions and hashes are those of `constraints.sha256`, which are for CPython 3.11 on Linux x86-64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import distribution
+
+from packaging.requirements import Requirement
+
+from tests.tidy.sbom import archive_hashes, normal
+from tests.tidy.tree import ROOT
+
+FOLDER = ROOT / "deploy" / "image"
+RUN, BUILD = FOLDER / "requirements.txt", FOLDER / "requirements-build.txt"
+EXTRAS = ("console", "spark")
+BACKENDS = ("editables", "hatchling", "setuptools", "wheel")
+"""What builds this project and pyspark."""
+
+HEADING = "# Made by `python -m tests.tidy.image_requirements`, for CPython 3.11 on Linux x86-64.\n"
+
+
+def own() -> tuple[str, ...]:
+    """Return the names of the distributions of this tree."""
+    return ("validator", *(f"validator-{path.parent.name}" for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))))
+
+
+def needed(wanted: Iterator[Requirement], *, without: frozenset[str] = frozenset()) -> set[str]:
+    """Return the normal names of all distributions that some requirements need, except those of ``without``."""
+    found: set[str] = set()
+    seen: set[tuple[str, str]] = set()
+    left = list(wanted)
+    while left:
+        requirement = left.pop()
+        name = normal(requirement.name)
+        for extra in ("", *sorted(requirement.extras)):
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            found |= set() if name in without else {name}
+            below = map(Requirement, distribution(name).requires or ())
+            left += [each for each in below if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return found
+
+
+def rendered(names: set[str]) -> str:
+    """Return a requirements file with exact versions and hashes."""
+    pins = {pin.partition("==")[0]: (pin, digest) for pin, digest in archive_hashes().items()}
+    lines = (f"{pins[name][0]} --hash=sha256:{pins[name][1]}\n" for name in sorted(names))
+    return HEADING + "".join(lines)
+
+
+def files() -> dict[str, str]:
+    """Return the content of each file by its name."""
+    ours = frozenset(map(normal, own()))
+    run = needed(iter([Requirement(f"validator[{','.join(EXTRAS)}]"), *map(Requirement, own())]), without=ours)
+    build = needed(map(Requirement, BACKENDS))
+    return {RUN.name: rendered(run - build), BUILD.name: rendered(build)}
+
+
+if __name__ == "__main__":
+    for file, text in files().items():
+        (FOLDER / file).write_text(text, encoding="ascii")

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `validator health` says of jobs in every state, and of what is no job."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.follower import invoke
+from validator.service.health import ask
+from validator.service.job_figures import JobFigures
+from validator.service.metric_endpoint import endpoint
+from validator.service.metric_store import MetricStore
+
+LANES = ("kusama", "polkadot")
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[JobFigures, MetricStore, str]]:
+    """Serve the figures of a job, and yield them with the endpoint's address."""
+    store = MetricStore(LANES)
+    figures = JobFigures(store, LANES)
+    with endpoint("127.0.0.1:0", "[metrics] listen", store) as page:
+        yield figures, store, page.removeprefix("http://").removesuffix("/metrics")
+
+
+def asked(address: str, folder: Path) -> tuple[int, str]:
+    """Run the command, and return its exit code and its line."""
+    (folder / "validator.toml").write_text(f'[metrics]\nlisten = "{address}"\n', encoding="utf-8")
+    answered = invoke("health", "--config", str(folder / "validator.toml"))
+    return answered.exit_code, answered.output
+
+
+def test_job_is_healthy_while_its_query_runs(served: tuple[JobFigures, MetricStore, str], tmp_path: Path) -> None:
+    figures, store, address = served
+    assert asked(address, tmp_path) == (1, "the job starts, or restarts\n")
+    figures.note({"event": "ready"})
+    store.set("validator_lane_blocks_behind", 7, "kusama")
+    store.set("validator_lane_blocks_behind", 3, "polkadot")
+    assert asked(address, tmp_path) == (0, "the job runs: 2 lanes, 0 parked, 7 blocks behind\n")
+    figures.note({"event": "parked", "lane": "kusama", "fault": "handler"})
+    assert asked(address, tmp_path) == (0, "the job runs: 2 lanes, 1 parked, 7 blocks behind\n")
+    figures.note({"event": "waiting", "reason": "Kafka does not answer"})
+    assert asked(address, tmp_path) == (
+        1,
+        "the job waits for something outside, such as Kafka or space on a disk\n",
+    )
+    figures.note({"event": "ready"})
+    assert asked(address.replace("127.0.0.1", "0.0.0.0"), tmp_path)[0] == 0
+
+
+def test_no_answer_and_another_answer(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+    assert asked(f"127.0.0.1:{port}", tmp_path) == (1, f"no job answers at 127.0.0.1:{port}: Connection refused\n")
+    with endpoint("127.0.0.1:0", "x", MetricStore()) as page:
+        address = page.removeprefix("http://").removesuffix("/metrics")
+        assert asked(address, tmp_path) == (1, "the endpoint is not that of a job\n")
+
+
+@pytest.mark.parametrize("answer", [b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n"])
+def test_what_is_no_endpoint_is_one_line(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        found = ask(f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+    assert not found.healthy
+    assert "\n" not in found.line
+
+
+@pytest.mark.parametrize("table", ["", '[metrics]\nlisten = "127.0.0.1:0"\n'])
+def test_job_without_a_known_address_is_an_error_line(table: str, tmp_path: Path) -> None:
+    (tmp_path / "validator.toml").write_text(table, encoding="utf-8")
+    answered = invoke("health", "--config", str(tmp_path / "validator.toml"))
+    assert answered.exit_code == 2
+    assert answered.stdout == ""
+    assert "[metrics] listen: expected HOST:PORT" in answered.stderr

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator health`: asks a running job how it is, for supervisors and containers."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from validator import exit_codes
+from validator.cli.common import ConfigPath
+from validator.config import load_config
+from validator.service.health import ask, endpoint_of
+
+
+def health(config_path: ConfigPath = None) -> None:
+    """Say whether the job on this machine is healthy, by its endpoint `[metrics] listen`.
+
+    Exit code 0 while its query runs, also if a lane is parked; 1 if it starts, restarts, waits for Kafka or for a disk, or does not answer.
+    """
+    found = ask(endpoint_of(load_config(config_path)))
+    sys.stdout.write(f"{found.line}\n")
+    raise typer.Exit(exit_codes.OK if found.healthy else exit_codes.DISAGREEMENT)

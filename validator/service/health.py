@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a job is healthy, as its endpoint of metrics says: for supervisors, which have room for one answer."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING, Final
+
+from validator.errors import UserError
+from validator.metrics.address import LOOPBACK_NAME, parse_address
+from validator.metrics.limits import HEALTH_S_MAX, PAGE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from validator.config import Config
+
+_SAMPLE: Final = re.compile(r"(validator_(?:job_ready|job_outage|lane_state|lane_blocks_behind))(?:\{(.*)\})? (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a job is healthy, and a line about it."""
+
+    healthy: bool
+    line: str
+
+
+def endpoint_of(config: Config) -> str:
+    """Return the address of a job's endpoint. Raises `UserError`: it has none, or any free port."""
+    listen = config.metrics.listen
+    if listen is None or parse_address(listen)[1] == 0:
+        raise UserError(f"[metrics] listen: expected HOST:PORT, which `health` asks, found {listen or 'none'}")
+    return listen
+
+
+def ask(listen: str) -> Health:
+    """Ask the endpoint that listens on an address, from the same machine."""
+    host, port = parse_address(listen)
+    if host != LOOPBACK_NAME and (address := ipaddress.ip_address(host)).is_unspecified:
+        host = "127.0.0.1" if address.version == 4 else "::1"
+    connection = HTTPConnection(host, port, timeout=HEALTH_S_MAX)
+    try:
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        page = answer.read(PAGE_BYTES_MAX).decode(errors="replace")
+    except OSError as error:
+        return Health(healthy=False, line=f"no job answers at {listen}: {error.strerror or error}")
+    except HTTPException:
+        return Health(healthy=False, line=f"no job answers at {listen}: what answers is no HTTP")
+    finally:
+        connection.close()
+    return judge(page) if answer.status == 200 else Health(healthy=False, line=f"{listen} answers {answer.status}")
+
+
+def judge(page: str) -> Health:
+    """Return what a page of metrics says: a job is healthy while its query runs, also if a lane is parked."""
+    samples = list(_samples(page))
+    values = {name: value for name, _, value in samples}
+    if "validator_job_ready" not in values:
+        return Health(healthy=False, line="the endpoint is not that of a job")
+    if values.get("validator_job_outage"):
+        return Health(healthy=False, line="the job waits for something outside, such as Kafka or space on a disk")
+    if not values["validator_job_ready"]:
+        return Health(healthy=False, line="the job starts, or restarts")
+    states = [labels for name, labels, _ in samples if name == "validator_lane_state"]
+    parked = sum('state="parked"' in labels for labels in states)
+    behind = [value for name, _, value in samples if name == "validator_lane_blocks_behind"]
+    lanes = "1 lane" if len(states) == 1 else f"{len(states)} lanes"
+    return Health(
+        healthy=True, line=f"the job runs: {lanes}, {parked} parked, {max(behind, default=0):.0f} blocks behind"
+    )
+
+
+def _samples(page: str) -> Iterator[tuple[str, str, float]]:
+    """Yield name, labels and value of the samples that count; a page has thousands of others, which nobody has to parse."""
+    for line in page.splitlines():
+        found = _SAMPLE.fullmatch(line)
+        if found is not None:
+            yield found[1], found[2] or "", float(found[3])
