@@ -28,7 +28,8 @@ from validator.lanes.marker import Marker
 from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD_VERSION, Head, LaneCache, restore_lane
 from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
-from validator.metrics.report import LANE, TRANSPORT, Report
+from validator.metrics.own import PluginMetric, exported
+from validator.metrics.report import KEY, LANE, TRANSPORT, Report
 from validator.plugin.runtime import RulesOutdated
 from validator.service.metric_store import MetricStore
 from validator.simulate import SimulationSettings
@@ -246,7 +247,11 @@ def _reports() -> list[bytes]:
     of_lane.put("validator_channel_used_messages", 3, 2000, 2004)
     of_lane.add["validator_lane_rejections_total"] = {("OutboundHrmp/NoSuchChannel",): 2}
     of_transport.put("validator_transport_written_records_total", 2.5, "blocks")
-    return [of_lane.encode(), of_transport.encode()]
+    of_key = Report(KEY, "polkadot/bodies/0-8")
+    own = exported("bodies", KEY, [PluginMetric("held_bytes", "Bytes that are held.", ("kind",))])
+    of_key.own = {metric.name: metric for metric in own.values()}
+    of_key.put("validator_plugin_bodies_held_bytes", 7, "body")
+    return [of_lane.encode(), of_transport.encode(), of_key.encode()]
 
 
 TARGETS = (

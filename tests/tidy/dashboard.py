@@ -226,6 +226,46 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             ),
         ),
     ),
+    "Channel gateways": (
+        Panel(
+            "Sessions and feeds",
+            "short",
+            (
+                ("validator_plugin_channel_sessions", "{{transport}} sessions"),
+                ("validator_plugin_channel_feeds", "{{transport}} feeds"),
+                ("validator_plugin_channel_feeds_catching_up", "{{transport}} feeds behind"),
+            ),
+        ),
+        Panel(
+            "Records",
+            "cps",
+            (
+                ("rate(validator_plugin_channel_received_records_total[$__rate_interval])", "{{transport}} received"),
+                ("rate(validator_plugin_channel_delivered_records_total[$__rate_interval])", "{{transport}} delivered"),
+                ("rate(validator_plugin_channel_refused_total[$__rate_interval])", "{{transport}} refused: {{reason}}"),
+            ),
+        ),
+        Panel(
+            "Time of handshakes and acknowledgements",
+            "s",
+            (
+                (
+                    (
+                        "rate(validator_plugin_channel_handshake_seconds_total[$__rate_interval])"
+                        " / rate(validator_plugin_channel_handshakes_total[$__rate_interval])"
+                    ),
+                    "{{transport}} handshake",
+                ),
+                (
+                    (
+                        "rate(validator_plugin_channel_acknowledgement_seconds_total[$__rate_interval])"
+                        " / rate(validator_plugin_channel_acknowledged_records_total[$__rate_interval])"
+                    ),
+                    "{{transport}} acknowledgement",
+                ),
+            ),
+        ),
+    ),
 }
 
 

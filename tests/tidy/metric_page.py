@@ -7,7 +7,11 @@ import re
 from pathlib import Path
 from typing import Final
 
+from validator_channel.gateway.plugin import METRICS as GATEWAY
+
 from validator.metrics.definitions import METRICS, Metric, Origin
+from validator.metrics.own import exported
+from validator.metrics.report import TRANSPORT
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "metrics.md"
@@ -18,8 +22,12 @@ GROUPS: Final[dict[str, str]] = {
     "Paras": "para",
     "Channels": "channel",
     "Transports": "transport",
+    "Channel gateways": "plugin_channel",
 }
 """Headings, with how the names of their metrics begin."""
+
+OF_PLUGINS: Final = tuple(exported("channel", TRANSPORT, GATEWAY).values())
+"""What the plugins of this tree declare."""
 
 _KNOWN_BY: Final = {
     Origin.JOB: "driver",
@@ -33,7 +41,7 @@ def tables() -> str:
     """Return all tables with their headings, as Markdown."""
     parts = []
     for heading, starts in GROUPS.items():
-        rows = [_row(metric) for metric in METRICS if re.match(rf"validator_({starts})_", metric.name)]
+        rows = [_row(metric) for metric in (*METRICS, *OF_PLUGINS) if re.match(rf"validator_({starts})_", metric.name)]
         header = ["| metric | kind | labels | known by | meaning |", "|---|---|---|---|---|"]
         parts.append("\n".join([f"### {heading}", *header, *rows]))
     return "\n\n".join(parts)

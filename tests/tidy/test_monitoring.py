@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 
 from tests.tidy.dashboard import COLUMNS, DASHBOARD, rendered
+from tests.tidy.metric_page import OF_PLUGINS
 from tests.tidy.tree import ROOT
-from validator.metrics.definitions import BY_NAME, METRICS, Kind
+from validator.metrics.definitions import BY_NAME as OF_PRODUCT
+from validator.metrics.definitions import METRICS, Kind
 
 FOLDER = ROOT / "deploy" / "prometheus"
 RULES = FOLDER / "validator.rules.yml"
 TESTS = FOLDER / "validator.test.yml"
 
+BY_NAME = OF_PRODUCT | {metric.name: metric for metric in OF_PLUGINS}
 OF_PROMETHEUS = {"instance", "job"}
 FUNCTIONS = {"le"}
 

@@ -82,7 +82,7 @@ def run(
                 stop,
                 lambda name: say(f"transport {chosen.name}: standby; active is {name}"),
                 on_active,
-                partial(measuring, config, chosen.name, say),
+                partial(measuring, config, chosen.name, say, own=chosen.transport.metrics),
             )
         except Unavailable as error:
             if active.is_set():  # what the plugin holds may be half done: it begins again as after any other end

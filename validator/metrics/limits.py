@@ -48,3 +48,21 @@ HEALTH_S_MAX: Final = 5.0
 
 PAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes that it reads of the answer."""
+
+OWN_METRICS_MAX: Final = 64
+"""Metrics that a transport or a job of a plugin may declare."""
+
+OWN_LABELS_MAX: Final = 4
+"""Labels of one of them."""
+
+OWN_SERIES_MAX: Final = 2_000
+"""Series of all metrics of one transport, or of one key of a job."""
+
+OWN_NAMES_MAX: Final = 1_000
+"""Metrics of plugins that an endpoint serves."""
+
+HELP_CHARACTERS_MAX: Final = 200
+"""Characters of the help text of a plugin's metric."""
+
+LABEL_CHARACTERS_MAX: Final = 200
+"""Characters of a label."""

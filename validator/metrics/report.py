@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports, in which a worker passes on what it knows of a lane, or a transport what it knows of itself.
+"""Reports, in which a worker passes on what it knows of a lane or of a key of a plugin's job, or a transport what it knows of itself.
 
 A report is a record of the topic `metrics`: compact JSON, since only processes of one deployment read it. ``set`` holds values that are
 complete: they replace all earlier ones of the same reporter. ``add`` holds what counters have grown by since the last report. Each row has
@@ -9,23 +9,24 @@ the labels after the first, which is the reporter's name, and the value.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from validator.metrics.definitions import BY_NAME, Kind
-from validator.metrics.limits import REPORT_BYTES_MAX, SERIES_PER_REPORTER_MAX
+from validator.metrics.definitions import BY_NAME, Kind, Metric
+from validator.metrics.limits import LABEL_CHARACTERS_MAX, REPORT_BYTES_MAX, SERIES_PER_REPORTER_MAX
+from validator.metrics.own import decode_own, encode_own
 
 VERSION: Final = 1
 
 LANE: Final = "lane"
 TRANSPORT: Final = "transport"
+KEY: Final = "key"
+"""A key of a plugin's job."""
 
 Labels: TypeAlias = tuple[str, ...]
 Values: TypeAlias = dict[str, dict[Labels, float]]
 """By metric and labels."""
-
-NAME_CHARACTERS_MAX: Final = 200
-"""Characters of a label."""
 
 VALUE_MAX: Final = 1e300
 """The greatest value; integers beyond it are no floats."""
@@ -33,12 +34,16 @@ VALUE_MAX: Final = 1e300
 
 @dataclass(slots=True)
 class Report:
-    """What one reporter passes on; ``reporter`` is a lane's or a transport's name, and ``of`` is `LANE` or `TRANSPORT`."""
+    """What one reporter passes on; ``reporter`` is the name of what ``of`` says: a `LANE`, a `TRANSPORT`, a `KEY`.
+
+    ``own`` has the definitions of a plugin's metrics by name, which only their plugin knows.
+    """
 
     of: str
     reporter: str
     set: Values = field(default_factory=dict)
     add: Values = field(default_factory=dict)
+    own: dict[str, Metric] = field(default_factory=dict)
 
     def put(self, name: str, value: float, *labels: object) -> None:
         """Set a value."""
@@ -46,7 +51,14 @@ class Report:
 
     def encode(self) -> bytes:
         """Return the report as a record's value."""
-        document = {"version": VERSION, self.of: self.reporter, "set": _rows(self.set), "add": _rows(self.add)}
+        document: dict[str, Any] = {
+            "version": VERSION,
+            self.of: self.reporter,
+            "set": _rows(self.set),
+            "add": _rows(self.add),
+        }
+        if self.own:
+            document["own"] = encode_own(self.own.values())
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
@@ -63,10 +75,14 @@ class Report:
             raise ValueError("expected a report, found deep nesting") from error
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise ValueError(f"expected a report of version {VERSION}")
-        of = LANE if LANE in document else TRANSPORT
+        of = next((each for each in (LANE, KEY) if each in document), TRANSPORT)
         reporter = _label(document.get(of))
-        report = cls(of, reporter, _values(of, document.get("set")), _values(of, document.get("add")))
-        if any(BY_NAME[name].kind is not Kind.COUNTER for name in report.add):
+        own = decode_own(of, document.get("own", []))
+        known = BY_NAME | own
+        report = cls(
+            of, reporter, _values(of, known, document.get("set")), _values(of, known, document.get("add")), own
+        )
+        if any(known[name].kind is not Kind.COUNTER for name in report.add):
             raise ValueError("expected increments of counters only")
         return report
 
@@ -75,13 +91,13 @@ def _rows(values: Values) -> dict[str, list[list[Any]]]:
     return {name: [[*labels, value] for labels, value in rows.items()] for name, rows in values.items()}
 
 
-def _values(of: str, found: object) -> Values:
+def _values(of: str, known: Mapping[str, Metric], found: object) -> Values:
     if not isinstance(found, dict):
         raise ValueError("expected a table of metrics")
     values: Values = {}
     left = SERIES_PER_REPORTER_MAX
     for name, rows in found.items():
-        metric = BY_NAME.get(name)
+        metric = known.get(name)
         if metric is None:
             continue
         if metric.labels[:1] != (of,) or not isinstance(rows, list):
@@ -103,6 +119,6 @@ def _row(row: object, length: int) -> tuple[Labels, float]:
 
 
 def _label(value: object) -> str:
-    if not isinstance(value, str) or len(value) > NAME_CHARACTERS_MAX or not value.isprintable():
-        raise ValueError(f"expected a printable label of at most {NAME_CHARACTERS_MAX} characters")
+    if not isinstance(value, str) or len(value) > LABEL_CHARACTERS_MAX or not value.isprintable():
+        raise ValueError(f"expected a printable label of at most {LABEL_CHARACTERS_MAX} characters")
     return value

@@ -24,6 +24,7 @@ from validator.core.handlers.weights import CALL_WEIGHTS, CallWeights
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import Balance, BlockNumber, ParaId, SessionIndex, Weight
 from validator.errors import LeaseLost
+from validator.metrics.own import Measure, Measures, PluginMetric
 
 if TYPE_CHECKING:
     from validator.plugin.job_api import OwnTopic
@@ -40,10 +41,13 @@ __all__ = [
     "Handler",
     "LeaseLost",
     "Manifest",
+    "Measure",
+    "Measures",
     "MessageWeight",
     "OutputReader",
     "OutputRecord",
     "ParaId",
+    "PluginMetric",
     "Reader",
     "SessionIndex",
     "Transport",
@@ -54,7 +58,7 @@ __all__ = [
     "hookimpl",
 ]
 
-API_VERSION: Final = (1, 3)
+API_VERSION: Final = (1, 4)
 """Major and minor. A plugin runs if its major version equals this one and its minor version is not greater."""
 
 LANE_API_VERSION: Final = (1, 0)
@@ -215,6 +219,13 @@ class TransportContext(Protocol):
         ``validator/plugin/limits.py``.
         """
 
+    def measure(self, measures: Measures) -> None:
+        """Name the function that returns the values of the transport's metrics (`Transport.metrics`). Since API 1.4.
+
+        Another thread calls it every ten seconds, and for each scrape of the transport's own endpoint; never, if nobody measures. It should
+        return soon. Whatever it raises, or a value of a metric that is not declared, is said once, and ends it.
+        """
+
     @property
     def stopping(self) -> bool:
         """Whether the transport should stop."""
@@ -229,6 +240,7 @@ class Transport:
     API 1.2. ``lanes`` are chains that the transport is for: one that is not configured is refused. ``cursors`` says whether it calls
     `TransportContext.commit`, for which the topic `cursors` is created. ``own`` are topics that exist for transports of this plugin
     (`validator.plugin.job_api.OwnTopic`): they are created when it starts, it writes and reads them. All three since API 1.3.
+    ``metrics`` are what it measures (`TransportContext.measure`). Since API 1.4.
     """
 
     name: str
@@ -238,3 +250,4 @@ class Transport:
     lanes: tuple[str, ...] = ()
     cursors: bool = False
     own: tuple[OwnTopic, ...] = ()
+    metrics: tuple[PluginMetric, ...] = ()

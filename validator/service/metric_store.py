@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 from validator import __version__
 from validator.metrics import definitions
 from validator.metrics.definitions import BATCH_SECONDS_BUCKETS, METRICS, Kind
-from validator.metrics.limits import REPORT_AGE_S_MAX, REPORTERS_MAX, SERIES_PER_REPORTER_MAX
-from validator.metrics.report import TRANSPORT, Labels, Report, Values
+from validator.metrics.limits import OWN_NAMES_MAX, REPORT_AGE_S_MAX, REPORTERS_MAX, SERIES_PER_REPORTER_MAX
+from validator.metrics.report import LANE, TRANSPORT, Labels, Report, Values
 
 _TOTAL: Final = "_total"
 
@@ -42,6 +42,7 @@ class MetricStore(Collector):
         self._lock = Lock()
         self._own: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
         self._reported: dict[tuple[str, str], _Reported] = {}
+        self._of_plugins: dict[str, definitions.Metric] = {}
         self._added = 0
         self.before_scrape: list[Callable[[], None]] = []
         self._histograms = {
@@ -77,11 +78,12 @@ class MetricStore(Collector):
     def take(self, report: Report, *, is_new: bool = True) -> None:
         """Take a report; the increments of one that is not new have been counted, or were made before this process began."""
         reporter = (report.of, report.reporter)
-        if report.of != TRANSPORT and report.reporter not in self._lanes:
+        if report.of == LANE and report.reporter not in self._lanes:
             return
         with self._lock:
             if reporter not in self._reported and len(self._reported) >= REPORTERS_MAX:
                 return
+            self._define(report)
             self._reported[reporter] = _Reported(report.set, self._clock())
             for name, rows in report.add.items() if is_new else ():
                 for labels, value in rows.items():
@@ -93,10 +95,17 @@ class MetricStore(Collector):
             each()
         with self._lock:
             self._forget_old()
-            families = [family for metric in METRICS if (family := self._family(metric)) is not None]
+            own = [self._of_plugins[name] for name in sorted(self._of_plugins)]
+            families = [family for metric in (*METRICS, *own) if (family := self._family(metric)) is not None]
         yield from families
         for histogram in self._histograms.values():
             yield from histogram.collect()
+
+    def _define(self, report: Report) -> None:
+        """Take a report's definitions of a plugin's metrics; those of the newest version of the plugin hold."""
+        for name, metric in report.own.items():
+            if name in self._of_plugins or len(self._of_plugins) < OWN_NAMES_MAX:
+                self._of_plugins[name] = metric
 
     def _add(self, name: str, value: float, labels: Labels) -> None:
         rows = self._own[name]
@@ -128,5 +137,6 @@ class MetricStore(Collector):
             else GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         )
         for labels, value in sorted(rows.items()):
-            family.add_metric(labels, value)
+            if len(labels) == len(metric.labels):  # another version of a plugin may have had others
+                family.add_metric(labels, value)
         return family

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from validator.config import Config
     from validator.kafka.client import KafkaTable
-    from validator.plugin.api import Record, Transport, TransportContext
+    from validator.plugin.api import Measures, Record, Transport, TransportContext
     from validator.plugin.job_api import Job, OwnTopic
     from validator.plugin.registry import Plugin
 
@@ -249,6 +249,9 @@ class KafkaTransportContext:
         given = list(records)
         check_commit(self._forms, given, cursors)
         self._cursors.commit(given, cursors)
+
+    def measure(self, measures: Measures) -> None:
+        """Measure nothing: `service.transport_meter.MeasuredContext` does."""
 
     def receive(self, timeout_s: float) -> Record | None:
         """Return the next committed record, or None at the timeout or a request to stop. Raises as `submit` does."""

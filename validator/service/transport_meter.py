@@ -7,7 +7,7 @@ A report holds all values since the process became active, so a lost one is made
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from threading import Event, Lock, Thread
@@ -19,6 +19,7 @@ from validator.errors import UserError
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
 from validator.metrics.limits import REPORT_INTERVAL_S
+from validator.metrics.own import Measures, PluginMetric, checked, exported
 from validator.metrics.report import TRANSPORT, Report
 from validator.service.metric_endpoint import endpoint
 from validator.service.metric_store import MetricStore
@@ -34,10 +35,21 @@ END_S_MAX = 2.0
 
 
 class TransportMeter:
-    """What one transport has done since its process became active; any thread may call its methods."""
+    """What one transport has done since its process became active; any thread may call its methods.
 
-    def __init__(self, name: str, wall_clock: Callable[[], float] = time.time) -> None:
-        self._name = name
+    ``own`` are the metrics that the transport declares; ``tell`` gets a line if their values cannot be used.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        wall_clock: Callable[[], float] = time.time,
+        own: Sequence[PluginMetric] = (),
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._name, self._tell = name, tell
+        self._own = exported(name, TRANSPORT, own)
+        self._measures: Measures | None = None
         self._lock = Lock()
         self._values: dict[tuple[str, ...], float] = {}
         self._started_s = wall_clock()
@@ -72,6 +84,10 @@ class TransportMeter:
         with self._lock:
             self._values["validator_transport_unacknowledged_records",] = 0
 
+    def measure(self, measures: Measures) -> None:
+        """Ask this function for the transport's own values, from now on."""
+        self._measures = measures
+
     def report(self) -> Report:
         """Return all values."""
         report = Report(TRANSPORT, self._name)
@@ -80,7 +96,21 @@ class TransportMeter:
         with self._lock:
             for (name, *labels), value in self._values.items():
                 report.put(name, value, *labels)
+        if self._measures is not None:
+            self._report_own(report, self._measures)
         return report
+
+    def _report_own(self, report: Report, measures: Measures) -> None:
+        """Add the transport's own values. Its faults do no harm: they are said once, and the values are left out."""
+        try:
+            found = list(checked(self._own, measures()))
+        except Exception as error:  # noqa: BLE001 - of a plugin
+            self._measures = None
+            self._tell(f"transport {self._name}: its metrics are left out: {type(error).__name__}: {error}")
+            return
+        report.own = {metric.name: metric for metric in self._own.values()}
+        for name, labels, value in found:
+            report.put(name, value, *labels)
 
     def _add(self, by: float, figure: str, *labels: str) -> None:
         key = (f"validator_transport_{figure}", *labels)
@@ -94,6 +124,7 @@ class MeasuredContext:
         self._context, self._meter = context, meter
         self.config = context.config
         self.encode, self.decode, self.cursor = context.encode, context.decode, context.cursor
+        self.measure = meter.measure
 
     @property
     def stopping(self) -> bool:
@@ -207,9 +238,14 @@ class _Reporter(Thread):
 
 @contextmanager
 def measuring(
-    config: Config, name: str, tell: Callable[[str], None], context: TransportContext
+    config: Config,
+    name: str,
+    tell: Callable[[str], None],
+    context: TransportContext,
+    *,
+    own: Sequence[PluginMetric] = (),
 ) -> Iterator[TransportContext]:
-    """Yield the context that an active transport uses: one that counts, if the configuration has metrics.
+    """Yield the context that an active transport uses: one that counts, if the configuration has metrics; ``own`` are those it declares.
 
     Until the end it reports to Kafka, and serves the values at the transport's address if it has one, of which ``tell`` gets a line. That
     begins here, since a standby on the same machine has the same address. Raises `UserError` if the address cannot be used, or if the topic
@@ -220,7 +256,7 @@ def measuring(
     if metrics.listen is None and address is None:
         yield context
         return
-    meter = TransportMeter(name)
+    meter = TransportMeter(name, own=own, tell=tell)
     with ExitStack() as stack:
         if address is not None:
             store = MetricStore()

@@ -12,7 +12,9 @@ from typing import Any
 from validator.codec.json_form import encode_json
 from validator.config import DEFAULT_PROTOCOL
 from validator.errors import LeaseLost, UserError
-from validator.plugin.api import Manifest, Record, Transport
+from validator.metrics.own import checked, exported
+from validator.metrics.report import TRANSPORT
+from validator.plugin.api import Manifest, Measures, Record, Transport
 from validator.plugin.job_api import Job, JobContext, open_job
 from validator.plugin.limits import ENQUEUED_RECORDS_MAX, READERS_MAX
 from validator.plugin.registry import (
@@ -81,6 +83,8 @@ class MemoryTransport:
         """Whether enqueued records wait, as while Kafka is down."""
         self.begins: dict[str, int] = {}
         """By topic, the first offset that retention has kept, for readers; 0 by default."""
+        self.measures: Measures = lambda: ()
+        """Returns the values of the transport's metrics; see `measured`."""
         self.changed = Condition()
         """Notified when a thread that waits should look again."""
         self._offsets: list[int] = []
@@ -112,6 +116,12 @@ class MemoryTransport:
         with self.changed:
             self.outputs.append((topic, key, value))
             self.changed.notify_all()
+
+    def measured(self) -> dict[tuple[str, ...], float]:
+        """Return the values of the transport's metrics by name and labels. Raises ``ValueError`` for what the product would leave out."""
+        metrics = exported(self.transport.name, TRANSPORT, self.transport.metrics)
+        declared = {metric.name: name for name, metric in metrics.items()}
+        return {(declared[name], *labels): value for name, labels, value in checked(metrics, self.measures())}
 
     def run(self, *, receives_max: int | None = None, submits_max: int | None = None, live: bool = False) -> None:
         """Start the transport, as a restarted process does, from the first record not acknowledged, and run it until it returns.
@@ -262,6 +272,10 @@ class MemoryContext:
             raise ValueError(f"readers: expected at most {READERS_MAX} open ones, found one more")
         self._readers.append(MemoryReader(self._memory, names, self._check, lambda: self.stopping))
         return self._readers[-1]
+
+    def measure(self, measures: Measures) -> None:
+        """Keep the function that `MemoryTransport.measured` asks."""
+        self._memory.measures = measures
 
     def receive(self, timeout_s: float) -> Record | None:
         """Return the next record of the transport's topics, or None at once if there is none. Raises ``ValueError``."""

@@ -7,24 +7,28 @@ import asyncio
 import logging
 import sys
 from collections.abc import Iterator
-from typing import Any
+from itertools import starmap
+from typing import Any, Final
 
-from validator.plugin.api import Manifest, Transport, TransportContext, hookimpl
+from validator.plugin.api import Manifest, Measure, PluginMetric, Transport, TransportContext, hookimpl
 from validator_channel import __version__
+from validator_channel.gateway import measures
 from validator_channel.gateway.config import GatewayConfig
 from validator_channel.printing import printable
+
+METRICS: Final = tuple(PluginMetric(name, text, labels) for name, (text, labels) in measures.HELP.items())
 
 
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the identity of this plugin."""
-    return Manifest("channel", __version__, (1, 1), GatewayConfig)
+    return Manifest("channel", __version__, (1, 4), GatewayConfig)
 
 
 @hookimpl
 def validator_transports(config: GatewayConfig | None) -> Iterator[Transport]:  # noqa: ARG001
     """Yield the gateway. It reads output topics from positions that peers name, so it has no topics itself."""
-    yield Transport("channel", run)
+    yield Transport("channel", run, metrics=METRICS)
 
 
 def run(context: TransportContext) -> None:
@@ -40,7 +44,9 @@ def run(context: TransportContext) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-        asyncio.run(Gateway(context, config).run())
+        gateway = Gateway(context, config)
+        context.measure(lambda: starmap(Measure, measures.values(gateway.counters, gateway.net_counters)))
+        asyncio.run(gateway.run())
     except RegistryError as error:
         for problem in error.problems:
             log.error("%s", printable(problem))

@@ -21,6 +21,8 @@ class Counters:
     accepted: int = 0
     turned_away: Counter[str] = field(default_factory=Counter)
     handshakes_ok: int = 0
+    handshake_us_total: int = 0
+    """Microseconds from the connection to the session, of these handshakes."""
     handshakes_failed: Counter[str] = field(default_factory=Counter)
     online: int = 0
     ended: Counter[str] = field(default_factory=Counter)

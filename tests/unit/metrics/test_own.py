@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of plugins: what may be declared and measured, and what a report and a scrape make of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from validator.metrics.limits import OWN_METRICS_MAX, OWN_SERIES_MAX
+from validator.metrics.own import Measure, Measures, PluginMetric, checked, exported
+from validator.metrics.report import KEY, TRANSPORT, Report
+from validator.service.metric_store import MetricStore
+from validator.service.transport_meter import TransportMeter
+
+SENT = PluginMetric("sent_total", "Letters that were sent.", ("country",))
+OPEN = PluginMetric("open", "1 while the office is open.")
+
+
+def page(store: MetricStore) -> list[str]:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(store)
+    return [line for line in generate_latest(registry).decode().splitlines() if "validator_plugin_" in line]
+
+
+def metered(measures: Measures, lines: list[str] | None = None) -> TransportMeter:
+    meter = TransportMeter("mail.post-office", own=(SENT, OPEN), tell=(lines if lines is not None else []).append)
+    meter.measure(measures)
+    return meter
+
+
+def test_values_of_a_transport_reach_a_scrape_with_their_definitions() -> None:
+    meter = metered(lambda: [Measure("sent_total", 3, ("fr",)), Measure("sent_total", 4, ("de",)), Measure("open", 1)])
+    report = Report.decode(meter.report().encode())
+    assert report == Report.decode(report.encode())
+    store = MetricStore()
+    store.take(report)
+    name = "validator_plugin_mail_post_office"
+    assert page(store) == [
+        f"# HELP {name}_open 1 while the office is open.",
+        f"# TYPE {name}_open gauge",
+        f'{name}_open{{transport="mail.post-office"}} 1.0',
+        f"# HELP {name}_sent_total Letters that were sent.",
+        f"# TYPE {name}_sent_total counter",
+        f'{name}_sent_total{{country="de",transport="mail.post-office"}} 4.0',
+        f'{name}_sent_total{{country="fr",transport="mail.post-office"}} 3.0',
+    ]
+
+
+def test_newer_definition_of_a_plugin_replaces_series_with_other_labels() -> None:
+    store = MetricStore()
+    for labels, values in (((), ()), (("country",), ("fr",))):
+        own = exported("mail", KEY, [PluginMetric("sent_total", "Letters.", labels)])
+        report = Report(KEY, "polkadot/mail/0", own={metric.name: metric for metric in own.values()})
+        report.add["validator_plugin_mail_sent_total"] = {values: 2}
+        store.take(Report.decode(report.encode()))
+    assert page(store)[2:] == ['validator_plugin_mail_sent_total{country="fr",key="polkadot/mail/0"} 2.0']
+
+
+def fails() -> list[Measure]:
+    raise KeyError("country")
+
+
+@pytest.mark.parametrize(
+    ("measures", "line"),
+    [
+        (fails, "KeyError: 'country'"),
+        (lambda: [Measure("lost", 1)], "ValueError: metric 'lost' is not declared"),
+        (lambda: [Measure("open", 1, ("x",))], "ValueError: metric open: expected 0 labels, found 1"),
+        (lambda: [Measure("open", float("nan"))], "ValueError: metric open: expected a number, found nan"),
+        (lambda: [Measure("open", value=True)], "ValueError: metric open: expected a number, found True"),
+        (
+            lambda: [Measure("sent_total", 1, ("\x1b[2J",))],
+            "ValueError: metric sent_total: expected labels of at most 200",
+        ),
+        (
+            lambda: [Measure("sent_total", 1, (str(at),)) for at in range(OWN_SERIES_MAX + 1)],
+            f"ValueError: expected at most {OWN_SERIES_MAX} series",
+        ),
+    ],
+)
+def test_values_that_cannot_be_used_are_said_once_and_left_out(measures: Measures, line: str) -> None:
+    lines: list[str] = []
+    meter = metered(measures, lines)
+    for _ in range(2):
+        report = meter.report()
+        assert report.own == {}
+        assert not [name for name in report.set if "plugin" in name]
+        assert report.set["validator_transport_active"] == {(): 1}
+    (said,) = lines
+    assert said.startswith(f"transport mail.post-office: its metrics are left out: {line}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("Sent", "x"), "expected a name of a-z 0-9 _"),
+        (("x" * 81, "x"), "expected a name of a-z 0-9 _"),
+        (("sent", "x", ("a", "b", "c", "d", "e")), "expected at most 4 different labels"),
+        (("sent", "x", ("a", "a")), "expected at most 4 different labels"),
+        (("sent", "x", ("transport",)), "expected another label than 'transport'"),
+        (("sent", ""), "expected a line of help"),
+        (("sent", "a\nb"), "expected a line of help"),
+    ],
+)
+def test_declaration_that_prometheus_could_not_serve_is_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PluginMetric(*arguments)
+
+
+def test_names_are_few_and_different() -> None:
+    for declared in ([OPEN, OPEN], [PluginMetric(f"m{at}", "x") for at in range(OWN_METRICS_MAX + 1)]):
+        with pytest.raises(ValueError, match=f"at most {OWN_METRICS_MAX} metrics of different names"):
+            exported("mail", TRANSPORT, declared)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        [["validator_lane_session", "x", []]],
+        [["validator_plugin_X", "x", []]],
+        [["validator_plugin_x", "x", [1]]],
+        [["validator_plugin_x", "x\n", []]],
+        [["validator_plugin_x", "x"]],
+        [[1, "x", []]],
+        [["validator_plugin_x", "x", []]] * (OWN_METRICS_MAX + 1),
+    ],
+)
+def test_report_with_another_definition_is_refused(own: object) -> None:
+    data = json.dumps({"version": 1, "transport": "mail", "set": {}, "add": {}, "own": own}).encode()
+    with pytest.raises(ValueError, match="expected"):
+        Report.decode(data)
+
+
+def test_gauge_is_not_added() -> None:
+    own = [["validator_plugin_x", "x", []]]
+    document = {"version": 1, "key": "k", "set": {}, "add": {"validator_plugin_x": [[1]]}, "own": own}
+    with pytest.raises(ValueError, match="counters only"):
+        Report.decode(json.dumps(document).encode())
+
+
+def test_check_names_the_metric_as_a_scrape_does() -> None:
+    metrics = exported("mail", TRANSPORT, [SENT])
+    assert list(checked(metrics, [Measure("sent_total", 2, ("fr",))])) == [
+        ("validator_plugin_mail_sent_total", ("fr",), 2)
+    ]
