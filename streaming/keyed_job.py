@@ -68,6 +68,8 @@ class KeyedJobSettings:
     """Where the records go; None means Kafka, exactly once."""
     ids: SchemaIds = NO_IDS
     """What the schema registry has said."""
+    measured: bool = False
+    """Whether steps have the values of the job's metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def _source(
 
 def _process(items: DataFrame, settings: KeyedJobSettings, output: Output) -> DataFrame:
     return items.groupBy("lane").transformWithStateInPandas(
-        KeyedOperator(settings.job, settings.prefix, settings.recoveries, output),
+        KeyedOperator(settings.job, settings.prefix, settings.recoveries, output, measured=settings.measured),
         NO_ROWS,
         outputMode="append",
         timeMode="None",
@@ -193,11 +195,14 @@ class SparkPages:
 class KeyedOperator(StatefulProcessor):
     """Runs a job's state machines; keyed by the job's keys."""
 
-    def __init__(self, job: Job, prefix: str, recoveries: dict[str, Recovery], output: Output) -> None:
+    def __init__(
+        self, job: Job, prefix: str, recoveries: dict[str, Recovery], output: Output, *, measured: bool = False
+    ) -> None:
         self._job = job
         self._output = output
         self._prefix = prefix
         self._recoveries = recoveries
+        self._measured = measured
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -221,7 +226,9 @@ class KeyedOperator(StatefulProcessor):
             ],
         )
         recovery = self._recoveries.get(key[0])
-        output, consumed = process_keyed(self._job, key[0], self._pages, CACHE, items, self._prefix, recovery)
+        output, consumed = process_keyed(
+            self._job, key[0], self._pages, CACHE, items, self._prefix, recovery, measured=self._measured
+        )
         write_batch(self._output, key[0], [output], lambda: consumed)
         return iter(())
 

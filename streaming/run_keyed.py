@@ -12,6 +12,7 @@ from streaming.batch_watch import BatchWatch, beat_next_to, signs_of
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import locked, logger, own_output
 from streaming.markers import marked_keys, read_marker
+from streaming.metered import create_metrics_topic
 from streaming.outside import Outages, StopSignal
 from streaming.parked_log import KafkaWatch
 from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
@@ -67,6 +68,7 @@ def run_keyed_job(config: Config, name: str) -> int:
         checkpoint=directory / "checkpoint",
         effects_per_trigger=effects_per_trigger(job, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
+        measured=config.metrics.listen is not None,
     )
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
@@ -76,6 +78,8 @@ def run_keyed_job(config: Config, name: str) -> int:
 
         def run() -> int:
             outages.wait_out(lambda: check_written(settings))
+            if settings.measured:
+                outages.wait_out(lambda: create_metrics_topic(config))
             return _run_in_session(config, settings, outages)
 
         return ended_in_order(run, outages)

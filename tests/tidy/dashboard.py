@@ -226,6 +226,29 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             ),
         ),
     ),
+    "Bodies of XCMP messages": (
+        Panel(
+            "Queues",
+            "short",
+            (
+                ("sum(validator_plugin_xcmp_bodies_unread_messages)", "unread"),
+                ("sum(validator_plugin_xcmp_bodies_missing_bodies)", "without a body"),
+                ("sum(validator_plugin_xcmp_bodies_alarms)", "alarms"),
+            ),
+        ),
+        Panel(
+            "Bodies",
+            "cps",
+            (
+                ("sum(rate(validator_plugin_xcmp_bodies_held_bodies_total[$__rate_interval]))", "held"),
+                (
+                    "sum by (kind) (rate(validator_plugin_xcmp_bodies_refused_records_total[$__rate_interval]))",
+                    "refused: {{kind}}",
+                ),
+                ("sum(rate(validator_plugin_xcmp_bodies_requests_total[$__rate_interval]))", "requested"),
+            ),
+        ),
+    ),
     "Channel gateways": (
         Panel(
             "Sessions and feeds",

@@ -2,7 +2,7 @@
 """`python -m tests.tidy.image_requirements`: writes what the container image installs, each with the hash of its archive.
 
 It lists what the product and its plugins need to run the job and the console, by the metadata of this environment, and the build backends.
-Versions and hashes are those of `constraints.sha256`, which are for CPython 3.11 on Linux x86-64.
+Versions and hashes come from `constraints.sha256`, which is for CPython 3.11 on Linux x86-64.
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from validator_channel.gateway.plugin import METRICS as GATEWAY
+from validator_xcmp_bodies.job import JOB
+from validator_xcmp_bodies.job import METRICS as BODIES
 
 from validator.metrics.definitions import METRICS, Metric, Origin
 from validator.metrics.own import exported
-from validator.metrics.report import TRANSPORT
+from validator.metrics.report import KEY, TRANSPORT
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "metrics.md"
@@ -23,10 +25,14 @@ GROUPS: Final[dict[str, str]] = {
     "Channels": "channel",
     "Transports": "transport",
     "Channel gateways": "plugin_channel",
+    "Bodies of XCMP messages": "plugin_xcmp_bodies",
 }
 """Headings, with how the names of their metrics begin."""
 
-OF_PLUGINS: Final = tuple(exported("channel", TRANSPORT, GATEWAY).values())
+OF_PLUGINS: Final = (
+    *exported("channel", TRANSPORT, GATEWAY).values(),
+    *exported(JOB, KEY, BODIES).values(),
+)
 """What the plugins of this tree declare."""
 
 _KNOWN_BY: Final = {

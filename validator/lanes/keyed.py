@@ -19,12 +19,15 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
-from validator.codec.encode import BlockOutput
+from validator.codec.encode import BlockOutput, OutputRecord
 from validator.core.scale import DecodeError, Upgrade, Writer, decoding, upgraded
 from validator.errors import UserError
 from validator.lanes.marker import Consumed
 from validator.lanes.sink import BatchWriter
+from validator.metrics.own import Measures, PluginMetric, checked, exported
+from validator.metrics.report import KEY, Report
 from validator.plugin.job_api import Job, JobItem, KeyedState
+from validator.topics import METRICS
 
 HEAD_VERSION = 1
 UPGRADES: dict[int, Upgrade] = {}
@@ -133,8 +136,13 @@ def process_keyed(
     items: Sequence[JobItem],
     prefix: str,
     recovery: Recovery | None = None,
+    *,
+    measured: bool = False,
 ) -> Step:
-    """Take a batch's items of one key, and store what changed. Raises `UserError` if the stored state is damaged."""
+    """Take a batch's items of one key, and store what changed. Raises `UserError` if the stored state is damaged.
+
+    If the job is ``measured``, a step with output also has the values of the key's metrics.
+    """
     stored = store.load_head()
     with _explained(key):
         head = FIRST if stored is None else Head.decode(stored)
@@ -154,10 +162,25 @@ def process_keyed(
             store.remove_page(name)
         else:
             store.save_page(name, page)
+    if measured and records:
+        records = [*records, *_measured(job, key, state)]
     after = head.after(items, prefix, emits=bool(records))
     store.save_head(after.encode())
     cache.live[key] = after.token, state
     return Step(BlockOutput(head.step if records else None, records), after.consumed)
+
+
+def _measured(job: Job, key: str, state: KeyedState) -> list[OutputRecord]:
+    """Return the record with the values of a key's metrics, if its job has any. Raises ``ValueError`` for values that are not declared."""
+    declared: Sequence[PluginMetric] = getattr(job, "metrics", ())
+    measures: Measures | None = getattr(state, "measures", None)
+    if not declared or measures is None:
+        return []
+    metrics = exported(job.name, KEY, declared)
+    report = Report(KEY, key, own={metric.name: metric for metric in metrics.values()})
+    for name, labels, value in checked(metrics, measures()):
+        report.put(name, value, *labels)
+    return [OutputRecord(METRICS, f"key/{key}".encode(), report.encode())]
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from validator.codec.encode import OutputRecord
 from validator.codec.record_format import RecordFormat, RecordUnreadable
 from validator.codec.schemas import SchemaSet, schemas
 from validator.errors import UserError
+from validator.metrics.own import Measure, PluginMetric
 from validator.topics import DAY_MS, FOREVER, MINUTE_MS, Topic
 
 __all__ = [
@@ -33,8 +34,10 @@ __all__ = [
     "JobItem",
     "JobRecord",
     "KeyedState",
+    "Measure",
     "OutputRecord",
     "OwnTopic",
+    "PluginMetric",
     "RecordFormat",
     "RecordUnreadable",
     "SchemaSet",
@@ -92,7 +95,11 @@ class OwnTopic(NamedTuple):
 
 
 class KeyedState(Protocol):
-    """The state of one key, in memory. The same items in the same batches give the same output, whatever was stored in between."""
+    """The state of one key, in memory. The same items in the same batches give the same output, whatever was stored in between.
+
+    It may have a method ``measures()``, which returns the values of the job's metrics for its key as `Measure`s. Counters begin at 0 when
+    the state is restored. It is called after a batch with output, if the deployment has metrics.
+    """
 
     def process(self, items: Sequence[JobItem]) -> list[OutputRecord]:
         """Take a batch's items: causes, then effects, each by partition and offset. Return the records to emit, in order."""
@@ -102,7 +109,10 @@ class KeyedState(Protocol):
 
 
 class Job(Protocol):
-    """A job's definition. It is pickled to Spark's workers, so its class is a module's own."""
+    """A job's definition. It is pickled to Spark's workers, so its class is a module's own.
+
+    It may have an attribute ``metrics``, a tuple of the `PluginMetric`s that its states measure.
+    """
 
     @property
     def name(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gateway's metrics: each counter has one, and their values are those of real sessions."""
+"""The gateway's metrics: each counter has one, and real sessions give their values."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from validator.codec.encode import BlockOutput, OutputRecord
 from validator.errors import UserError
 from validator.lanes.keyed import FIRST, Head, KeyedCache, Recovery, StepSink, ordered, process_keyed
 from validator.lanes.marker import Consumed, Marker
-from validator.plugin.job_api import JobItem, JobRecord, Topic
+from validator.metrics.report import Report
+from validator.plugin.job_api import JobItem, JobRecord, Measure, PluginMetric, Topic
 
 PLACE = ("p.in", 0)
 
@@ -75,6 +76,38 @@ def test_a_live_state_is_used_only_if_it_is_the_stored_one() -> None:
     repeated, _ = process_keyed(job, "a", before, cache, [item(1)], "p.")
     assert (repeated, job.restored) == (output, 2), "the live state is one batch ahead"
     assert before == store
+
+
+class MeasuredSum(Sum):
+    """A sum that measures itself."""
+
+    def measures(self) -> Iterator[Measure]:
+        yield Measure("total", self.total, ("all",))
+
+
+class MeasuredJob(SumJob):
+    """A job of such sums."""
+
+    metrics = (PluginMetric("total", "The sum.", ("what",)),)
+
+    def restore(self, key: str, pages: Mapping[bytes, bytes]) -> Sum:
+        return MeasuredSum(0, 0)
+
+
+def test_a_measured_step_has_the_values_of_its_key() -> None:
+    store, cache = Pages(), KeyedCache()
+    output, _ = process_keyed(MeasuredJob(), "a", store, cache, [item(0, b"7")], "p.", measured=True)
+    assert output.records[:-1] == [OutputRecord("out", b"", b"7")]
+    topic, key, value, _ = output.records[-1]
+    assert (topic, key) == ("metrics", b"key/a")
+    report = Report.decode(value)
+    assert (report.of, report.reporter) == ("key", "a")
+    assert report.set == {"validator_plugin_sums_total": {("all",): 7.0}}
+    silent, _ = process_keyed(MeasuredJob(), "a", store, cache, [item(1, b"")], "p.", measured=True)
+    assert silent.records == [], "a batch without output reports nothing"
+    for job, measured in ((MeasuredJob(), False), (SumJob(), True)):
+        plain, _ = process_keyed(job, "a", Pages(), KeyedCache(), [item(0, b"7")], "p.", measured=measured)
+        assert [record.topic for record in plain.records] == ["out"]
 
 
 def test_only_batches_with_output_are_steps() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of plugins: what may be declared and measured, and what a report and a scrape make of it."""
+"""Metrics of plugins: what may be declared and measured, and how a report and a scrape show it."""
 
 from __future__ import annotations
 

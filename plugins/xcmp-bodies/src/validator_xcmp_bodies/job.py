@@ -11,6 +11,7 @@ of a sender that waited for its event is never early.
 from __future__ import annotations
 
 import marshal
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +25,9 @@ from validator.plugin.job_api import (
     JobItem,
     JobRecord,
     KeyedState,
+    Measure,
     OutputRecord,
+    PluginMetric,
     RecordUnreadable,
     Topic,
     TopicForm,
@@ -34,7 +37,7 @@ from validator_xcmp_bodies import records
 from validator_xcmp_bodies.bodies import Bodies
 from validator_xcmp_bodies.errors import malformed
 from validator_xcmp_bodies.options import Options
-from validator_xcmp_bodies.outcomes import BodyPart, EventKind, IngressEvent, Place, Refused
+from validator_xcmp_bodies.outcomes import BodyPart, EventKind, Held, IngressEvent, Outcome, Place, Refused, Wanted
 from validator_xcmp_bodies.pages import Pages, recovered_pages, restore
 from validator_xcmp_bodies.parts import BodyError, Condensed
 from validator_xcmp_bodies.queue import Content, Name
@@ -42,6 +45,21 @@ from validator_xcmp_bodies.queue import Content, Name
 JOB: Final = "xcmp-bodies"
 DETAIL_CHARACTERS_MAX: Final = 400
 """Characters of the reason why a record cannot be read."""
+
+
+METRICS: Final = (
+    PluginMetric("height", "The last executed block that the operator knows of."),
+    PluginMetric("queues", "Ingress queues of recipients."),
+    PluginMetric("unread_messages", "Entries of those queues that are not acknowledged."),
+    PluginMetric("missing_bodies", "Entries whose body is not held."),
+    PluginMetric("waiting_bytes", "Bytes of incomplete and unlisted bodies in memory."),
+    PluginMetric("alarms", "Queues whose front is too old."),
+    PluginMetric("held_bodies_total", "Bodies that were verified."),
+    PluginMetric("held_bytes_total", "Bytes of those bodies."),
+    PluginMetric("refused_records_total", "Records of bodies that were dropped, by kind of the refusal.", ("kind",)),
+    PluginMetric("requests_total", "Requests for bodies that are missing."),
+)
+"""What a bucket measures."""
 
 
 def open_job(context: JobContext) -> Job:
@@ -54,6 +72,11 @@ class BodiesJob:
     """The job for the chains of its options."""
 
     options: Options
+
+    @property
+    def metrics(self) -> tuple[PluginMetric, ...]:
+        """What buckets measure."""
+        return METRICS
 
     @property
     def name(self) -> str:
@@ -185,6 +208,8 @@ class Bucket:
         self._lane = lane
         self._bodies = bodies
         self._pages = Pages(bodies, stored)
+        self._held = self._held_bytes = self._requests = 0
+        self._refused: Counter[str] = Counter()
 
     def process(self, items: Sequence[JobItem]) -> list[OutputRecord]:
         """Take a batch: events, receipts, bodies; return what it led to."""
@@ -201,7 +226,37 @@ class Bucket:
             else:
                 *claim, condensed = plain
                 bodies.offer(BodyPart._make((*claim, Condensed(*condensed))), Place(partition, offset))
-        return records.encode_outcomes(self._lane, bodies.finish())
+        outcomes = bodies.finish()
+        self._count(outcomes)
+        return records.encode_outcomes(self._lane, outcomes)
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield the bucket's figures."""
+        statuses = list(self._bodies.statuses())
+        yield Measure("height", self._bodies.height)
+        yield Measure("queues", len(statuses))
+        yield Measure("unread_messages", sum(each.unread for each in statuses))
+        yield Measure("missing_bodies", sum(each.missing for each in statuses))
+        yield Measure("waiting_bytes", sum(each.waiting_bytes for each in statuses))
+        yield Measure("alarms", sum(each.alarm for each in statuses))
+        yield Measure("held_bodies_total", self._held)
+        yield Measure("held_bytes_total", self._held_bytes)
+        yield Measure("requests_total", self._requests)
+        for kind, count in sorted(self._refused.items()):
+            yield Measure("refused_records_total", count, (kind,))
+
+    def _count(self, outcomes: Sequence[Outcome]) -> None:
+        for each in outcomes:
+            match each:
+                case Held(size=size):
+                    self._held += 1
+                    self._held_bytes += size
+                case Refused(refusal):
+                    self._refused[refusal.kind] += 1
+                case Wanted():
+                    self._requests += 1
+                case _:
+                    pass
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
         """Return the pages that have changed."""

@@ -281,8 +281,7 @@ class Connection(Stream):
         )
         session.open(self._began_at)
         session.secured(secured.tx_key, secured.rx_key, now)
-        terms.counters.handshakes_ok += 1
-        terms.counters.handshake_us_total += round((now - self._began_at) * 1e6)
+        terms.counters.handshake_done(now - self._began_at)
         remaining = (self.identity.not_after - datetime.now(UTC)).total_seconds()
         ahead = min(terms.settings.teardown_timeout, remaining / 2)
         self._expires_at = now + remaining

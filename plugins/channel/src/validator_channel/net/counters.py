@@ -29,6 +29,11 @@ class Counters:
     alarms: int = 0
     frames: Counts = field(default_factory=Counts)
 
+    def handshake_done(self, seconds: float) -> None:
+        """Count a handshake that led to a session, and the time since its connection."""
+        self.handshakes_ok += 1
+        self.handshake_us_total += round(seconds * 1e6)
+
     def handshake_failed(self, code: str) -> None:
         """Count a connection that did not become a session that is ONLINE."""
         self.handshakes_failed[_known(code)] += 1
