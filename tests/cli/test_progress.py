@@ -62,6 +62,7 @@ QUICK: Final = {
     "plugins new": "writes a few files",
     "broker settings": "reads one file",
     "broker status": "looks at a process",
+    "health": "asks an endpoint of this machine",
 }
 """Commands that take less than two seconds, and why."""
 

@@ -247,6 +247,10 @@ def test_invalid_environment_variable_is_reported_as_environment(
         ),
         ("[topics.retention_ms]\nlanes = 1", "topics.retention_ms: no retention for 'lanes': a compacted topic keeps"),
         (
+            "[job]\ndirectory = 's3a://bucket/job'",
+            "job.directory: expected a path that the driver and every executor reach, found the URI 's3a://bucket/job'",
+        ),
+        (
             "[job]\ndriver_memory = '2 GB'",
             "job.driver_memory: expected text that matches ^[1-9][0-9]*[mg]$, found '2 GB'",
         ),
