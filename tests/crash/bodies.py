@@ -34,6 +34,7 @@ from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.service.job import JobProcess
 from validator.service.plugin_job import configured_job, of_job
+from validator.service.toml import to_toml
 
 BLOCKS = 28
 BUCKETS = 2
@@ -56,6 +57,7 @@ class Recipient:
 
     def __init__(self, config: Path) -> None:
         self._config = config
+        self._errors = config.parent / "recipient-errors"
         self.positions: list[str] = []
         self.starts = 0
         self._start()
@@ -63,10 +65,11 @@ class Recipient:
     def _start(self) -> None:
         after = ["--after", self.positions[-1]] if self.positions else []
         arguments = ["messages", "follow", "--chain", LANE, "--para", str(FOLLOWED), "--json", *after]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "validator", *arguments, f"--config={self._config}"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        with self._errors.open("a") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "validator", *arguments, f"--config={self._config}"],
+                stdout=subprocess.PIPE, stderr=errors,
+            )  # fmt: skip
         assert self._process.stdout is not None
         self._out: IO[bytes] = self._process.stdout
         os.set_blocking(self._out.fileno(), False)
@@ -81,6 +84,11 @@ class Recipient:
         if has_ended:
             self._out.close()
             self._start()
+
+    @property
+    def last_error(self) -> str:
+        """The last line that any of its processes has written on standard error."""
+        return self._errors.read_text(encoding="utf-8").strip().rpartition("\n")[2]
 
     def kill(self) -> int:
         """Kill it; what it has written before is taken, and it starts again with the next `poll`."""
@@ -163,11 +171,12 @@ class BodiesEpisode:
 
     def _write_configuration(self) -> Path:
         path = self.folder / "validator.toml"
-        path.write_text(
-            f'[kafka]\n"bootstrap.servers" = "{self._world.kafka["bootstrap.servers"]}"\n'
-            f'[topics]\nprefix = "{self.prefix}"\n[chains.{LANE}]\nprotocol = "xcmp-network"\n',
-            encoding="utf-8",
-        )
+        tables = {
+            "kafka": self._world.kafka,
+            "topics": {"prefix": self.prefix},
+            "chains": {LANE: {"protocol": "xcmp-network"}},
+        }
+        path.write_text(to_toml(tables), encoding="utf-8")
         return path
 
     def _start(self) -> None:
@@ -314,7 +323,12 @@ class BodiesEpisode:
     def _check_sequence(self) -> None:
         """Wait for the last message of the recipient, and compare the whole sequence."""
         expected = sequence(self.history, FOLLOWED)
-        self._wait(lambda: len(self._recipient.positions) >= len(expected), "the recipient gets its last message")
+        recipient = self._recipient
+        try:
+            self._wait(lambda: len(recipient.positions) >= len(expected), "the recipient gets its last message")
+        except Failure as failure:
+            had = f"it has had {len(recipient.positions)} of {len(expected)}"
+            raise Failure(f"{failure}; {had}, and its last error is: {recipient.last_error or 'none'}") from failure
         compare(
             [(each.encode(), b"") for each in expected],
             [(each.encode(), b"") for each in self._recipient.positions],
