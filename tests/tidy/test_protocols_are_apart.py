@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NAME = re.compile(r"\b(router|early[-_ ]?hrmp|xcmp)(?!_rules)", re.IGNORECASE)
 """A protocol's name; that of a document of rules is none."""
-DEFAULT = ("validator/config/model.py", 'DEFAULT_PROTOCOL: Final = "router"')
+DEFAULT = ("validator/config/table.py", 'DEFAULT_PROTOCOL: Final = "router"')
 STRICT = ("core", "codec", "lanes", "plugin", "service")
 """Folders that do not even mention the default protocol's documents."""
 

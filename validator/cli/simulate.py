@@ -96,7 +96,7 @@ def simulate(
     if context.invoked_subcommand is not None:
         _refuse_options_of_the_chain(context)
         return
-    from validator.config.model import LANE_PATTERN
+    from validator.config.table import LANE_PATTERN
     from validator.service.simulation import simulation_of
     from validator.simulate import settings_of_profile
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validator.config.limits import limits_by_table
-from validator.config.model import DEFAULT_PROTOCOL
+from validator.config.table import DEFAULT_PROTOCOL
 from validator.errors import UserError
 from validator.hexadecimal import from_hex
 
 if TYPE_CHECKING:
-    from validator.config.model import Chain
+    from validator.config.chain import Chain
 
 
 def configuration_digest(chain: Chain) -> bytes:

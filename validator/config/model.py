@@ -1,69 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every key of `validator.toml`, with its unit, default and meaning. `examples/validator.toml` has them all."""
+"""Every key of `validator.toml`, with its unit, default and meaning; those of chains in `chain`. `examples/validator.toml` has them all."""
 
 from __future__ import annotations
 
-import json
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import InitErrorDetails
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from validator.config.chain import Chain
 from validator.config.environment import EnvironmentSource
-from validator.config.explain import as_input
-from validator.config.limits import limit_errors
 from validator.config.registry import SchemaRegistry
+from validator.config.table import U32, LaneName, PluginConfig, PluginName, Positive, Table
 from validator.core import limits as core_limits
-from validator.core.handlers.handler import KIND
-from validator.core.types import Balances, Enactment, Para, ParaKind
-from validator.hexadecimal import from_hex
 from validator.metrics.address import parse_address
 from validator.metrics.limits import CHANNELS_MAX_DEFAULT, PARAS_MAX_DEFAULT, SUBJECTS_MAX
 from validator.registry_keys import REGISTRY_PREFIX
 from validator.tables import dotted
 from validator.topics import TOPICS
 
-DEFAULT_PROTOCOL: Final = "router"
-"""Protocol of a chain that names none: a plugin of group `validator.protocols`."""
-
-LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{core_limits.LANE_NAME_LENGTH_MAX - 1}}}$"
-"""Names of lanes, which are Kafka keys and parts of file names."""
-
 TOPIC_NAMES: Final = tuple(topic.name for topic in TOPICS)
 COMPACTED_TOPICS: Final = tuple(topic.name for topic in TOPICS if topic.cleanup == "compact")
 
-PluginName = Annotated[str, Field(pattern=rf"^{KIND.pattern}$")]
-LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
-U32 = Annotated[int, Field(ge=0, le=core_limits.U32_MAX)]
-U63 = Annotated[int, Field(ge=0, le=2**63 - 1)]
-U128 = Annotated[int, Field(ge=0, le=core_limits.U128_MAX)]
-Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Retention = Annotated[int, Field(ge=-1, le=2**63 - 1)]
 Partitions = Annotated[int, Field(ge=1, le=10_000)]
-
-
-def _check_plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Reject values that JSON cannot hold: plugins get their configuration as JSON."""
-    try:
-        json.dumps(values, allow_nan=False)
-    except (TypeError, ValueError):
-        raise ValueError(
-            "expected text, numbers, booleans, lists and tables, found a date, a time, nan or inf"
-        ) from None
-    return values
 
 
 def _check_address(value: str) -> str:
@@ -71,15 +33,7 @@ def _check_address(value: str) -> str:
     return value
 
 
-PluginConfig = Annotated[dict[str, Any], AfterValidator(_check_plain)]
-"""A plugin's own configuration; the plugin defines its keys."""
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Topics(_Table):
+class Topics(Table):
     """`[topics]`: names and shape of the Kafka topics."""
 
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = "validator."
@@ -106,7 +60,7 @@ class Topics(_Table):
         return value
 
 
-class Job(_Table):
+class Job(Table):
     """`[job]`: how the Spark job runs and what a lane may hold."""
 
     directory: str = ""
@@ -152,14 +106,14 @@ class Job(_Table):
         return value
 
 
-class DeadLetters(_Table):
+class DeadLetters(Table):
     """`[dead_letters]`: what `validator dead-letters replay` may do."""
 
     attempts_max: Annotated[int, Field(ge=1, le=1_000_000)] = 3
     """Maximum number of times that a record is put back, over all the dead letters that it became."""
 
 
-class Plugins(_Table):
+class Plugins(Table):
     """`[plugins]`: which plugins may run, and how they reach Spark's workers."""
 
     lock: Annotated[str, Field(min_length=1)] | None = None
@@ -178,7 +132,7 @@ class Plugins(_Table):
         return value
 
 
-class Metrics(_Table):
+class Metrics(Table):
     """`[metrics]`: what Prometheus can read of the job and of transports. Without an address nothing is measured or served."""
 
     listen: Annotated[str, AfterValidator(_check_address)] | None = None
@@ -193,173 +147,13 @@ class Metrics(_Table):
     """Maximum number of channels of a lane that have series."""
 
 
-class Audit(_Table):
+class Audit(Table):
     """`[audit]`: which blocks the job checks once it has executed them."""
 
     share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of all blocks, to the millionth; 0 checks none."""
     on_fault: Literal["report", "park"] = "report"
     """Whether a fault is reported only, or also parks the lane before its block emits anything."""
-
-
-class GenesisPara(_Table):
-    """`[[chains.<lane>.genesis_paras]]`: a para that is valid from the start."""
-
-    para_id: U32
-    kind: Literal["parachain", "parathread"] = "parachain"
-    balance: U128 = 0
-    """Free balance of the para's account, in the smallest unit of the token."""
-
-
-class HandlerTable(_Table):
-    """`[[chains.<lane>.handlers]]`: a plugin that handles upward messages, from a block until the next entry of the same name."""
-
-    name: PluginName
-    """The plugin's name: the name of its entry point in group `validator.handlers`."""
-    version: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """The plugin's version; required if several are installed."""
-    from_block: U32 = 0
-    """The first block whose dispatch round uses the plugin."""
-    removed: bool = False
-    """Whether the plugin handles no messages from that block on."""
-    config: PluginConfig = Field(default_factory=dict)
-    """The plugin's own configuration."""
-
-    @model_validator(mode="after")
-    def _check_removed(self) -> HandlerTable:
-        if self.removed and (self.version is not None or self.config):
-            raise ValueError("expected neither version nor config for a removed handler")
-        return self
-
-
-class RulesTable(_Table):
-    """`[[chains.<lane>.rules]]`: the protocol's rules from a block on, by the name of a profile or as a list of features.
-
-    The protocol checks the list as a whole (`validator.plugin.rule_choice`).
-    """
-
-    from_block: U32
-    """The first block under these rules."""
-    profile: str | None = None
-    """A profile of the protocol; `validator rules list` shows all."""
-    features: list[str] | None = None
-    """Features of the protocol, in any order."""
-
-
-class Chain(_Table):
-    """`[chains.<lane>]`: one relay chain.
-
-    Its limits are in a table whose name the protocol defines (`validator.plugin.protocol_parts.LimitsTable`), by default ``limits``.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    protocol: PluginName = DEFAULT_PROTOCOL
-    """The rule set: the name of a plugin of group `validator.protocols`."""
-    enactment: Literal["immediate", "on-inclusion"] = "immediate"
-    """Whether an accepted candidate takes effect at once, or in the block that lists it as included."""
-    balances: Literal["ledger", "unlimited"] = "ledger"
-    """Whether deposits need free balance; ``unlimited`` only tracks what is reserved."""
-    hrmp_notifications: bool = False
-    """Whether a channel request that succeeds also queues a downward message for the other party (router_rules I-11)."""
-    first_block: Annotated[int, Field(ge=1, le=core_limits.U32_MAX)] = 1
-    """The first block to execute; its parent counts as executed."""
-    state: str | None = None
-    """A STATE.json to start from at a later block, made by `validator lanes import`; relative to this file. It excludes genesis_paras."""
-    limits: dict[str, Any] = Field(default_factory=dict)
-    """Limits of a protocol that has no other table for them, by its own names; a missing one is the protocol's default."""
-    genesis_paras: list[GenesisPara] = Field(default_factory=list)
-    ump_default_weight: U63 = 1
-    """Weight of an upward message that ump_weights does not list."""
-    ump_weights: dict[str, U63] = Field(default_factory=dict)
-    """Weight by payload in hex."""
-    ump_failing_messages: list[str] = Field(default_factory=list)
-    """Payloads in hex whose dispatch fails: for test chains."""
-    ump_message_weight_max: U63 | None = None
-    """Weight that a handler may use for one upward message; by default the weight of a whole dispatch round."""
-    handlers: list[HandlerTable] | None = None
-    """Handlers of upward messages; without them messages are only weighed, by the keys above."""
-    rules: list[RulesTable] = Field(default_factory=list)
-    """The protocol's rules by height, ascending by block; before the first entry its default ones hold."""
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _check_limits(cls, value: Any, handler: ModelWrapValidatorHandler[Chain]) -> Chain:
-        """Check the limits as the protocol wants them, and report their errors together with all others."""
-        errors: list[InitErrorDetails] = []
-        chain: Chain | None = None
-        try:
-            chain = handler(value)
-        except ValidationError as error:
-            errors += map(as_input, error.errors(include_url=False))
-        if isinstance(value, dict):
-            errors += limit_errors(value, cls.model_fields, DEFAULT_PROTOCOL)
-        if chain is None or errors:
-            raise ValidationError.from_exception_data(cls.__name__, errors)
-        return chain
-
-    @field_validator("genesis_paras")
-    @classmethod
-    def _check_paras(cls, value: list[GenesisPara]) -> list[GenesisPara]:
-        seen: set[int] = set()
-        for para in value:
-            if para.para_id in seen:
-                raise ValueError(f"para {para.para_id} is listed twice")
-            seen.add(para.para_id)
-        return value
-
-    @field_validator("ump_weights")
-    @classmethod
-    def _check_weights(cls, value: dict[str, int]) -> dict[str, int]:
-        payloads: set[bytes] = set()
-        for payload in value:
-            try:
-                decoded = from_hex(payload.lower())
-            except ValueError:
-                raise ValueError(f"expected payloads in hex as keys, found {payload!r}") from None
-            if decoded in payloads:
-                raise ValueError(f"payload {decoded.hex()} is listed twice")
-            payloads.add(decoded)
-        return value
-
-    @field_validator("ump_failing_messages")
-    @classmethod
-    def _check_failing(cls, value: list[str]) -> list[str]:
-        for payload in value:
-            try:
-                from_hex(payload.lower())
-            except ValueError:
-                raise ValueError(f"expected payloads in hex, found {payload!r}") from None
-        return value
-
-    @model_validator(mode="after")
-    def _check_start(self) -> Chain:
-        if self.state is not None and self.genesis_paras:
-            raise ValueError("expected state or genesis_paras, found both: a state says which paras are valid")
-        if self.handlers is not None and (self.ump_weights or self.ump_failing_messages):
-            raise ValueError("expected handlers, or ump_weights and ump_failing_messages, found both")
-        return self
-
-    def limit_tables(self) -> dict[str, Any]:
-        """Return the tables that may hold the chain's limits, as written in the file."""
-        return {**(self.model_extra or {}), "limits": self.limits}
-
-    def core_enactment(self) -> Enactment:
-        """Return the enactment as the core names it."""
-        return Enactment(self.enactment)
-
-    def core_balances(self) -> Balances:
-        """Return the kind of balances as the core names it."""
-        return Balances(self.balances)
-
-    def core_paras(self) -> tuple[Para, ...]:
-        """Return the genesis paras, by ascending id."""
-        paras = (Para(para.para_id, ParaKind(para.kind), para.balance) for para in self.genesis_paras)
-        return tuple(sorted(paras, key=lambda para: para.para_id))
-
-    def core_ump_weights(self) -> dict[bytes, int]:
-        """Return the weights by payload."""
-        return {from_hex(payload.lower()): weight for payload, weight in self.ump_weights.items()}
 
 
 class Config(BaseSettings):

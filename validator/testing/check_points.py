@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from validator.codec.codec import Codec
-from validator.config.model import Chain
+from validator.config.chain import Chain
 from validator.core.handlers.dispatch import find_conflicts
 from validator.errors import UserError
 from validator.plugin.files import same_name

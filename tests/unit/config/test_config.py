@@ -12,13 +12,8 @@ from pathlib import Path
 import pytest
 
 from validator.config import Chain, Config, Job, Topics, load_config
-from validator.config.model import (
-    DeadLetters,
-    GenesisPara,
-    HandlerTable,
-    Plugins,
-    RulesTable,
-)
+from validator.config.chain import GenesisPara, HandlerTable, RulesTable
+from validator.config.model import DeadLetters, Plugins
 from validator.core import limits
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
