@@ -10,7 +10,6 @@ import select
 import sys
 from collections import deque
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -21,16 +20,19 @@ from rich.text import Text
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import until_first, working
-from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
-from validator.cli.table import PlainTable, VisibleConsole
-from validator.codec.json_form import shown_json
+from validator.cli.rows import ACCEPTED, COLUMNS, REJECTED
+from validator.cli.table import PlainTable, VisibleConsole, print_table
+from validator.cli.watched import PARA_FIELDS, Watched, watchable, watched
 from validator.config import load_config
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import RuleReferences, installed_pages
+from validator.visible import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from validator.config import Config
 
 TAIL_FOLLOWING: Final = 20
 """Earlier records that `--follow` begins with by default."""
@@ -40,13 +42,16 @@ ALIGNED_RECORDS: Final = 1_000
 
 _STYLES: Final = {ACCEPTED: "green", REJECTED: "bold red", "opened": "bold green", "closed": "bold yellow"}
 
-_PARA_FIELDS: Final = ("para_id", "sender", "recipient")
-
 
 def watch(
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help=f"{', '.join(COLUMNS)}.", autocompletion=lambda: list(COLUMNS))
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[TOPIC]",
+            help=f"{', '.join(COLUMNS)}, or a topic of a plugin. Without it: list what there is.",
+            autocompletion=lambda: list(COLUMNS),
+        ),
+    ] = None,
     config_path: ConfigPath = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C.")] = False,
     as_json: Json = False,
@@ -64,38 +69,51 @@ def watch(
     """Show the records of an output topic: all of them, or with --follow the last ones and then new ones as they arrive.
 
     Prints a table, whose lines a pipe gets in full; with --json, one object per line. Only committed records are shown. --count begins with
-    the first record unless --tail is given, and waits for records that are not there yet.
+    the first record unless --tail is given, and waits for records that are not there yet. Topics of plugins' transports and jobs can be
+    watched, too; without TOPIC the command lists all.
     """
-    if topic not in ROWS:
-        close = get_close_matches(topic, ROWS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UserError(f"TOPIC: expected {', '.join(ROWS)}, found {topic!r}{hint}")
+    config = load_config(config_path)
+    if topic is None:
+        _list(config, as_json=as_json)
+        return
+    shown = watched(topic, config)
     if reject_only and topic != "verdicts":
         raise UserError(f"--reject-only needs the topic verdicts, found it with {topic}")
-    if para is not None and topic in ("receipts", "dead-letters"):
+    if para is not None and not shown.has_para:
         raise UserError(f"--para: {topic} do not belong to a para")
     if from_beginning and tail is not None:
         raise UserError("expected --from-beginning or --tail, found both")
     if tail is None and follow and not from_beginning:
         tail = TAIL_FOLLOWING
-    config = load_config(config_path)
     wanted = _Filter(reject_only, para, lane)
     with (
         terminated_as_interrupted(),
-        TopicReader(kafka_table(config), config.topics.prefix, [topic], tail=tail) as reader,
+        TopicReader(kafka_table(config), config.topics.prefix, [topic], tail=tail, missing=shown.missing) as reader,
     ):
         try:
-            chunks = _chunks(reader, topic, wanted, follow=follow or count is not None)
+            chunks = _chunks(reader, shown, wanted, follow=follow or count is not None)
             if count is not None:
                 chunks = _first(chunks, count)
             if as_json and topic == "verdicts":
                 chunks = _with_rules(chunks, {name: chain.protocol for name, chain in config.chains.items()})
-            _show(topic, chunks, as_json=as_json, follow=follow)
+            _show(shown, chunks, as_json=as_json, follow=follow)
             sys.stdout.flush()
         except KeyboardInterrupt:
             return
         except BrokenPipeError:  # `| head` has ended; the interpreter's flush at exit must not meet the broken pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _list(config: Config, *, as_json: bool) -> None:
+    with working("looking at the plugins"):
+        rows = watchable(config)
+    if as_json:
+        sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
+        return
+    table = Table(Column("topic", no_wrap=True), "written by", "purpose", box=None)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row.values()))
+    print_table(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +128,17 @@ class _Filter:
         """Return whether a record is selected."""
         if self.reject_only and record["ok"]:
             return False
-        if self.lane is not None and record["lane"] != self.lane:
+        if self.lane is not None and record.get("lane") != self.lane:
             return False
-        return self.para is None or any(record.get(name) == self.para for name in _PARA_FIELDS)
+        return self.para is None or any(record.get(name) == self.para for name in PARA_FIELDS)
 
 
-def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -> Iterator[list[dict[str, Any]]]:
+def _chunks(reader: TopicReader, shown: Watched, wanted: _Filter, *, follow: bool) -> Iterator[list[dict[str, Any]]]:
     while True:
         records = []
         for read in reader.poll(0.2):
             try:
-                record = shown_json(topic, read.value)
+                record = shown.decode(read.value)
             except UserError as error:  # a foreign record; show the others
                 say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
                 continue
@@ -174,25 +192,25 @@ def _check_reader() -> None:
         raise BrokenPipeError
 
 
-def _show(topic: str, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool) -> None:
+def _show(shown: Watched, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool) -> None:
     console = VisibleConsole()
     if console.is_terminal and not as_json and not follow:
-        with working(f"reading {topic}"):
-            rows = [ROWS[topic](record) for chunk in chunks for record in chunk]
-        console.print(_table(topic, rows))
+        with working(f"reading {shown.name}"):
+            rows = [shown.row(record) for chunk in chunks for record in chunk]
+        console.print(_table(shown, rows))
         return
-    chunks = until_first(chunks, f"waiting for {topic}")
+    chunks = until_first(chunks, f"waiting for {shown.name}")
     if as_json:
         for chunk in chunks:
             sys.stdout.write("".join(json.dumps(record) + "\n" for record in chunk))
             sys.stdout.flush()
     elif not console.is_terminal:
-        plain = PlainTable(COLUMNS[topic], NUMBERS)
+        plain = PlainTable(shown.columns, shown.numbers)
         for chunk in chunks if follow else _gathered(chunks):
-            sys.stdout.write(plain.lines(ROWS[topic](record) for record in chunk))
+            sys.stdout.write(plain.lines(shown.row(record) for record in chunk))
             sys.stdout.flush()
     else:
-        _show_live(topic, chunks, console)
+        _show_live(shown, chunks, console)
 
 
 def _gathered(chunks: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
@@ -206,27 +224,26 @@ def _gathered(chunks: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str,
     yield gathered
 
 
-def _show_live(topic: str, chunks: Iterable[list[dict[str, Any]]], console: Console) -> None:
+def _show_live(shown: Watched, chunks: Iterable[list[dict[str, Any]]], console: Console) -> None:
     rows: deque[tuple[str, ...]] = deque(maxlen=500)
     chunks = iter(chunks)
     first = next((chunk for chunk in chunks if chunk), [])  # the screen begins once it has something to show
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for chunk in itertools.chain([first], chunks):
-            rows.extend(ROWS[topic](record) for record in chunk)
-            shown = list(rows)[-max(1, console.height - 3) :]
-            live.update(_table(topic, shown, one_line=True), refresh=True)
+            rows.extend(shown.row(record) for record in chunk)
+            last = list(rows)[-max(1, console.height - 3) :]
+            live.update(_table(shown, last, one_line=True), refresh=True)
 
 
-def _table(topic: str, rows: list[tuple[str, ...]], *, one_line: bool = False) -> Table:
-    headings = COLUMNS[topic]
+def _table(shown: Watched, rows: list[tuple[str, ...]], *, one_line: bool = False) -> Table:
     columns = [
         Column(
             heading,
-            justify="right" if heading in NUMBERS else "left",
-            no_wrap=one_line or heading in NUMBERS,
+            justify="right" if heading in shown.numbers else "left",
+            no_wrap=one_line or heading in shown.numbers,
             overflow="ellipsis" if one_line else "fold",
         )
-        for heading in headings
+        for heading in shown.columns
     ]
     table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
     for row in rows:

@@ -95,9 +95,11 @@ def to_json(
     return record
 
 
-def datum_to_json(schema: Schema, datum: dict[str, Any]) -> dict[str, Any]:
+def datum_to_json(
+    schema: Schema, datum: dict[str, Any], *, digits: Callable[[bytes], str] = bytes.hex
+) -> dict[str, Any]:
     """Return, as JSON, a record that fastavro has read; none of its unions may have more than one kind of record."""
-    record: dict[str, Any] = _to_json(schema, bytes.hex).convert(datum)
+    record: dict[str, Any] = _to_json(schema, digits).convert(datum)
     return record
 
 

@@ -51,7 +51,8 @@ class TopicReader:
     key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s``, by default
     `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. With ``sparing`` it holds few records in advance: a
     fetch is bounded in compressed bytes only, and may otherwise become gigabytes. Values in Confluent's framing are returned in their plain
-    form, unless it ``keeps_form`` or the schema registry does not know their ids. As a context manager it closes its connections on exit.
+    form, unless it ``keeps_form`` or the schema registry does not know their ids. ``missing`` says what to do about a topic that does not
+    exist. As a context manager it closes its connections on exit.
     Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers.
     """
 
@@ -67,12 +68,14 @@ class TopicReader:
         patience_s: float | None = None,
         sparing: bool = False,
         keeps_form: bool = False,
+        missing: str = "create the topics with `validator topics create`",
     ) -> None:
         self._kafka = kafka
         self._plain = bytes if keeps_form else plain_values(kafka)
         self._left: list[Message] = []
         """Messages of a poll that failed: the schema registry did not answer."""
         self._prefix = prefix
+        self._missing = missing
         self._nulls = nulls
         self._patience_s = retry.ANSWER_S_MAX if patience_s is None else patience_s
         config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
@@ -247,8 +250,7 @@ class TopicReader:
                 if not is_missing(error.args[0]):
                     raise
                 raise UserError(
-                    f"topic {name} does not exist at {self._bootstrap} ({error.args[0].str()}): check [topics] prefix, or create the "
-                    "topics with `validator topics create`"
+                    f"topic {name} does not exist at {self._bootstrap} ({error.args[0].str()}): check [topics] prefix, or {self._missing}"
                 ) from error
             places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in numbers]
         if tail is not None:

@@ -74,12 +74,13 @@ class TopicForm(NamedTuple):
     """The form of the records of one of a job's topics, for those who write or read them (`Job.forms`).
 
     ``key_of`` returns the key that a value must have. It raises ``ValueError`` that says why a value is no record of the topic, or one that
-    the job cannot use. ``bytes_max`` bounds a value.
+    the job cannot use. ``bytes_max`` bounds a value. ``columns`` are the fields that `validator watch` shows in a table, by default all.
     """
 
     format: RecordFormat
     key_of: Callable[[bytes], bytes]
     bytes_max: int
+    columns: tuple[str, ...] = ()
 
 
 class OwnTopic(NamedTuple):

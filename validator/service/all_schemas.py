@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from validator.codec.schemas import SchemaSet, schemas, schemas_of
 from validator.errors import UserError
@@ -14,7 +16,12 @@ from validator.plugin.registry import discover, load_all, protocols_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from validator.plugin.job_api import Job
+    from validator.plugin.protocol_api import ProtocolDefinition
+
 PROTOCOLS = "validator.protocols"
+
+Chains: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def all_schemas() -> tuple[SchemaSet, dict[str, str]]:
@@ -25,20 +32,36 @@ def all_schemas() -> tuple[SchemaSet, dict[str, str]]:
     """
     sets = [schemas()]
     topics: dict[str, str] = {}
-    chains = {}
-    for plugin in load_all(discover(PROTOCOLS))[0]:
-        for definition in protocols_of(plugin):
-            chains[definition.name] = {"protocol": definition.name, "limits": {}}
-            sets.append(schemas_of(definition.schemas))
-            topics.update((record.schema, record.topic) for record in definition.records)
-    for name in sorted({entry.name for entry in entry_points(group=JOBS)}):
-        try:
-            forms = open_job(JobContext(name, chains=chains)).forms  # as if each protocol had a chain
-        except UserError:
-            continue
-        sets += (form.format.schemas for form in forms.values())
-        topics.update((form.format.schema.name, topic) for topic, form in forms.items())
+    definitions = _protocols()
+    for definition in definitions:
+        sets.append(schemas_of(definition.schemas))
+        topics.update((record.schema, record.topic) for record in definition.records)
+    for job in installed_jobs(_chain_of_each(definitions)):
+        sets += (form.format.schemas for form in job.forms.values())
+        topics.update((form.format.schema.name, topic) for topic, form in job.forms.items())
     return _merged(sets), topics
+
+
+def every_chain() -> Chains:
+    """Return chains as a job's context has them, one of each installed protocol."""
+    return _chain_of_each(_protocols())
+
+
+def installed_jobs(chains: Chains) -> list[Job]:
+    """Return the installed jobs, by name, on such chains and without options; one that needs options is left out."""
+    found: list[Job] = []
+    for name in sorted({entry.name for entry in entry_points(group=JOBS)}):
+        with suppress(UserError):
+            found.append(open_job(JobContext(name, chains=chains)))
+    return found
+
+
+def _protocols() -> list[ProtocolDefinition]:
+    return [definition for plugin in load_all(discover(PROTOCOLS))[0] for definition in protocols_of(plugin)]
+
+
+def _chain_of_each(definitions: Iterable[ProtocolDefinition]) -> Chains:
+    return {each.name: {"protocol": each.name, "limits": {}} for each in definitions}
 
 
 def _merged(sets: Iterable[SchemaSet]) -> SchemaSet:

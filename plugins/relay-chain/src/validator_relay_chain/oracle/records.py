@@ -32,6 +32,20 @@ HEADROOM: Final = "headroom"
 OF_LANES: Final = (VERDICTS, RECEIPTS, CHANNEL_EVENTS, HEADROOM)
 
 _NAMES: Final = {FACTS: "ChainFacts", DISAGREEMENTS: "Disagreement", AGREEMENT: "Agreement"}
+_COLUMNS: Final = {
+    FACTS: ("lane", "block", "session_ends", "backed", "included", "timed_out"),
+    DISAGREEMENTS: (
+        "lane",
+        "block",
+        "kind",
+        "para_id",
+        "recipient",
+        "lane_says",
+        "chain_says",
+        "reason",
+        "follows_block",
+    ),
+}
 _TOPICS: Final = (
     Topic(FACTS, None, "delete", 7 * DAY_MS, "what the relay chain did in each block, to compare lanes with"),
     Topic(DISAGREEMENTS, None, "delete", 30 * DAY_MS, "points in which a lane and its relay chain differ"),
@@ -64,7 +78,7 @@ def own_topics() -> tuple[OwnTopic, ...]:
     return tuple(
         OwnTopic(
             topic,
-            TopicForm(formats()[topic.name], partial(_key, topic.name), RECORD_BYTES_MAX),
+            TopicForm(formats()[topic.name], partial(_key, topic.name), RECORD_BYTES_MAX, _COLUMNS.get(topic.name, ())),
             _line if topic.name == AGREEMENT else None,
         )
         for topic in _TOPICS
@@ -97,4 +111,13 @@ def describe(agreement: Mapping[str, Any]) -> str:
     return f"{said}; disagreements: {counted or 'none'}{last}{skipped}"
 
 
-__all__ = ["RecordUnreadable", "decode", "describe", "formats", "formats_of_lanes", "own_topics"]
+def describe_briefly(agreement: Mapping[str, Any] | None) -> str:
+    """Return what the judge says of a lane by now, in a few words."""
+    if agreement is None:
+        return "nothing compared with the chain yet"
+    counted = ", ".join(f"{count} {reason}" for reason, count in sorted(agreement["disagreements"].items()) if count)
+    said = f"disagreements {counted}" if counted else f"{agreement['candidates']} candidates agree"
+    return f"compared up to block {agreement['block']}: {said}"
+
+
+__all__ = ["RecordUnreadable", "decode", "describe", "describe_briefly", "formats", "formats_of_lanes", "own_topics"]
