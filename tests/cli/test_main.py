@@ -68,7 +68,8 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tmp_path: Path) -> None
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        f"validator: no broker runs in {tmp_path / 'broker'}: start it with `validator broker start`\n"
+        f"validator: no broker runs in {tmp_path / 'broker'}: start broker and job with `validator up`, "
+        "or the broker alone with `validator broker start`\n"
     )
 
 

@@ -200,5 +200,7 @@ def test_missing_kafka_error_says_how_to_start_a_broker(tmp_path: Path, monkeypa
     result = invoke("submit", "blocks", "-", stdin=b"")
     assert result.exit_code == 2
     assert (
-        result.stderr == f"validator: no broker runs in {tmp_path / 'broker'}: start it with `validator broker start`\n"
+        result.stderr
+        == f"validator: no broker runs in {tmp_path / 'broker'}: start broker and job with `validator up`, "
+        "or the broker alone with `validator broker start`\n"
     )

@@ -78,6 +78,7 @@ class World(Transports):
         other = self.begin("other")
         line = other.wait_for("transport echo: standby; active is validator@")
         assert f":{one.process.pid} (127.0.0.1)" in line
+        assert line.endswith(f"; this one takes over when it ends, or {SESSION_MS / 1000:g} s after it is killed")
         return one, other
 
     def committed(self) -> int:

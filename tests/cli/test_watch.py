@@ -16,9 +16,11 @@ from tests.sending import send
 from validator.cli.rows import COLUMNS, ROWS, why
 from validator.codec.encode import Encoder
 from validator.codec.json_form import to_json
+from validator.config import Config
 from validator.core.outcomes import IngressEvent, IngressEventKind
 from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import anchor
+from validator.service.plugin_topics import plugin_topics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,7 +186,7 @@ def test_foreign_record_is_reported_and_others_are_shown(
     [
         (
             ("verdict",),
-            f"TOPIC: expected {', '.join(ROWS)}, found 'verdict'; did you",
+            f"TOPIC: expected {', '.join((*ROWS, *plugin_topics(Config())))}, found 'verdict'; did you",
         ),
         (("receipts", "--reject-only"), "--reject-only needs the topic verdicts, found it with receipts"),
         (("receipts", "--para=5"), "--para: receipts do not belong to a para"),

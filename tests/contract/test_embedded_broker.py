@@ -304,5 +304,7 @@ def test_damaged_record_is_named(tmp_path: Path) -> None:
 
 
 def test_missing_broker_error_says_how_to_start_one(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no broker runs in .*: start it with `validator broker start`"):
+    with pytest.raises(
+        UserError, match=r"no broker runs in .*: start broker and job with `validator up`, or the broker alone with "
+    ):
         _ = EmbeddedBroker(tmp_path).bootstrap_servers

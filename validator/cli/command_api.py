@@ -27,7 +27,7 @@ from validator.cli.json_lines import parse as read_line
 from validator.cli.progress import jar_progress, until_first, working
 from validator.cli.run import TOPICS_S_MAX, wait_for_job
 from validator.cli.table import VisibleConsole
-from validator.cli.transport import run as run_named_transport
+from validator.cli.transport import run_named
 from validator.config import Config, load_config
 from validator.errors import GivenUp, LeaseLost, Unavailable, UserError
 from validator.kafka.jars import ensure_jars
@@ -100,9 +100,12 @@ def check_lanes(config: Config) -> None:
     lane_definitions(config)
 
 
-def run_transport(name: str, config_path: ConfigPath) -> None:
-    """Run a transport until it ends, or until Ctrl-C or SIGTERM. Raises `UserError`, `GivenUp`, ``typer.Exit``."""
-    run_named_transport(name, config_path)
+def run_transport(name: str, config_path: ConfigPath) -> bool:
+    """Run a transport until it ends, or until Ctrl-C or SIGTERM; return whether a signal ended it.
+
+    Raises `UserError`, `GivenUp`, ``typer.Exit``.
+    """
+    return run_named(name, config_path)
 
 
 @contextmanager

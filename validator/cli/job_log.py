@@ -78,6 +78,10 @@ def describe(event: Event) -> str:
             return f"lane {event['lane']} takes the inputs that it held"
         case "stopped":
             return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
+        case "starting":
+            return f"a broker in {event['broker']}; it will answer at {event['bootstrap_servers']}"
+        case "taking over":
+            return f"the job of a command that was killed still runs (process {event['pid']}); it is stopped first, after its batch"
         case "broker":
             moved = f"; its earlier port {event['moved_from']} is taken" if event.get("moved_from") else ""
             return f"{'started' if event['started_here'] else 'was already running'}: bootstrap.servers {event['bootstrap_servers']}{moved}"

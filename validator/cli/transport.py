@@ -22,6 +22,7 @@ from validator.service.transport_meter import measuring
 from validator.service.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import FrameType
 
     from validator.service.lease import Lease
@@ -55,6 +56,11 @@ def run(
     again as standby. While Kafka is away it waits, as long as `[job] give_up_after` says. Exit code 0 if it ended, 2 if it, its
     configuration or Kafka has a problem, 3 if Kafka was away for too long.
     """
+    run_named(name, config_path)
+
+
+def run_named(name: str, config_path: Path | None) -> bool:
+    """Run a transport as the command does; return whether a signal asked it to end. Raises `UserError`, `GivenUp`, ``typer.Exit``."""
     config = load_config(config_path)
     chosen = choose_transport(config, name)
     config = config.model_copy(update={"kafka": kafka_table(config)})
@@ -104,6 +110,7 @@ def run(
         ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+    return stop.is_set()
 
 
 def _say_pause(name: str, pause: Pause) -> None:

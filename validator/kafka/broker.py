@@ -145,7 +145,10 @@ class EmbeddedBroker:
         """Return the address that clients connect to; `UserError` if nothing runs."""
         record = self._running()
         if record is None:
-            raise UserError(f"no broker runs in {self.directory}: start it with `validator broker start`")
+            raise UserError(
+                f"no broker runs in {self.directory}: start broker and job with `validator up`, or the broker alone with `validator broker "
+                "start`"
+            )
         return f"{HOST}:{record.port}"
 
     def start(self, *, progress: Progress | None = None) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
-from validator.kafka.process import start_time
+from validator.kafka.process import start_time, stop_process
 from validator.lanes.configured import job_directory
 from validator.private import UMASK, make_private, open_private, write_private
 
@@ -78,11 +78,11 @@ class JobProcess:
         self._reader: threading.Thread | None = None
 
     def check(self) -> None:
-        """Raise `UserError` if pyspark is not installed, or if another job is using the directory."""
+        """Raise `UserError` if pyspark is not installed, or if another job is using the directory, whose command was not killed."""
         if find_spec("pyspark") is None:
             raise UserError("the job needs Spark, which is not installed: pip install 'validator[spark]'")
         pid = running_job(self.directory)
-        if pid is not None:
+        if pid is not None and not is_abandoned(self.directory):
             raise UserError(
                 f"another job is using {self.directory} (process {pid}): stop it, or give this one a separate [job] directory"
             )
@@ -93,6 +93,7 @@ class JobProcess:
         make_private(self.directory)
         with _lock(self.directory):
             self.check()
+            self._take_over()
             path = self.directory / "configuration.json"
             write_private(path, json.dumps(self._config.model_dump(mode="json")))
             self._process = subprocess.Popen(
@@ -106,10 +107,23 @@ class JobProcess:
                 start_new_session=True,  # Ctrl-C goes to this process, which then stops the job
                 umask=UMASK,
             )
-            record = {"pid": self._process.pid, "started": start_time(self._process.pid, reap=False)}
+            record = {
+                "pid": self._process.pid,
+                "started": start_time(self._process.pid, reap=False),
+                "starter": os.getpid(),
+                "starter_started": start_time(os.getpid(), reap=False),
+            }
             write_private(self.directory / "job.json", json.dumps(record) + "\n")
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()
+
+    def _take_over(self) -> None:
+        """Stop the job of a command that was killed, which nobody else can stop in order."""
+        pid = running_job(self.directory)
+        if pid is None:
+            return
+        self._on_event({"event": "taking over", "pid": pid})
+        stop_process(pid, str(start_time(pid, reap=False)), patience_s=STOP_S_MAX)
 
     @property
     def pid(self) -> int | None:
@@ -224,15 +238,31 @@ def parse_line(line: str) -> Event:
 
 def running_job(directory: Path) -> int | None:
     """Return the process id of the job that is using a directory, or None. Raises `UserError` if `job.json` is damaged."""
+    return _alive(_record(directory), "pid", "started")
+
+
+def is_abandoned(directory: Path) -> bool:
+    """Return whether the command that started the last job on a directory is gone; a job of an earlier version does not say."""
+    record = _record(directory)
+    return "starter" in record and _alive(record, "starter", "starter_started") is None
+
+
+def _record(directory: Path) -> dict[str, Any]:
     path = directory / "job.json"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        pid, started = int(record["pid"]), record["started"]
+        int(record["pid"]), record["started"], int(record.get("starter", 0))
     except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError) as error:
+        return {}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({error}): remove it") from error
-    return pid if started is not None and start_time(pid, reap=False) == started else None
+    return dict(record)
+
+
+def _alive(record: dict[str, Any], pid: str, started: str) -> int | None:
+    """Return a process id of a record, if that process still is the one with its start time."""
+    number, began = record.get(pid), record.get(started)
+    return int(number) if began is not None and start_time(int(number), reap=False) == began else None
 
 
 def configured_by_environment(name: str) -> bool:

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from validator.errors import LeaseLost, UserError
 from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.process import start_time
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, passes
 from validator.plugin.limits import COMMIT_S_MAX, HEARTBEAT_MS_MAX, SESSION_MS, WATCH_S
 
@@ -87,7 +88,8 @@ class Lease:
     def acquire(self, stop: Event, on_standby: Callable[[str], None]) -> bool:
         """Wait until this process is the active one, or return False after a request to stop.
 
-        ``on_standby`` is called once with the names of the group's members, if there are any. An outage of Kafka does not end the wait.
+        ``on_standby`` is called once with the names of the group's members and when this process takes over, if there are any. An outage of
+        Kafka does not end the wait.
         Raises `UserError` if Kafka refuses.
         """
         waits = False
@@ -95,7 +97,7 @@ class Lease:
             members = self._members()
             if members and not waits:
                 waits = True
-                on_standby(", ".join(sorted(members.values())))
+                on_standby(f"{', '.join(sorted(members.values()))}; {self._when(members.values())}")
             if members == {} and self._join(stop):
                 return True
             looked_s = time.monotonic()
@@ -140,6 +142,12 @@ class Lease:
         self._member.close()
 
     # --- becoming active ---
+
+    def _when(self, names: Iterable[str]) -> str:
+        """Return when a standby takes over from active processes with these names."""
+        if all(_has_ended(name) for name in names):
+            return f"it was killed: this one takes over once Kafka has forgotten it, in at most {self._session_s:g} s"
+        return f"this one takes over when it ends, or {self._session_s:g} s after it is killed"
 
     def _members(self) -> dict[str, str] | None:
         """Return the names of the group's members by their ids, or None if Kafka does not answer within `ANSWER_S_MAX`."""
@@ -244,6 +252,12 @@ class Lease:
 
     def _error(self, error: KafkaError) -> UserError:
         return UserError(f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})")
+
+
+def _has_ended(name: str) -> bool:
+    """Return whether a member's name (`_member_config`) is that of a process of this machine which does not exist any more."""
+    host, _, pid = name.partition(" ")[0].rpartition("@")[2].rpartition(":")
+    return host == socket.gethostname() and pid.isdecimal() and start_time(int(pid), reap=False) is None
 
 
 def _member_config(kafka: KafkaTable, group: str) -> dict[str, Any]:

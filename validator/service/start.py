@@ -48,8 +48,8 @@ class Service:
     """A job and, if the configuration names no Kafka, its embedded broker.
 
     ``config`` has the broker's address once `start` has returned. ``on_event`` gets the job's log lines and further events: ``broker``
-    when the broker answers (``bootstrap_servers``, ``started_here``), ``topics`` when the topics exist (``created``), and ``waiting``
-    before each pause in which Kafka is away.
+    when the broker answers (``bootstrap_servers``, ``started_here``), ``starting`` before that if it did not run (``broker``, its folder),
+    ``topics`` when the topics exist (``created``), and ``waiting`` before each pause in which Kafka is away.
     """
 
     def __init__(
@@ -64,6 +64,8 @@ class Service:
         self._on_event = on_event
         self._accepted = accepted
         self._starting: _BrokerStart | None = None
+        self._awaits_broker = False
+        """Whether a broker that was started here does not answer yet."""
         self._broker_pid: int | None = None
         self._job: JobProcess | None = None
 
@@ -118,14 +120,19 @@ class Service:
 
     def _begin_broker(self, broker: EmbeddedBroker) -> str:
         """Begin to start the broker, and return the address at which it will answer."""
+        self._awaits_broker = not broker.status().running
         self._starting = _BrokerStart(broker)
         self._starting.start()
-        return self._starting.wait_for_address()
+        address = self._starting.wait_for_address()
+        if self._awaits_broker:
+            self._on_event({"event": "starting", "broker": str(broker.directory), "bootstrap_servers": address})
+        return address
 
     def _finish_broker(self, broker: EmbeddedBroker) -> None:
         """Return when the broker answers."""
         assert self._starting is not None
         address = self._starting.wait()
+        self._awaits_broker = False
         self._broker_pid = broker.status().pid
         self._on_event({
             "event": "broker", "bootstrap_servers": address, "started_here": broker.started_here, "pid": self._broker_pid,
@@ -162,8 +169,14 @@ class Service:
             self._job.kill()
 
     def _start_job(self) -> None:
-        self._job = JobProcess(self.config, self._on_event, self._accepted)
+        self._job = JobProcess(self.config, self._of_job, self._accepted)
         self._job.start()
+
+    def _of_job(self, event: Event) -> None:
+        """Pass on what the job logs; while its broker starts it waits for nothing that a person could start."""
+        if event["event"] == "waiting" and self._awaits_broker:
+            event = {**event, "reason": f"the broker at {self.config.kafka['bootstrap.servers']} is still starting"}
+        self._on_event(event)
 
     def _create_topics(self) -> None:
         topics = self.config.topics

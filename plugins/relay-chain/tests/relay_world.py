@@ -151,7 +151,7 @@ class Collected:
         self.records += records
         self.cursor = position.encode()
 
-    def show(self, step: Step, target: int) -> None:
+    def show(self, step: Step, target: int, head: int) -> None:
         """Note a block."""
         self.steps.append(step)
 

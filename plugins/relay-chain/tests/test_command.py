@@ -58,7 +58,11 @@ def test_configuration_and_state_are_written_and_nothing_is_written_twice(
         (begin, "--from-block: expected only without validator.toml, in which the lane has begun already"),
         (
             ("--lane", "kusama"),
-            "validator.toml: expected no such file, or one with [transports.relay-chain.chains.kusama]",
+            "--lane: expected one with [transports.relay-chain.chains.kusama] in validator.toml, found none: it follows polkadot;",
+        ),
+        (
+            ("--lane", "polkdot"),
+            "--lane: expected one with [transports.relay-chain.chains.polkdot] in validator.toml, found none: did you mean 'polkadot'?",
         ),
         (("--rpc", "ws://elsewhere"), f"--rpc: expected the nodes of validator.toml, {node.url}, found ws://elsewhere"),
     ):
@@ -92,4 +96,7 @@ def test_pruned_state_is_one_line(node: MockNode, tmp_path: Path, monkeypatch: p
     node.order(Fault(FaultKind.PRUNED, "state_getKeysPaged", count=None))
     code, text = run(monkeypatch, tmp_path, "--rpc", node.url, "--from-block", str(FIRST))
     assert code == 2
-    assert "the node has discarded the state of this block, an archive node is needed" in text.splitlines()[-1]
+    line = text.splitlines()[-1]
+    assert line.startswith(f"validator: --from-block {FIRST}: ")
+    assert "the node has discarded the state of this block, an archive node is needed" in line
+    assert f"needs the state after block {FIRST - 1}: give --rpc of an archive node (--state-pruning archive)" in line

@@ -47,7 +47,7 @@ class Lane:
     def commit(self, records: Sequence[JsonRecord], position: Position) -> None:
         self.records += records
 
-    def show(self, step: Step, target: int) -> None:
+    def show(self, step: Step, target: int, head: int) -> None:
         pass
 
 

@@ -56,7 +56,7 @@ class Counted:
         for node in self._nodes:
             node.order(fault)
 
-    def show(self, step: Step, target: int) -> None:
+    def show(self, step: Step, target: int, head: int) -> None:
         """Ignore it."""
 
 

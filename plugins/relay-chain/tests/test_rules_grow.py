@@ -170,11 +170,12 @@ def test_command_adds_the_rules_waits_for_the_job_and_goes_on(
 ) -> None:
     memory, waited = transport(config_path), list[str]()
 
-    def run(name: str, path: Path) -> None:
+    def run(name: str, path: Path) -> bool:
         try:
             memory.run()
         except FollowError as error:
             raise UserError(str(error)) from error
+        return True
 
     def start_again(_: float) -> None:
         waited.append("restarted")
@@ -182,6 +183,8 @@ def test_command_adds_the_rules_waits_for_the_job_and_goes_on(
 
     started(config_path)
     monkeypatch.setattr(command, "run_transport", run)
+    monkeypatch.setattr(command, "connected", load_config)
+    monkeypatch.setattr(command, "_agreement", lambda *_: None)
     monkeypatch.setattr(command.time, "sleep", start_again)
     command.follow(lane=LANE, config_path=config_path, judge=False)
     assert waited == ["restarted"]

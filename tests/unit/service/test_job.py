@@ -111,6 +111,25 @@ def test_environment_is_applied_once(make: Make, monkeypatch: pytest.MonkeyPatch
     job.kill()
 
 
+def test_job_of_a_killed_command_is_stopped_first(make: Make, tmp_path: Path) -> None:
+    first, events = make("well")
+    first.start()
+    events.wait_for("ready")
+    record = tmp_path / "job" / "job.json"
+    gone = {**json.loads(record.read_text()), "starter": 2**22 + 1, "starter_started": "1"}  # beyond any process id
+    record.write_text(json.dumps(gone))
+    second, events = make("well")
+    second.check()
+    second.start()
+    assert first.wait() == 0
+    assert [event["event"] for event in events.all][:1] == ["taking over"]
+    assert events.all[0]["pid"] == first.pid
+    events.wait_for("ready")
+    assert running_job(tmp_path / "job") == second.pid
+    assert "is stopped first" in describe(events.all[0])
+    second.stop()
+
+
 def test_second_job_on_same_directory_is_refused(make: Make, tmp_path: Path) -> None:
     first, events = make("well")
     first.start()

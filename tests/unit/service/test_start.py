@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from itertools import count
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +36,10 @@ if count == 1:
     print('{"event": "accepted", "change": "a:genesis"}', file=sys.stderr, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
+WAITS_FOR_KAFKA = """
+import sys
+print('{"event": "waiting", "reason": "no Kafka answers at localhost:1: start one", "seconds": 1}', file=sys.stderr, flush=True)
+"""
 WORKS_THEN_IS_KILLED = """
 import os, pathlib, signal, sys
 runs = pathlib.Path(sys.argv[1]).parent / "runs"
@@ -49,7 +54,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 class Broker:
     """Stands in for the embedded broker."""
 
-    moved_from = address = None
+    moved_from = None
+    address: str | None = None
+    directory = "broker"
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
@@ -104,6 +111,32 @@ def test_killed_job_ends_the_service(make: Callable[..., Any]) -> None:
     assert named(events, "killed", "restart", "broker ended") == ["killed"]
     service.stop()
     assert not broker.running
+
+
+def test_waiting_job_says_that_its_own_broker_is_starting(make: Callable[..., Any]) -> None:
+    service, broker, events = make(WAITS_FOR_KAFKA)
+    begun, answers = broker.start, threading.Event()
+
+    def start_slowly() -> str:
+        answers.wait(60)
+        return str(begun())
+
+    broker.start = start_slowly
+    broker.address = broker.bootstrap_servers
+    record = events.append
+
+    def note(event: dict[str, Any]) -> None:
+        record(event)
+        if event["event"] == "waiting":
+            answers.set()
+
+    service._on_event = note
+    service.start()
+    service.run()
+    assert named(events, "starting", "waiting", "broker") == ["starting", "waiting", "broker"]
+    (waiting,) = (event for event in events if event["event"] == "waiting")
+    assert waiting["reason"] == f"the broker at {broker.bootstrap_servers} is still starting"
+    service.stop()
 
 
 def test_broker_is_kept_if_asked(make: Callable[..., Any]) -> None:

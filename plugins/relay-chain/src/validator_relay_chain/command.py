@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,6 +22,7 @@ from validator.cli.command_api import (
     UserError,
     VisibleConsole,
     check_lanes,
+    connected,
     executed_blocks,
     lanes_to_restart,
     load_config,
@@ -32,7 +36,7 @@ from validator.cli.command_api import (
 )
 from validator_relay_chain.adopt import adopt_rules, wanted_rules
 from validator_relay_chain.config import LANE
-from validator_relay_chain.errors import FollowError
+from validator_relay_chain.errors import FollowError, StatePruned
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.oracle import records
 from validator_relay_chain.pool import NodePool, RealTime
@@ -48,6 +52,10 @@ LOOK_S: Final = 1.0
 """Seconds between two looks at how far the job is."""
 JUDGED_S_MAX: Final = 60.0
 """Seconds that the judge may take for the last block once the lane has executed it."""
+STANDS_S_MAX: Final = 120.0
+"""Seconds without an executed block after which the job is not waited for at the end; Spark may take half of them to start."""
+KAFKA_S_MAX: Final = 5.0
+"""Seconds that Kafka may take to answer at the end: it may be stopped at the same time."""
 
 
 @app.command()
@@ -110,32 +118,55 @@ def follow(
             adopt_rules(config_path, NAME, say)
 
 
+class _End(Enum):
+    """What ended the transport."""
+
+    LAST_BLOCK = "the last block that is wanted"
+    SIGNAL = "Ctrl-C or SIGTERM"
+    RULES = "rules that the configuration lacks"
+
+
 def _follow(config_path: Path, lane: str, *, up: bool, judge: bool) -> bool:
     """Follow the chains of a configuration; return whether that is all, and not the end of what their rules reach to."""
     if not up:
         _await_rules(config_path)
-        with _judging(config_path, is_wanted=judge):
-            return _run(config_path)
-    with service_running(config_path) as config, _judging(config_path, is_wanted=judge) as judged:
-        is_done = _run(config_path)
-        last = config.transports[NAME]["chains"][lane].get("to_block")
-        if is_done and last is not None:
-            _await_executed(config, lane, last)
-            if judged is not None:
-                _await_judged(config, lane, last, judged)
-        return is_done
+        with _judging(config_path, is_wanted=judge) as judged:
+            end = _run(config_path)
+            _close(connected(config_path), lane, end, judged, patience_s=STANDS_S_MAX)
+        return end is not _End.RULES
+    with service_running(config_path) as config:
+        with _judging(config_path, is_wanted=judge) as judged:
+            end = _run(config_path)
+            _close(config, lane, end, judged, patience_s=math.inf)  # if the job ends, so does this process
+        say("stopping the job after its batch, then the broker")
+    return end is not _End.RULES
 
 
-def _run(config_path: Path) -> bool:
-    """Run the transport; return False if it has ended because a lane's configuration lacks the rules of the next block."""
+def _run(config_path: Path) -> _End:
+    """Run the transport, and return what has ended it."""
     try:
-        run_transport(NAME, config_path)
+        return _End.SIGNAL if run_transport(NAME, config_path) else _End.LAST_BLOCK
     except UserError as error:
         if not wanted_rules(load_config(config_path), NAME):
             raise
         say(f"validator: {error}")
-        return False
-    return True
+        return _End.RULES
+
+
+def _close(config: Config, lane: str, end: _End, judged: threading.Event | None, *, patience_s: float) -> None:
+    """Say what the judge found, after the last block that is wanted once the lane has executed it and the judge has compared it."""
+    block = config.transports[NAME]["chains"][lane].get("to_block")
+    try:
+        is_whole = end is _End.LAST_BLOCK and block is not None and _await_executed(config, lane, block, patience_s)
+        if is_whole and judged is not None:
+            _await_judged(config, lane, block, judged)
+        found = _agreement(config, lane)
+    except UserError as error:
+        say(f"lane {lane}: what the judge says cannot be read: {error}")
+    except KeyboardInterrupt:
+        return
+    else:
+        say(f"lane {lane}: {'nothing is compared with the chain yet' if found is None else records.describe(found)}")
 
 
 @contextmanager
@@ -163,10 +194,7 @@ def _check_existing(config_path: Path, lane: str, rpc: list[str] | None, from_bl
     """Check that a configuration has the lane already. Raises `UserError`."""
     chains = load_config(config_path).transports.get(NAME, {}).get("chains", {})
     if lane not in chains:
-        raise UserError(
-            f"{config_path}: expected no such file, or one with [transports.{NAME}.chains.{lane}], found one without: choose another "
-            "with --config"
-        )
+        raise UserError(_no_lane(config_path, lane, sorted(chains)))
     if from_block is not None:
         raise UserError(f"--from-block: expected only without {config_path}, in which the lane has begun already")
     if rpc and list(rpc) != list(chains[lane].get("rpc", ())):
@@ -174,6 +202,17 @@ def _check_existing(config_path: Path, lane: str, rpc: list[str] | None, from_bl
             f"--rpc: expected the nodes of {config_path}, {', '.join(chains[lane].get('rpc', ()))}, found {', '.join(rpc)}: change the file"
         )
     say(f"{config_path}: the lane {lane} has begun already and continues")
+
+
+def _no_lane(config_path: Path, lane: str, lanes: list[str]) -> str:
+    close = get_close_matches(lane, lanes, 1)
+    if close:
+        hint = f"did you mean {close[0]!r}?"
+    elif lanes:
+        hint = f"it follows {', '.join(lanes)}; for another chain choose another file with --config"
+    else:
+        hint = "it follows none; choose another file with --config"
+    return f"--lane: expected one with [transports.{NAME}.chains.{lane}] in {config_path}, found none: {hint}"
 
 
 def _prepare(config_path: Path, lane: str, rpc: list[str], from_block: int | None, to_block: int | None) -> None:
@@ -198,11 +237,28 @@ def _prepare(config_path: Path, lane: str, rpc: list[str], from_block: int | Non
                 progress=show,
                 tell=say,
             )
+    except StatePruned as error:
+        raise UserError(f"{_choice(from_block)}: {error}; {_archive(from_block)}") from error
     except FollowError as error:
         raise UserError(str(error)) from error
     finally:
         pool.close()
     _write(config_path, prepared, rpc, folder, to_block)
+
+
+def _choice(from_block: int | None) -> str:
+    """Return the option that chose the first block."""
+    return "--rpc" if from_block is None else f"--from-block {from_block}"
+
+
+def _archive(from_block: int | None) -> str:
+    """Return what helps if no node has the state after the block before the first one."""
+    if from_block is None:
+        return "name a node that keeps the state of finalised blocks"
+    return (
+        f"a lane that begins there needs the state after block {from_block - 1}: give --rpc of an archive node "
+        "(--state-pruning archive), or leave --from-block out"
+    )
 
 
 def _write(config_path: Path, prepared: Prepared, rpc: list[str], folder: Path, to_block: int | None) -> None:
@@ -233,32 +289,40 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         yield lambda title, done, total: bar.update(task, description=title, completed=done, total=total)
 
 
+def _await_executed(config: Config, lane: str, block: int, patience_s: float) -> bool:
+    """Wait until a lane has executed a block; return False if it executes nothing for ``patience_s`` seconds: its job may not run."""
+    seen, deadline = None, time.monotonic() + patience_s
+    say(f"lane {lane}: waiting until block {block} is executed and compared; Ctrl-C ends this")
+    with working(f"waiting until the lane has executed block {block}"):
+        while time.monotonic() < deadline:
+            executed = executed_blocks(config).get(lane, -1)
+            if executed >= block:
+                return True
+            if executed != seen:
+                seen, deadline = executed, time.monotonic() + patience_s
+            time.sleep(LOOK_S)
+    say(
+        f"lane {lane}: no block was executed for {patience_s:.0f} s, so block {block} is not waited for: does the job run?"
+    )
+    return False
+
+
 def _await_judged(config: Config, lane: str, block: int, ended: threading.Event) -> None:
-    """Wait until the judge has compared a lane up to a block, and show what it found. A difference in the last block stays unsettled."""
+    """Wait until the judge has compared a lane up to a block. A difference in the last block stays unsettled."""
     deadline = time.monotonic() + JUDGED_S_MAX
-    line = "nothing is compared with the chain yet"
     with working(f"waiting until block {block} is compared with the chain"):
         while time.monotonic() < deadline and not ended.is_set():
             found = _agreement(config, lane)
-            if found is not None:
-                line = records.describe(found)
-                if found["block"] >= block:
-                    break
+            if found is not None and found["block"] >= block:
+                return
             time.sleep(LOOK_S)
-    say(f"lane {lane}: {line}")
 
 
 def _agreement(config: Config, lane: str) -> dict[str, Any] | None:
     """Return what the judge said last of a lane, or None. Raises `UserError` if Kafka or the topic is not available."""
     found = None
-    with TopicReader(config.kafka, config.topics.prefix, [records.AGREEMENT]) as reader:
+    with TopicReader(config.kafka, config.topics.prefix, [records.AGREEMENT], patience_s=KAFKA_S_MAX) as reader:
         for record in reader.read_to_end():
             if record.key == lane.encode():
                 found = records.decode(records.AGREEMENT, record.value)
     return found
-
-
-def _await_executed(config: Config, lane: str, block: int) -> None:
-    with working(f"waiting until the lane has executed block {block}"):
-        while executed_blocks(config).get(lane, -1) < block:
-            time.sleep(LOOK_S)

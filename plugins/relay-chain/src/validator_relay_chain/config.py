@@ -29,7 +29,8 @@ class ChainSource:
     to_block: int | None = None
     """The last block to follow; without it the lane follows forever."""
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
-    """Blocks between two looks at the storage that the lane is compared with, besides those at session changes; 0 for none at all."""
+    """Blocks between two looks at the storage that the lane is compared with, besides those at session changes and at ``to_block``; 0 for
+    none at all."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.rpc) <= NODES_MAX:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a lane is: a bar on a terminal, a line from time to time in a log."""
+"""How far a lane is: a bar on a terminal, lines in a log, and a line at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import ClassVar, Final
+from collections.abc import Callable
+from typing import ClassVar, Final, NamedTuple, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -16,13 +17,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 LOG: Final = logging.getLogger("validator_relay_chain")
 
 LINE_S: Final = 10.0
-"""Seconds between two lines of a log while a lane catches up."""
-LIVE_LINE_S: Final = 300.0
-"""Seconds between two lines once it follows the head."""
+"""Seconds between two lines of a log while a lane catches up; once it follows the head, each block has a line."""
 RATE_S: Final = 15.0
 """Seconds over which the rate is taken."""
 BEHIND_BLOCKS: Final = 3
 """Blocks behind the finalised head from which on a lane catches up."""
+
+
+class _Lines(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is now: while a bar is shown, to the lines above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 class LogLines:
@@ -38,7 +45,7 @@ class LogLines:
         with kind._lock:
             kind._users += 1
             if kind._handler is None:
-                kind._handler = logging.StreamHandler(sys.stderr)
+                kind._handler = _Lines(sys.stderr)
                 kind._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s relay-chain: %(message)s"))
                 kind._level = LOG.level
                 LOG.addHandler(kind._handler)
@@ -88,6 +95,17 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3_600:.1f} h"
 
 
+class Followed(NamedTuple):
+    """A block that was followed; ``head`` is the number of the last finalised one that is known."""
+
+    number: int
+    candidates: int
+    included: int
+    target: int
+    """The last block to follow by now: the head, or the last one wanted."""
+    head: int
+
+
 class Display:
     """Shows the progress of the lanes of one process. Use it in ``with``."""
 
@@ -96,7 +114,7 @@ class Display:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}", markup=False),
+            TextColumn("{task.fields[said]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             transient=True,
@@ -111,36 +129,75 @@ class Display:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def lane(self, lane: str, number: int) -> LaneDisplay:
-        """Return the display of one lane, which is at a block."""
-        return LaneDisplay(lane, number, self._bar if self._is_live else None)
+    def lane(self, lane: str, number: int, judged: Callable[[], str]) -> LaneDisplay:
+        """Return the display of one lane, which is at a block; ``judged`` returns what the judge says of it by now."""
+        return LaneDisplay(lane, number, self._bar if self._is_live else None, judged)
 
 
 class LaneDisplay:
     """Shows the progress of one lane."""
 
-    def __init__(self, lane: str, number: int, bar: Progress | None) -> None:
-        self._lane, self._first, self._bar = lane, number, bar
-        self._task: TaskID | None = None if bar is None else bar.add_task(lane, total=None, rate="")
-        now = time.monotonic()
-        self._rate = Rate(now)
-        self._line_s = now
+    def __init__(
+        self,
+        lane: str,
+        number: int,
+        bar: Progress | None,
+        judged: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lane, self._first, self._bar, self._judged, self._clock = lane, number, bar, judged, clock
+        self._task: TaskID | None = None if bar is None else bar.add_task(lane, total=None, said="")
+        self._began_s = clock()
+        self._rate = Rate(self._began_s)
+        self._line_s: float | None = None
+        self._last: Followed | None = None
+        self._blocks = self._candidates = 0
 
-    def show(self, number: int, target: int) -> None:
-        """Show that a block is followed, and which one is the last finalised."""
-        now = time.monotonic()
+    def show(self, block: Followed) -> None:
+        """Show that a block is followed."""
+        now = self._clock()
         self._rate.add(now)
-        behind = target - number
-        text = self._text(number, target)
+        self._last = block
+        self._blocks += 1
+        self._candidates += block.candidates
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=number - self._first, total=target - self._first, rate=text)
-        elif now - self._line_s >= (LINE_S if behind >= BEHIND_BLOCKS else LIVE_LINE_S):
+            total = block.target - self._first
+            self._bar.update(self._task, completed=block.number - self._first, total=total, said=self._text(block))
+        elif self._line_s is None or self._is_live(block) or now - self._line_s >= LINE_S:
             self._line_s = now
-            LOG.info("lane %s: %s", self._lane, text)
+            LOG.info("lane %s: %s", self._lane, self._text(block))
 
-    def _text(self, number: int, target: int) -> str:
-        if target - number < BEHIND_BLOCKS:
-            return f"block {number}, at the finalised head"
-        left = self._rate.left_s(target - number)
+    def end(self) -> None:
+        """Say what was followed."""
+        if self._last is None:
+            LOG.info("lane %s: no block was followed; %s", self._lane, self._judged())
+            return
+        took = duration(self._clock() - self._began_s)
+        LOG.info(
+            "lane %s: followed %d blocks, %d to %d, with %d candidates in %s; %s; %s",
+            self._lane,
+            self._blocks,
+            self._last.number - self._blocks + 1,
+            self._last.number,
+            self._candidates,
+            took,
+            _lag(self._last),
+            self._judged(),
+        )
+
+    def _is_live(self, block: Followed) -> bool:
+        return block.head - block.number < BEHIND_BLOCKS
+
+    def _text(self, block: Followed) -> str:
+        counted = f"{block.candidates} candidates, {block.included} included"
+        if self._is_live(block):
+            return f"block {block.number}, {_lag(block)}: {counted}; {self._judged()}"
+        left = self._rate.left_s(block.target - block.number)
         ends = "" if left is None else f", {duration(left)} left"
-        return f"block {number} of {target}, {self._rate.per_s():.1f} blocks/s{ends}"
+        rate = f"{self._rate.per_s():.1f} blocks/s{ends}"
+        return f"block {block.number} of {block.target}, {_lag(block)}: {counted}; {rate}; {self._judged()}"
+
+
+def _lag(block: Followed) -> str:
+    behind = block.head - block.number
+    return "at the finalised head" if behind <= 0 else f"{behind} behind the finalised head"

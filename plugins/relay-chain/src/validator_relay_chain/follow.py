@@ -53,8 +53,8 @@ class Lane(Protocol):
     def commit(self, records: Sequence[tuple[str, JsonRecord]], position: Position) -> None:
         """Write records and the position after them, both or neither."""
 
-    def show(self, step: Step, target: int) -> None:
-        """Note a converted block; ``target`` is the last finalised one."""
+    def show(self, step: Step, target: int, head: int) -> None:
+        """Note a converted block; ``target`` is the last one to follow by now, ``head`` the last finalised one."""
 
 
 class Settings(NamedTuple):
@@ -231,14 +231,19 @@ class Follower:
         step = self._convert(batch.position, fetched)
         assert self._runtime is not None
         facts = facts_of(
-            self._settings.lane, step, self._chain, self._settings.compare_every_blocks, self._runtime.unread
+            self._settings.lane,
+            step,
+            self._chain,
+            self._settings.compare_every_blocks,
+            self._runtime.unread,
+            is_last=step.block.number == self._settings.to_block,
         )
         batch.records += step.records
         batch.records.append((FACTS, facts.to_json()))
         batch.position, batch.blocks = step.position, batch.blocks + 1
         for notice in step.notices:
             self._tell(notice)
-        self._out.show(step, last)
+        self._out.show(step, last, max(last, 0 if self._head is None else self._head.number))
 
     def _commit(self, batch: _Batch) -> None:
         if batch.blocks:

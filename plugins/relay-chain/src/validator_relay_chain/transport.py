@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,15 +19,17 @@ from typing import Any, Final
 from rich.console import Console
 
 from validator.plugin.api import LeaseLost, Manifest, Record, Transport, TransportContext, hookimpl
+from validator.plugin.job_api import UserError
 from validator_relay_chain import __version__
 from validator_relay_chain.config import ChainSource, Configuration
 from validator_relay_chain.convert import JsonRecord, Step
-from validator_relay_chain.display import LOG, Display, LaneDisplay, LogLines
+from validator_relay_chain.display import LOG, Display, Followed, LaneDisplay, LogLines
 from validator_relay_chain.errors import FollowError
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import from_hex
 from validator_relay_chain.known_rules import RulesGuard
 from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.oracle.news import News
 from validator_relay_chain.oracle.records import own_topics
 from validator_relay_chain.oracle.transport import run as judge
 from validator_relay_chain.pool import NodePool, RealTime, Stopped
@@ -85,6 +88,7 @@ class _Lanes:
 
     def __init__(self, context: TransportContext, chains: Mapping[str, ChainSource], display: Display) -> None:
         self._context, self._chains, self._display = context, chains, display
+        self._news = News(context)
         self._failures: list[tuple[str, BaseException]] = []
 
     def run(self) -> None:
@@ -104,7 +108,7 @@ class _Lanes:
 
     def _follow(self, lane: str, source: ChainSource) -> None:
         try:
-            follow(self._context, lane, source, self._display)
+            follow(self._context, lane, source, self._display, self._news)
         except Stopped:
             return
         except BaseException as error:  # noqa: BLE001 - raised again once all lanes have ended
@@ -113,7 +117,7 @@ class _Lanes:
                 LOG.error("lane %s stops: %s", lane, error)
 
 
-def follow(context: TransportContext, lane: str, source: ChainSource, display: Display) -> None:
+def follow(context: TransportContext, lane: str, source: ChainSource, display: Display, news: News) -> None:
     """Follow one chain: from its cursor, or from what `validator follow` has written. Raises `FollowError`, `Stopped`."""
     position = _begin(context, lane, source)
     clock = ContextTime(context)
@@ -122,14 +126,17 @@ def follow(context: TransportContext, lane: str, source: ChainSource, display: D
         LOG.warning("lane %s: %s", lane, text)
 
     pool = NodePool(source.rpc, clock, genesis=from_hex(source.genesis, "genesis", 32), tell=tell)
+    shown = display.lane(lane, position.number, partial(news.of, lane))
     try:
         chain = Chain(pool, MetadataCache(source.metadata_folder))
-        out = _Output(context, lane, display.lane(lane, position.number))
+        out = _Output(context, lane, shown)
         guard = RulesGuard(lane, Path(source.folder))
         Follower(_settings(lane, source), chain, clock, position, out, tell, guard.check).run()
         LOG.info("lane %s: block %d is followed, the last one wanted", lane, source.to_block)
     finally:
         pool.close()
+        with suppress(UserError):  # Kafka is away, or this process is not the active one: what ended the lane says so
+            shown.end()
 
 
 def _settings(lane: str, source: ChainSource) -> Settings:
@@ -189,9 +196,10 @@ class _Output:
         """Write records and the position after them."""
         self._context.commit(_encoded(self._context, records), {self._lane: position.encode()})
 
-    def show(self, step: Step, target: int) -> None:
+    def show(self, step: Step, target: int, head: int) -> None:
         """Show how far the lane is."""
-        self._display.show(step.block.number, target)
+        block = step.block
+        self._display.show(Followed(block.number, len(block.candidates), len(block.included), target, head))
 
 
 def _encoded(context: TransportContext, records: Sequence[tuple[str, JsonRecord]]) -> list[Record]:

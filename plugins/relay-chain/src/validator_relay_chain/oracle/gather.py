@@ -39,15 +39,17 @@ class Storage(Protocol):
         """Return values after a block, by key."""
 
 
-def facts_of(lane: str, step: Step, storage: Storage, compare_every: int, unread: Iterable[str] = ()) -> BlockFacts:
+def facts_of(
+    lane: str, step: Step, storage: Storage, compare_every: int, unread: Iterable[str] = (), *, is_last: bool = False
+) -> BlockFacts:
     """Return the facts of a converted block.
 
-    Storage is read at every block whose number ``compare_every`` divides, and where a session ends; with 0 never. The heads of downward
-    queues that the block moved are always among the facts. ``unread`` names storage items that have another shape than this plugin reads;
-    these, and values that do not decode, are left out and named. Raises `NodeError`.
+    Storage is read at every block whose number ``compare_every`` divides, where a session ends, and at the last block that is followed;
+    with 0 never. The heads of downward queues that the block moved are always among the facts. ``unread`` names storage items that have
+    another shape than this plugin reads; these, and values that do not decode, are left out and named. Raises `NodeError`.
     """
     block, header = step.block, step.block.header
-    is_sampled = compare_every > 0 and (block.new_session or header.number % compare_every == 0)
+    is_sampled = compare_every > 0 and (is_last or block.new_session or header.number % compare_every == 0)
     paras = sorted(step.position.lifecycles)
     opened, closed = _session(step, storage) if block.new_session and is_sampled else (None, None)
     sample = _Sample(storage, header.hash, unread)
