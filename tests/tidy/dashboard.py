@@ -226,6 +226,56 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             ),
         ),
     ),
+    "Chains that are followed": (
+        Panel(
+            "Behind the finalised head, and blocks not compared",
+            "short",
+            (
+                ("validator_plugin_relay_chain_blocks_behind", "{{lane}} behind its node"),
+                (
+                    (
+                        "max by (lane) (validator_plugin_relay_chain_followed_block)"
+                        " - max by (lane) (validator_plugin_relay_chain_judge_compared_block)"
+                    ),
+                    "{{lane}} not compared",
+                ),
+            ),
+        ),
+        Panel(
+            "Disagreements with the chain",
+            "short",
+            (
+                (
+                    "sum by (lane, kind, reason) (increase(validator_plugin_relay_chain_judge_disagreements_total[$__rate_interval])) > 0",
+                    "{{lane}} {{kind}} ({{reason}})",
+                ),
+            ),
+        ),
+        Panel(
+            "Compared",
+            "cps",
+            (
+                (
+                    "sum by (lane, what) (rate(validator_plugin_relay_chain_judge_compared_total[$__rate_interval]))",
+                    "{{lane}} {{what}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Requests to nodes",
+            "cps",
+            (
+                (
+                    "sum by (lane) (rate(validator_plugin_relay_chain_node_requests_total[$__rate_interval]))",
+                    "{{lane}} answered",
+                ),
+                (
+                    "sum by (lane, reason) (rate(validator_plugin_relay_chain_node_retries_total[$__rate_interval]))",
+                    "{{lane}} {{reason}}",
+                ),
+            ),
+        ),
+    ),
     "Bodies of XCMP messages": (
         Panel(
             "Queues",

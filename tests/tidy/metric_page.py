@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from validator_channel.gateway.plugin import METRICS as GATEWAY
+from validator_relay_chain.figures import FOLLOWED, JUDGED
 from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.job import METRICS as BODIES
 
@@ -26,12 +27,15 @@ GROUPS: Final[dict[str, str]] = {
     "Transports": "transport",
     "Channel gateways": "plugin_channel",
     "Bodies of XCMP messages": "plugin_xcmp_bodies",
+    "Chains that are followed": "plugin_relay_chain",
 }
 """Headings, with how the names of their metrics begin."""
 
 OF_PLUGINS: Final = (
     *exported("channel", TRANSPORT, GATEWAY).values(),
     *exported(JOB, KEY, BODIES).values(),
+    *exported("relay-chain", TRANSPORT, FOLLOWED).values(),
+    *exported("relay-chain.judge", TRANSPORT, JUDGED).values(),
 )
 """What the plugins of this tree declare."""
 

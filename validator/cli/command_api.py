@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import typer
@@ -45,6 +46,7 @@ from validator.service.start import JOB_RESTARTS_MAX, Service
 from validator.service.toml import to_toml
 from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs
 from validator.service.transport import run_transport as run_chosen_transport
+from validator.service.transport_meter import measuring
 from validator.service.waiting import Patience, wait_out
 
 __all__ = [
@@ -124,7 +126,12 @@ def transport_beside(name: str, config_path: ConfigPath) -> Iterator[threading.E
 
     def run_once() -> None:
         run_chosen_transport(
-            chosen, group, stop, lambda active: say(f"transport {name}: standby; active is {active}"), lambda _: None
+            chosen,
+            group,
+            stop,
+            lambda active: say(f"transport {name}: standby; active is {active}"),
+            lambda _: None,
+            partial(measuring, config, chosen.name, say, own=chosen.transport.metrics),
         )
 
     def run() -> None:

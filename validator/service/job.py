@@ -262,7 +262,9 @@ def _record(directory: Path) -> dict[str, Any]:
 def _alive(record: dict[str, Any], pid: str, started: str) -> int | None:
     """Return a process id of a record, if that process still is the one with its start time."""
     number, began = record.get(pid), record.get(started)
-    return int(number) if began is not None and start_time(int(number), reap=False) == began else None
+    if number is None or began is None:
+        return None
+    return int(number) if start_time(int(number), reap=False) == began else None
 
 
 def configured_by_environment(name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from oracle_world import LANE, channel_room, facts, head, receipt, refusal, verdict
+from validator_relay_chain.figures import JUDGED, Figures
 from validator_relay_chain.oracle import records, transport
 from validator_relay_chain.oracle.facts import BlockFacts, ChannelFact
 
@@ -25,7 +26,9 @@ class Plugin:
 
     @hookimpl
     def validator_transports(self, config: Any) -> Iterator[Transport]:
-        yield Transport("judge", partial(transport.run, (LANE,)), cursors=True, own=records.own_topics())
+        yield Transport(
+            "judge", partial(transport.run, (LANE,)), cursors=True, own=records.own_topics(), metrics=JUDGED
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +78,9 @@ def follow(memory: MemoryTransport, parts: list[list[Record]], steps: int = 3) -
     while waiting:
         try:
             with memory.open() as context:
-                bench = transport.Bench(LANE, context)
+                figures = Figures()
+                context.measure(figures.measures)
+                bench = transport.Bench(LANE, context, figures)
                 while waiting:
                     for record in waiting[0]:
                         memory.append(*record)
@@ -97,7 +102,10 @@ def test_disagreements_and_status_come_out(memory: MemoryTransport) -> None:
     assert [(each["block"], each["kind"], each["reason"]) for each in found] == [
         (6, "CandidateRefused", "ours"), (8, "CandidatesMissing", "ours"),
     ]  # fmt: skip
+    assert memory.measured()["disagreements_total", LANE, "CandidateRefused", "ours"] == 1
+    assert memory.measured()["compared_total", LANE, "channels"] == 0
     last = written(memory, records.AGREEMENT)[-1]
+    assert memory.measured()["compared_block", LANE] == last["block"]
     assert (last["blocks"], last["skipped"], last["counters"], last["last_ours"]) == (last["block"] - 4, 1, 1, 8)
     assert last["block"] >= 9
     assert {key for _, key, _ in memory.submitted} == {LANE.encode()}
@@ -168,7 +176,7 @@ def test_cursor_of_a_later_version_is_refused(memory: MemoryTransport, monkeypat
         memory.open() as context,
         pytest.raises(ValueError, match="expected version 0, found 1: a later version wrote it"),
     ):
-        transport.Bench(LANE, context)
+        transport.Bench(LANE, context, Figures())
 
 
 def test_run_judges_until_it_is_stopped(memory: MemoryTransport) -> None:

@@ -188,6 +188,9 @@ def test_command_adds_the_rules_waits_for_the_job_and_goes_on(
     monkeypatch.setattr(command.time, "sleep", start_again)
     command.follow(lane=LANE, config_path=config_path, judge=False)
     assert waited == ["restarted"]
+    measured = memory.measured()
+    assert [measured[name, LANE] for name in ("followed_block", "blocks_behind")] == [LAST, 0]
+    assert measured["node_requests_total", LANE] > LAST - FIRST
     assert blocks(memory) == list(range(FIRST + 1, LAST + 1))
 
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import sys
-from itertools import count
 import threading
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class FollowError(Exception):
     """The root of what is expected to go wrong."""
@@ -58,3 +60,20 @@ class RulesWanted(FollowError):
 
 class SeedError(FollowError):
     """A state to begin with cannot be read, or contradicts the block's state root."""
+
+
+REASONS: Final[tuple[tuple[type[NodeError], str], ...]] = (
+    (RateLimited, "rate-limited"),
+    (StatePruned, "pruned"),
+    (Unreachable, "unreachable"),
+    (NotKnownHere, "not-known"),
+    (BadAnswer, "wrong-answer"),
+)
+"""Why a request is repeated; the node's own errors are the rest."""
+
+OTHER: Final = "refused"
+
+
+def reason_of(error: NodeError) -> str:
+    """Return why a request is repeated, as the metric names it."""
+    return next((name for kind, name in REASONS if isinstance(error, kind)), OTHER)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
@@ -26,6 +27,7 @@ from validator_relay_chain.errors import (
     StatePruned,
     Unreachable,
     WrongChain,
+    reason_of,
 )
 from validator_relay_chain.header import from_hex, to_hex
 from validator_relay_chain.limits import (
@@ -132,8 +134,13 @@ class NodePool:
         self._attempts = 0
         self.answers = 0
         """Calls that were answered."""
-        self.troubles = 0
-        """Calls that failed."""
+        self.failures: Counter[str] = Counter()
+        """Calls that failed, by reason."""
+
+    @property
+    def troubles(self) -> int:
+        """How many calls failed."""
+        return self.failures.total()
 
     @property
     def url(self) -> str:
@@ -265,7 +272,7 @@ class NodePool:
         with self._lock:
             if wire is not None and wire is not self._wire:
                 return  # somebody else has seen to it
-            self.troubles += 1
+            self.failures[reason_of(error)] += 1
             self._attempts += 1
             if not self._answered and self._attempts >= START_ROUNDS_MAX * len(self._nodes):
                 raise error

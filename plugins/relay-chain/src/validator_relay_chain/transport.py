@@ -25,6 +25,7 @@ from validator_relay_chain.config import ChainSource, Configuration
 from validator_relay_chain.convert import JsonRecord, Step
 from validator_relay_chain.display import LOG, Display, Followed, LaneDisplay, LogLines
 from validator_relay_chain.errors import FollowError
+from validator_relay_chain.figures import FOLLOWED, JUDGED, ChainFigures, Figures
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import from_hex
 from validator_relay_chain.known_rules import RulesGuard
@@ -45,15 +46,16 @@ STOP_LOOK_S: Final = 0.2
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the identity of this plugin."""
-    return Manifest(NAME, __version__, (1, 3), Configuration)
+    return Manifest(NAME, __version__, (1, 4), Configuration)
 
 
 @hookimpl
 def validator_transports(config: Configuration | None) -> Iterator[Transport]:
     """Yield the transport that follows chains, which only writes, and the judge that compares lanes with them."""
     own = own_topics()
-    yield Transport(NAME, run, cursors=True, own=own)
-    yield Transport(JUDGE, partial(judge, () if config is None else tuple(config.chains)), cursors=True, own=own)
+    yield Transport(NAME, run, cursors=True, own=own, metrics=FOLLOWED)
+    chains = () if config is None else tuple(config.chains)
+    yield Transport(JUDGE, partial(judge, chains), cursors=True, own=own, metrics=JUDGED)
 
 
 def run(context: TransportContext) -> None:
@@ -89,6 +91,8 @@ class _Lanes:
     def __init__(self, context: TransportContext, chains: Mapping[str, ChainSource], display: Display) -> None:
         self._context, self._chains, self._display = context, chains, display
         self._news = News(context)
+        self._figures = Figures()
+        context.measure(self._figures.measures)
         self._failures: list[tuple[str, BaseException]] = []
 
     def run(self) -> None:
@@ -108,7 +112,7 @@ class _Lanes:
 
     def _follow(self, lane: str, source: ChainSource) -> None:
         try:
-            follow(self._context, lane, source, self._display, self._news)
+            follow(self._context, lane, source, self._display, self._news, self._figures)
         except Stopped:
             return
         except BaseException as error:  # noqa: BLE001 - raised again once all lanes have ended
@@ -117,19 +121,24 @@ class _Lanes:
                 LOG.error("lane %s stops: %s", lane, error)
 
 
-def follow(context: TransportContext, lane: str, source: ChainSource, display: Display, news: News) -> None:
+def follow(
+    context: TransportContext, lane: str, source: ChainSource, display: Display, news: News, measured: Figures
+) -> None:
     """Follow one chain: from its cursor, or from what `validator follow` has written. Raises `FollowError`, `Stopped`."""
     position = _begin(context, lane, source)
     clock = ContextTime(context)
 
+    figures = ChainFigures(measured, lane, position.number)
+
     def tell(text: str) -> None:
         LOG.warning("lane %s: %s", lane, text)
+        figures.failed(pool.failures)
 
     pool = NodePool(source.rpc, clock, genesis=from_hex(source.genesis, "genesis", 32), tell=tell)
     shown = display.lane(lane, position.number, partial(news.of, lane))
     try:
         chain = Chain(pool, MetadataCache(source.metadata_folder))
-        out = _Output(context, lane, shown)
+        out = _Output(context, lane, shown, figures, pool)
         guard = RulesGuard(lane, Path(source.folder))
         Follower(_settings(lane, source), chain, clock, position, out, tell, guard.check).run()
         LOG.info("lane %s: block %d is followed, the last one wanted", lane, source.to_block)
@@ -189,16 +198,20 @@ def _check_genesis(lane: str, source: ChainSource, position: Position) -> None:
 class _Output:
     """Writes the records of a lane."""
 
-    def __init__(self, context: TransportContext, lane: str, display: LaneDisplay) -> None:
-        self._context, self._lane, self._display = context, lane, display
+    def __init__(
+        self, context: TransportContext, lane: str, display: LaneDisplay, figures: ChainFigures, pool: NodePool
+    ) -> None:
+        self._context, self._lane, self._display, self._figures, self._pool = context, lane, display, figures, pool
 
     def commit(self, records: Sequence[tuple[str, JsonRecord]], position: Position) -> None:
         """Write records and the position after them."""
         self._context.commit(_encoded(self._context, records), {self._lane: position.encode()})
+        self._figures.followed(position.number, self._pool.answers)
 
     def show(self, step: Step, target: int, head: int) -> None:
         """Show how far the lane is."""
         block = step.block
+        self._figures.heard(head)
         self._display.show(Followed(block.number, len(block.candidates), len(block.included), target, head))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from validator.plugin.api import OutputReader, OutputRecord, Record, TransportContext
 from validator_relay_chain.display import LOG, LogLines
+from validator_relay_chain.figures import Figures, JudgeFigures
 from validator_relay_chain.oracle import records
 from validator_relay_chain.oracle.facts import BlockFacts
 from validator_relay_chain.oracle.judge import Disagreement, Judge
@@ -31,7 +32,9 @@ Place = tuple[str, int]
 def run(lanes: Iterable[str], context: TransportContext) -> None:
     """Judge lanes until the context asks to stop."""
     with LogLines():
-        bench = [Bench(lane, context) for lane in sorted(lanes)]
+        figures = Figures()
+        context.measure(figures.measures)
+        bench = [Bench(lane, context, figures) for lane in sorted(lanes)]
         while not context.stopping:
             for each in bench:
                 each.step()
@@ -40,7 +43,7 @@ def run(lanes: Iterable[str], context: TransportContext) -> None:
 class Bench:
     """The judge of one lane with its readers. Its cursor has the lane's name."""
 
-    def __init__(self, lane: str, context: TransportContext) -> None:
+    def __init__(self, lane: str, context: TransportContext, figures: Figures) -> None:
         self._lane, self._context = lane, context
         self._lane_reader = context.reader(records.OF_LANES)
         self._facts_reader = context.reader([records.FACTS])
@@ -48,6 +51,7 @@ class Bench:
         """Facts that were read and not compared yet."""
         cursor = context.cursor(lane)
         self.judge = Judge(lane)
+        self._figures = JudgeFigures(figures, lane)
         if cursor is not None:
             self._restore(cursor)
         self._facts_position = self._facts_reader.positions()
@@ -151,6 +155,8 @@ class Bench:
         }
         self._context.commit(written, {self._lane: zlib.compress(json.dumps(state, separators=(",", ":")).encode())})
         self._committed = positions
+        kinds = [(each.difference.kind, each.difference.reason.value) for each in found]
+        self._figures.judged(self.judge.agreement(), kinds)
         self._show(found)
 
     def _show(self, found: Sequence[Disagreement]) -> None:
