@@ -44,7 +44,7 @@ def test_lane_is_prepared_from_a_node(node: MockNode, tmp_path: Path) -> None:
     assert config["chains"]["polkadot"]["enactment"] == "on-inclusion"
     assert (tmp_path / "polkadot" / "STATE.json").exists()
     run_elsewhere = {each.plain() for each in shown} - {prepare}
-    assert run_elsewhere <= {*NOT_RUN, "validator up", "validator lanes"}
+    assert run_elsewhere <= {*NOT_RUN, "validator up", "validator lanes", "validator watch relay-chain.disagreements"}
 
 
 def test_page_has_every_reason_and_topic() -> None:

@@ -42,10 +42,10 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_every_block_at_the_head_has_a_line(lane: LaneDisplay, caplog: pytest.LogCaptureFixture) -> None:
     lane.show(Followed(10, 3, 2, target=10, head=10))
-    lane.show(Followed(11, 0, 1, target=12, head=12))
+    lane.show(Followed(11, 1, 1, target=12, head=12))
     assert said(caplog) == [
         f"lane polkadot: block 10, at the finalised head: 3 candidates, 2 included; {JUDGED}",
-        f"lane polkadot: block 11, 1 behind the finalised head: 0 candidates, 1 included; {JUDGED}",
+        f"lane polkadot: block 11, 1 behind the finalised head: 1 candidate, 1 included; {JUDGED}",
     ]
 
 

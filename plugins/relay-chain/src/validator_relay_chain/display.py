@@ -174,12 +174,12 @@ class LaneDisplay:
             return
         took = duration(self._clock() - self._began_s)
         LOG.info(
-            "lane %s: followed %d blocks, %d to %d, with %d candidates in %s; %s; %s",
+            "lane %s: followed %s, %d to %d, with %s in %s; %s; %s",
             self._lane,
-            self._blocks,
+            _number(self._blocks, "block"),
             self._last.number - self._blocks + 1,
             self._last.number,
-            self._candidates,
+            _number(self._candidates, "candidate"),
             took,
             _lag(self._last),
             self._judged(),
@@ -189,7 +189,7 @@ class LaneDisplay:
         return block.head - block.number < BEHIND_BLOCKS
 
     def _text(self, block: Followed) -> str:
-        counted = f"{block.candidates} candidates, {block.included} included"
+        counted = f"{_number(block.candidates, 'candidate')}, {block.included} included"
         if self._is_live(block):
             return f"block {block.number}, {_lag(block)}: {counted}; {self._judged()}"
         left = self._rate.left_s(block.target - block.number)
@@ -201,3 +201,7 @@ class LaneDisplay:
 def _lag(block: Followed) -> str:
     behind = block.head - block.number
     return "at the finalised head" if behind <= 0 else f"{behind} behind the finalised head"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
