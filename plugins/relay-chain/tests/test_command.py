@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from relay_world import shipped
 from typer.testing import CliRunner
+from validator_relay_chain import pool
 from validator_relay_chain.mock import Fault, FaultKind, MockNode
 
 from validator.cli.main import app
@@ -90,6 +91,18 @@ def test_mistakes_are_one_line(node: MockNode, tmp_path: Path, monkeypatch: pyte
         assert (code, text.splitlines()[-1].startswith(f"validator: {line}")) == (2, True), text
         assert "Traceback" not in text
         assert not (tmp_path / "validator.toml").exists()
+
+
+def test_block_that_the_node_does_not_know_is_one_line(
+    node: MockNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "PAUSE_S_MAX", 0.0)
+    code, text = run(monkeypatch, tmp_path, "--rpc", node.url, "--from-block", "5", "--prepare")
+    assert code == 2
+    assert text.splitlines()[-1] == (
+        "validator: --from-block 5: the hash of block 4 is not known here; a lane that begins there needs the state after block 4: give "
+        "--rpc of an archive node (--state-pruning archive), or leave --from-block out"
+    )
 
 
 def test_pruned_state_is_one_line(node: MockNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from validator.cli.command_api import (
 )
 from validator_relay_chain.adopt import adopt_rules, wanted_rules
 from validator_relay_chain.config import LANE
-from validator_relay_chain.errors import FollowError, StatePruned
+from validator_relay_chain.errors import FollowError, NotKnownHere, StatePruned
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.oracle import records
 from validator_relay_chain.pool import NodePool, RealTime
@@ -237,7 +237,7 @@ def _prepare(config_path: Path, lane: str, rpc: list[str], from_block: int | Non
                 progress=show,
                 tell=say,
             )
-    except StatePruned as error:
+    except (StatePruned, NotKnownHere) as error:
         raise UserError(f"{_choice(from_block)}: {error}; {_archive(from_block)}") from error
     except FollowError as error:
         raise UserError(str(error)) from error
