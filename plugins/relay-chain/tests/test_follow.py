@@ -358,3 +358,21 @@ def test_position_continues_from_its_bytes_alone(undisturbed: tuple[Seed, Collec
     for step in out.steps:
         assert Position.decode(step.position.encode()) == step.position
     assert LANE in {record["lane"] for _, record in out.records}
+
+
+def test_a_request_to_stop_ends_a_follower_that_waits_at_the_head(tmp_path: Path) -> None:
+    with MockNode(chain().recording, head=FIRST + 3) as node:
+        world, out = World([node.url], tmp_path, stall_s_max=20.0), Collected()
+        seed = world.seed()
+
+        def stop(position: Position) -> None:
+            if position.number > FIRST:
+                world.time.stop.set()
+
+        out.before = stop
+        with pytest.raises(Stopped, match="asked to stop"):
+            world.follow(out, seed)
+    assert out.blocks()[-1] == FIRST + 3
+    assert not [line for line in world.told if "no finalised block" in line], (
+        "it did not wait for the node to be given up"
+    )

@@ -39,7 +39,7 @@ from validator_relay_chain.limits import (
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.oracle.gather import facts_of
 from validator_relay_chain.oracle.records import FACTS
-from validator_relay_chain.pool import Time
+from validator_relay_chain.pool import Stopped, Time
 from validator_relay_chain.position import Position
 from validator_relay_chain.source import BlockReads, Chain
 
@@ -140,12 +140,17 @@ class Follower:
         last = self._settings.to_block
         return last is not None and self.position.number >= last
 
+    def _check_stop(self) -> None:
+        if self._time.pause(0):
+            raise Stopped("asked to stop")
+
     # --- heads ---
 
     def _next_head(self) -> Header:
         """Wait for a finalised head after the position. A notification far ahead is not believed: the node is asked for its head."""
         began = self._time.now()
         while self._head is None or self._head.number <= self.position.number:
+            self._check_stop()
             self._check_known(self._head)
             told = self._chain.pool.head(HEAD_POLL_S)
             if told is not None:
@@ -218,6 +223,7 @@ class Follower:
         batch = _Batch(self.position, self._time.now())
         try:
             for fetched in blocks:
+                self._check_stop()
                 self._add(batch, fetched, last)
                 if batch.position.number >= last or batch.is_full(self._time.now()):
                     self._commit(batch)
