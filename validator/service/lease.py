@@ -255,7 +255,7 @@ class Lease:
 
 
 def _has_ended(name: str) -> bool:
-    """Return whether a member's name (`_member_config`) is that of a process of this machine which does not exist any more."""
+    """Return whether a member's name (`_member_config`) names a process of this machine that does not exist any more."""
     host, _, pid = name.partition(" ")[0].rpartition("@")[2].rpartition(":")
     return host == socket.gethostname() and pid.isdecimal() and start_time(int(pid), reap=False) is None
 
