@@ -55,6 +55,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "lag_blocks": 0,
             "lag_complete": True,
             "parked": None,
+            "audit": None,
             "transports": [],
         }
     ]

@@ -16,7 +16,7 @@ from validator.codec.compatibility import policy
 from validator.codec.framing import id_header, plain_header
 from validator.errors import UserError
 from validator.kafka.registry import Registry
-from validator.topics import INPUT_TOPICS
+from validator.topics import DRY_RUN_TOPICS, INPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
@@ -29,6 +29,9 @@ VERSIONS_MAX: Final = 10_000
 
 INTERNAL_TOPICS: Final = frozenset({"cursors", "dead-letter-replays", "markers", "metrics"})
 """Topics that only the product reads: their records have the plain form and are not registered."""
+
+PLAIN_TOPICS: Final = frozenset({*INPUT_TOPICS, *(topic.name for topic in DRY_RUN_TOPICS)})
+"""Topics that no job writes: what producers and transports send of ours has the plain form."""
 
 
 class RecordSchemas(NamedTuple):
@@ -139,7 +142,7 @@ def _frames(
         return {}
     frames: dict[tuple[str, bytes], bytes] = {}
     for record in records:
-        if record.topic in INPUT_TOPICS:
+        if record.topic in PLAIN_TOPICS:
             continue
         subject, header = subject_of(config, record), record.current.header
         frame = by_subject.get(subject, {}).get(header)

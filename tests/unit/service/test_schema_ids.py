@@ -45,7 +45,7 @@ def config(held: StandIn, **more: Any) -> Config:
 
 
 def test_records_are_those_of_the_topics_of_a_job() -> None:
-    assert {each.topic for each in RECORDS} == {*INPUT_TOPICS, *OUTPUTS}
+    assert {each.topic for each in RECORDS} == {*INPUT_TOPICS, *OUTPUTS, "dry-run-requests", "dry-run-answers"}
     names = {each.current.name for each in RECORDS}
     assert {"validator.LaneOrder", "validator.router.Candidate", "validator.Verdict"} <= names
     for each in RECORDS:
@@ -78,7 +78,7 @@ def test_versions_are_registered_in_their_order_with_their_compatibility(registr
         assert subject == f"p.{record.topic}-{record.current.name}"
         texts = list(dict.fromkeys(json.dumps(each.canonical) for each in record.versions))
         assert len(registry.subjects[subject]) == len(texts)
-        expected = "BACKWARD_TRANSITIVE" if record.topic in INPUT_TOPICS else "FULL_TRANSITIVE"
+        expected = "BACKWARD_TRANSITIVE" if record.topic in (*INPUT_TOPICS, "dry-run-requests") else "FULL_TRANSITIVE"
         assert registry.levels[subject] == expected
     assert len(registry.subjects["p.channel-requests-validator.router.ChannelRequest"]) > 1
 
