@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.topics import OUTPUT_TOPICS
+from validator.topics import DRY_RUN_ANSWERS, OUTPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.codec.schemas import Json, Schema, SchemaSet
@@ -32,7 +32,7 @@ _PROMOTIONS: Final[dict[str, frozenset[str]]] = {
 
 def policy(schema: Schema) -> str:
     """Return the compatibility policy of a record's versions; a record that names no topic is an input of a protocol."""
-    return FULL_TRANSITIVE if schema.topic in OUTPUT_TOPICS else BACKWARD_TRANSITIVE
+    return FULL_TRANSITIVE if schema.topic in (*OUTPUT_TOPICS, DRY_RUN_ANSWERS) else BACKWARD_TRANSITIVE
 
 
 def check_schemas(known: SchemaSet) -> dict[str, list[str]]:

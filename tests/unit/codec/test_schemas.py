@@ -181,6 +181,8 @@ def test_receipt_in_lane_status_matches_receipt_schema() -> None:
 def test_every_schema_meets_its_compatibility_policy() -> None:
     assert not any(check_schemas(schemas()).values())
     assert policy(schemas()["validator.Verdict"]) == FULL_TRANSITIVE
+    assert policy(schemas()["validator.DryRunAnswer"]) == FULL_TRANSITIVE
+    assert policy(schemas()["validator.DryRunRequest"]) == BACKWARD_TRANSITIVE
     assert policy(schemas()["validator.router.Candidate"]) == BACKWARD_TRANSITIVE
 
 
