@@ -55,4 +55,6 @@ def test_without_a_broker_it_says_how_to_start_one(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("VALIDATOR_HOME", str(tmp_path))
     result = invoke("broker", "settings")
     assert result.exit_code == exit_codes.USER_ERROR
-    assert "start it with `validator broker start`" in result.stderr
+    assert (
+        "start broker and job with `validator up`, or the broker alone with `validator broker start`" in result.stderr
+    )

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -185,7 +187,7 @@ def test_command_adds_the_rules_waits_for_the_job_and_goes_on(
     monkeypatch.setattr(command, "run_transport", run)
     monkeypatch.setattr(command, "connected", load_config)
     monkeypatch.setattr(command, "_agreement", lambda *_: None)
-    monkeypatch.setattr(command.time, "sleep", start_again)
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=start_again, monotonic=time.monotonic))
     command.follow(lane=LANE, config_path=config_path, judge=False)
     assert waited == ["restarted"]
     measured = memory.measured()

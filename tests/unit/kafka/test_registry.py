@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,7 +85,7 @@ def test_reader_waits_for_a_registry_that_does_not_answer(registry: StandIn, mon
 
     value = id_header(registry.add("anything", SCHEMA.source)) + BODY
     registry.broken = 503
-    monkeypatch.setattr(module.time, "sleep", back)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=back, monotonic=time.monotonic))
     assert AskedIds(lambda: Registry(table(registry))).plain(value) == SCHEMA.header + BODY
 
 
