@@ -173,7 +173,8 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     logs.mkdir(parents=True, exist_ok=True)
     log_configuration = logs / "log4j2.properties"
     log_configuration.write_text(_LOG_CONFIGURATION.format(log=logs / SPARK_LOG), encoding="utf-8")
-    scratch = scratch_folder(settings.directory)
+    # on a cluster Spark puts sockets there, whose paths have to be short; the folder that executors have for them is their own
+    scratch = scratch_folder(settings.directory) if is_local(settings.master) else sockets
     java_options = jvm_options(log_configuration, settings.jit, class_archive.java_options(), scratch)
     options = session_options(java_options, settings.driver_memory, settings.state_partitions)
     jars = list(map(str, ensure_jars("spark")))
