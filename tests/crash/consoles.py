@@ -13,7 +13,6 @@ import urllib.request
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from tests.crash.processes import of_session, send
 from tests.crash.world import PATIENCE_S, Failure, World
 from validator.service.toml import to_toml
 
@@ -134,7 +133,7 @@ class ConsoleEpisode:
         segment = world.traffic.segment()
         half = len(segment) // 2
         world.feed(segment[:half])
-        signals = self._strike(console, kill)
+        signals = (console.kill() if "console" in kill else 0) + world.strike(kill)
         world.feed(segment[half:])
         world.settle()
 
@@ -144,15 +143,4 @@ class ConsoleEpisode:
             return all(console.consumed(lane) == counted["consumed"] for lane, counted in counters.items())
 
         world.wait(shown, f"the console shows all inputs after the death of {kill}")
-        return signals
-
-    def _strike(self, console: ConsoleProcess, kill: str) -> int:
-        world = self._world
-        signals = console.kill() if "console" in kill else 0
-        if "broker" in kill:
-            signals += send(signal.SIGKILL, world.broker.status().pid)
-        if "machine" in kill:
-            assert world.job is not None
-            assert world.job.pid is not None
-            signals += send(signal.SIGKILL, *(each.pid for each in of_session(world.job.pid)))
         return signals

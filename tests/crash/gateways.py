@@ -29,7 +29,6 @@ from validator_channel.events import MessageDelivered
 
 from tests.channel.gateways import GatewayProcess, Gateways, free_port
 from tests.crash.bodies_judge import compare
-from tests.crash.processes import of_session, send
 from tests.crash.traffic import Sent
 from tests.crash.world import PREFIX, Failure, World
 from validator.codec.json_form import to_json
@@ -191,20 +190,13 @@ class ChannelEpisode:
         return signals
 
     def _strike(self, kill: str) -> int:
-        world = self._world
         signals = 0
         listening = [place for place in self._places if place.gateway.port is not None]
         for place in self._places:
             standby = place not in listening
             if kill == "both gateways" or (kill == "standby" if standby else kill.startswith("gateway")):
                 signals += place.kill()
-        if "broker" in kill:
-            signals += send(signal.SIGKILL, world.broker.status().pid)
-        if "machine" in kill:
-            assert world.job is not None
-            assert world.job.pid is not None
-            signals += send(signal.SIGKILL, *(each.pid for each in of_session(world.job.pid)))
-        return signals
+        return signals + self._world.strike(kill)
 
     def _take_written(self, through: Sequence[Sent]) -> None:
         """Compare what the gateways have written with what was submitted, and account for it."""

@@ -163,6 +163,15 @@ class World:
         """Start the job of this world, and remember it as the one that must run."""
         self.job = self.start_job(**changes)
 
+    def strike(self, victims: str) -> int:
+        """Kill the broker and the job's processes, as far as ``victims`` names "broker" and "machine"; return how many those were."""
+        signals = send(signal.SIGKILL, self.broker.status().pid) if "broker" in victims else 0
+        if "machine" in victims:
+            assert self.job is not None
+            assert self.job.pid is not None
+            signals += send(signal.SIGKILL, *(each.pid for each in of_session(self.job.pid)))
+        return signals
+
     def stop_job(self) -> int:
         """Ask the job to stop, and return its exit code; from now on no job must run."""
         job, self.job = self.job, None

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from confluent_kafka.schema_registry import Schema
+from confluent_kafka.schema_registry.serde import SchemaId
 
 from tests.codecs import codec_for, encoded
 from tests.unit.lanes.chains import chain
@@ -111,9 +112,6 @@ def test_orders_are_read_in_both_forms() -> None:
 
 
 def test_header_is_that_of_the_registrys_own_client() -> None:
-    pytest.importorskip("confluent_kafka.schema_registry.serde")
-    from confluent_kafka.schema_registry.serde import SchemaId
-
     made = SchemaId("AVRO")
     made.id = 100_001
     assert id_header(100_001) == made.id_to_bytes() == b"\0\0\x01\x86\xa1"
