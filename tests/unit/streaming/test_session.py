@@ -71,3 +71,14 @@ def test_workers_of_a_cluster_run_the_named_interpreter(tmp_path: Path, monkeypa
         module.workers_python(master, {"PYSPARK_PYTHON": named})
     (tmp_path / "environment").symlink_to(sys.prefix)
     assert module.workers_python(master, {"PYSPARK_PYTHON": named}) == named
+
+
+def test_folder_of_the_drivers_sockets_is_short_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ensure_jars", lambda _: [])
+    monkeypatch.setattr(module, "_started", lambda options: options)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LAUNCHER_OPTS"):
+        monkeypatch.setenv(name, "")
+    sockets, job = tmp_path / "s", tmp_path / "a-long-name" / "job"
+    for master, folder in (("spark://there:7077", sockets), ("local[1]", job / module.SCRATCH)):
+        started: Any = module._start(SessionSettings(master, job, "1g", 1), sockets)
+        assert f"-Djava.io.tmpdir={folder}" in started["spark.driver.extraJavaOptions"]
