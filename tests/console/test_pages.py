@@ -20,7 +20,9 @@ from validator.console import app as app_module
 from validator.console import verdict_rows
 from validator.console.pages import PAGES, STILL
 from validator.console.rendering import parts
+from validator.core.types import BlockNumber
 from validator.kafka.reader import TopicRecord
+from validator.lanes.auditing import AuditFault, fault_record
 
 LINK = "/lanes/polkadot"
 CAPACITY = "OutboundHrmp/CapacityExceeded"
@@ -284,6 +286,20 @@ def test_lane_that_is_parked_says_what_to_do(web: Web) -> None:
     assert "validator lanes resume --lane polkadot" in text
     web.lane.take_status({"lane": "polkadot", "state": "running", "fault": "handler"}, START_MS)
     assert "it took too long" not in web.get("/")
+
+
+def test_fault_of_an_audit_needs_attention(web: Web) -> None:
+    assert "audit" not in web.get("/")  # neither a link nor a section
+    fault = AuditFault(BlockNumber(12), "pages", HOSTILE)
+    record = fault_record("polkadot", fault)
+    web.model.take([TopicRecord("lanes", 0, 0, record.key, record.value, START_MS)])
+    text = web.get("/")
+    assert "The audit of polkadot has found a fault in block 12" in text
+    assert "<script>document" not in text
+    assert "pages: &lt;script&gt;" in text
+    assert 'href="/lanes/polkadot#audit"' in text
+    assert 'id="audit"' in text
+    assert "validator audit --lane polkadot" in text
 
 
 def test_part_of_the_checkpoint_is_shown_whatever_its_shape(web: Web) -> None:

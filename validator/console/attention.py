@@ -51,6 +51,9 @@ def _lane(lane: LaneModel, lag: Lag | None) -> Iterator[Cause]:
     if lane.parked is not None:
         title = f"{lane.name} is {lane.parked['state']}"
         yield Cause("bad", title, f"{lane.parked['fault']}: {lane.parked['reason']}", f"{home}#parked")
+    if lane.audit_fault is not None:
+        title = f"The audit of {lane.name} has found a fault in block {count(lane.audit_fault['block'])}"
+        yield Cause("bad", title, f"{lane.audit_fault['check']}: {lane.audit_fault['detail']}", f"{home}#audit")
     if lag is not None and lag.blocks >= BEHIND_BLOCKS_MIN:
         least = "" if lag.complete else "at least "
         text = f"{plural(lag.records, 'record')} for it are not consumed."

@@ -94,6 +94,8 @@ class LaneModel:
     status: Json | None = None
     status_ms: int = 0
     parked: Json | None = None
+    audit_fault: Json | None = None
+    """The last fault that the audit in the job has found."""
     executed_block: int | None = None
     verdicts: deque[KeptVerdict] = field(default_factory=deque)
     verdicts_read: int = 0
@@ -153,8 +155,9 @@ class LaneModel:
                 self._block_times.popitem(last=False)
 
     def take_status(self, record: Json, time_ms: int) -> None:
-        """Take a record of the topic `lanes`: a lane's status, or that it is parked, is resuming or runs again."""
-        if "check" in record:  # a fault that an audit found: `validator lanes` shows it
+        """Take a record of the topic `lanes`: a lane's status, an audit's fault, that it is parked, resuming or runs again."""
+        if "check" in record:
+            self.audit_fault = record
             return
         if "fault" in record:
             self.parked = None if record["state"] == "running" else record
