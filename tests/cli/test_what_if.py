@@ -16,6 +16,7 @@ from tests.sending import send
 from tests.unit.lanes.chains import inputs_of, record
 from validator.codec.json_form import to_json
 from validator.config import load_config
+from validator.core.inputs import Input
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
@@ -95,6 +96,29 @@ def test_same_configuration_changes_nothing(folder: Path) -> None:
     assert summary["verdicts"] == len(verdicts(folder, folder / "validator.toml"))
     assert summary["levels"]["own"] == summary["levels"]["other"]
     assert len(summary["levels"]["own"]) == BLOCKS
+
+
+def test_samples_count_the_messages_that_wait(folder: Path) -> None:
+    (summary,) = answers(folder, f"--sweep={LIMIT}=1", "--limit=0")
+    lane = lane_definition(load_config(folder / "validator.toml"), LANE).create()
+    for kind in ("blocks", "channel-requests", "downward-messages", "candidates"):
+        sent = lines((folder / f"{kind}.jsonl").read_text("utf-8"))
+        for each in inputs_of(record(kind, datum) for datum in sent):
+            assert isinstance(each, Input)
+            lane.add(each)
+    expected = []
+    for executed, _ in lane.execute_ready():
+        state = lane.rules.state
+        waiting = (
+            sum(len(queue) for para, queue in state.downward_message_queues.items() if para in state.paras),
+            sum(map(len, state.relay_dispatch_queues.values())),
+            sum(map(len, state.hrmp_channel_contents.values())),
+        )
+        expected.append((executed.receipt.block, *waiting))
+    names = ("block", "downward_pending", "upward_pending", "channel_pending")
+    assert [tuple(each[name] for name in names) for each in summary["levels"]["own"]] == expected
+    assert all(max(column) > 0 for column in list(zip(*expected, strict=True))), "nothing ever waits"
+    assert summary["levels"]["other"] != summary["levels"]["own"]
 
 
 def test_differences_are_those_of_two_separate_executions(folder: Path) -> None:

@@ -21,8 +21,12 @@ LINES: Final = ("-", "--", "-.", ":")
 
 PLOTS: Final = {
     "queues": (
-        "Downward messages waiting",
-        (("downward_pending", "messages, all paras"),),
+        "Messages waiting",
+        (
+            ("downward_pending", "downward, all paras"),
+            ("upward_pending", "upward, all paras"),
+            ("channel_pending", "in all channels"),
+        ),
     ),
     "upward": (
         "Least that a para can still send upward",

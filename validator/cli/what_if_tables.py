@@ -124,6 +124,8 @@ def _blocks(comparison: Comparison) -> Table:
 
 _LEVELS: Final = (
     ("most downward messages waiting", "downward_pending", max),
+    ("most upward messages waiting", "upward_pending", max),
+    ("most messages waiting in channels", "channel_pending", max),
     ("least upward messages left of a para", "upward_count_left_min", min),
     ("least upward bytes left of a para", "upward_bytes_left_min", min),
     ("most channels", "channels", max),

@@ -223,10 +223,11 @@ class _Run:
         result.first_block = block if result.first_block is None else result.first_block
         result.last_block = block
         own, *others = executed
-        result.levels.observe(block, own.headroom)
-        for comparison, other in zip(result.comparisons, others, strict=True):
+        lane, *other_lanes = self._lanes
+        result.levels.observe(block, own.headroom, lane.rules)
+        for comparison, other, other_lane in zip(result.comparisons, others, other_lanes, strict=True):
             comparison.compare(block, own, other)
-            comparison.levels.observe(block, other.headroom)
+            comparison.levels.observe(block, other.headroom, other_lane.rules)
 
     def _executed(self, case: Case, lane: Lane) -> Iterable[Executed]:
         try:
