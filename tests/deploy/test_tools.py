@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.tools import MANIFESTS, documents, tool
+from tests.deploy.tools import BASE, MANIFESTS, OBJECTS, documents, tool
 from tests.tidy.dashboard import DASHBOARD
 from tests.tidy.test_monitoring import alerts
 from tests.tidy.tree import ROOT
@@ -33,7 +33,7 @@ def test_compose_file_has_the_form_of_the_compose_specification() -> None:
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-@pytest.mark.parametrize("name", sorted({path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}))
+@pytest.mark.parametrize("name", [str(path.relative_to(MANIFESTS)) for path in (*OBJECTS, BASE / "executor.yaml")])
 def test_manifest_has_the_form_of_kubernetes(name: str, version: str) -> None:
     kubernetes_validate = pytest.importorskip(
         "kubernetes_validate", reason="kubernetes-validate is not installed: make lint installs it"

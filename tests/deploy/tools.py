@@ -14,6 +14,12 @@ import yaml
 from tests.tidy.tree import ROOT
 
 MANIFESTS = ROOT / "deploy" / "kubernetes"
+BASE = MANIFESTS / "base"
+OBJECTS = sorted(
+    {path for path in MANIFESTS.glob("*/*.yaml") if path.name not in ("kustomization.yaml", "executor.yaml")}
+    | {MANIFESTS / "secret.example.yaml"}
+)
+"""The files with objects for Kubernetes; the template of executors is read by Spark."""
 
 
 def tool(name: str) -> str:
@@ -37,4 +43,4 @@ def compose() -> dict[str, Any]:
 
 def manifests() -> list[dict[str, Any]]:
     """Return all objects for Kubernetes."""
-    return [each for path in sorted(MANIFESTS.glob("*.yaml")) for each in documents(path)]
+    return [each for path in OBJECTS for each in documents(path)]
