@@ -78,7 +78,10 @@ def test_example_replaces_what_an_installation_has_of_its_own() -> None:
 
 def test_kustomize_builds_the_example() -> None:
     built = subprocess.run(
-        [tool("kustomize"), "build", str(MANIFESTS / "example")], capture_output=True, text=True, check=False
+        [tool("kustomize", "it has no wheel"), "build", str(MANIFESTS / "example")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert built.returncode == 0, built.stderr
     found = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(built.stdout)}

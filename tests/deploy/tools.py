@@ -22,11 +22,11 @@ OBJECTS = sorted(
 """The files with objects for Kubernetes; the template of executors is read by Spark."""
 
 
-def tool(name: str) -> str:
-    """Return a program of this environment, or skip the test."""
+def tool(name: str, source: str = "make lint installs it where it has a wheel") -> str:
+    """Return a program of this environment or of the machine; skip the test if there is none."""
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if found is None:
-        pytest.skip(f"{name} is not installed: make lint installs it where it has a wheel")
+        pytest.skip(f"{name} is not installed: {source}")
     return found
 
 

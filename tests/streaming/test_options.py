@@ -97,3 +97,12 @@ def test_spark_logs_to_its_own_file(spark: SparkSession, spark_directory: Path) 
     machine: Any = spark.sparkContext._jvm
     machine.org.apache.logging.log4j.LogManager.getLogger("a test").warn("nobody needs to see this")
     assert "nobody needs to see this" in (spark_directory / "logs" / "spark.log").read_text(encoding="utf-8")
+
+
+def test_image_of_executors_may_come_from_the_environment(spark: SparkSession) -> None:
+    """`deploy/kubernetes/base/spark-defaults.conf` relies on it."""
+    machine: Any = spark.sparkContext._jvm
+    conf = machine.org.apache.spark.SparkConf()
+    conf.set("spark.kubernetes.container.image", "${env:PATH}")
+    entry = machine.org.apache.spark.deploy.k8s.Config.EXECUTOR_CONTAINER_IMAGE()
+    assert conf.get(entry).get() == machine.java.lang.System.getenv("PATH")

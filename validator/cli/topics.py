@@ -16,8 +16,11 @@ from validator.cli.progress import working
 from validator.cli.table import print_table
 from validator.config import load_config
 from validator.kafka.topics import create_topics, list_topics
+from validator.topics import METRICS_TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from validator.config import Config
 
 app = typer.Typer(
@@ -50,20 +53,27 @@ def create(
         int | None,
         typer.Option(min=-1, help="Replication factor, instead of the configured one; -1: the cluster's default."),
     ] = None,
+    transport: Annotated[
+        list[str] | None,
+        typer.Option("--transport", help="Also create the topics of this transport and of its jobs. May be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Create the missing topics, as configured in [topics]."""
+    """Create the missing topics, as configured in [topics] and [metrics].
+
+    Transports create their own topics when they first start. `--transport` creates them now, for a Kafka where only some users may.
+    """
     config = load_config(config_path)
-    topics = config.topics
+    changed = {
+        "prefix": prefix,
+        "input_partitions": partitions,
+        "output_partitions": partitions,
+        "replication_factor": replication_factor,
+    }
+    topics = config.topics.model_copy(update={name: value for name, value in changed.items() if value is not None})
+    config = config.model_copy(update={"kafka": _kafka(config, bootstrap_servers), "topics": topics})
     with working("creating the topics"):
-        made = create_topics(
-            _kafka(config, bootstrap_servers),
-            prefix=topics.prefix if prefix is None else prefix,
-            partitions=partitions or topics.input_partitions,
-            output_partitions=partitions or topics.output_partitions,
-            replication_factor=topics.replication_factor if replication_factor is None else replication_factor,
-            retention_ms=topics.retention_ms,
-        )
+        made = _create(config, transport or ())
     if as_json:
         sys.stdout.write(
             json.dumps({"created": [name for name, new in made.items() if new], "topics": list(made)}) + "\n"
@@ -90,6 +100,30 @@ def list_(
         numbers = ["missing", ""] if state.partitions is None else [str(state.partitions), str(state.records)]
         table.add_row(state.name, state.direction, state.cleanup, *numbers, state.purpose)
     print_table(table)
+
+
+def _create(config: Config, transports: Sequence[str]) -> dict[str, bool]:
+    """Create the topics of the job, of metrics and of some transports."""
+    from validator.service.transport import choose_transport, create_topics_of_jobs  # slow to import
+
+    chosen = [choose_transport(config, name) for name in transports]
+    topics = config.topics
+    made = create_topics(
+        config.kafka,
+        prefix=topics.prefix,
+        partitions=topics.input_partitions,
+        output_partitions=topics.output_partitions,
+        replication_factor=topics.replication_factor,
+        retention_ms=topics.retention_ms,
+    )
+    metrics = config.metrics
+    if metrics.listen is not None or metrics.transports:
+        made |= create_topics(
+            config.kafka, prefix=topics.prefix, replication_factor=topics.replication_factor, topics=[METRICS_TOPIC]
+        )
+    for each in chosen:
+        made |= create_topics_of_jobs(config, each)
+    return made
 
 
 def _kafka(config: Config, bootstrap_servers: str) -> dict[str, Any]:

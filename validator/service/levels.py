@@ -53,7 +53,7 @@ class Levels:
     def observe(
         self, block: BlockNumber, headroom: Iterable[ParaHeadroom | ChannelHeadroom], rules: RuleSet[Any]
     ) -> None:
-        """Take what has changed in a block; ``rules`` are those of the lane after it."""
+        """Take what has changed in a block; ``rules`` is the rule set of the lane after it."""
         for each in headroom:
             if isinstance(each, ParaHeadroom):
                 if each.valid:

@@ -336,15 +336,19 @@ def record_forms(config: Config, jobs: Iterable[Job] = (), own: Iterable[OwnTopi
     return RecordForms(configured_codec(config), partial(protocol_of, config), job_topics(jobs, own))
 
 
-def create_topics_of_jobs(config: Config, chosen: Chosen) -> None:
-    """Create the missing topics of a transport's jobs, which may never have run, its own, and that of its cursors. Raises `UserError`."""
+def create_topics_of_jobs(config: Config, chosen: Chosen) -> dict[str, bool]:
+    """Create the missing topics of a transport's jobs, which may never have run, its own, and that of its cursors.
+
+    Returns for each full name whether it was created now. Raises `UserError`.
+    """
     topics = config.topics
+    made: dict[str, bool] = {}
     if chosen.transport.cursors:
-        create_topics(
+        made |= create_topics(
             config.kafka, prefix=topics.prefix, replication_factor=topics.replication_factor, topics=[CURSORS_TOPIC]
         )
     if chosen.transport.own:
-        create_topics(
+        made |= create_topics(
             config.kafka,
             prefix=topics.prefix,
             output_partitions=topics.output_partitions,
@@ -352,7 +356,8 @@ def create_topics_of_jobs(config: Config, chosen: Chosen) -> None:
             topics=[each.topic for each in chosen.transport.own],
         )
     for job in chosen.jobs:
-        create_job_topics(config, job)
+        made |= create_job_topics(config, job)
+    return made
 
 
 def run_transport(
