@@ -12,9 +12,13 @@ from tests.cli.follower import LANE, follower, invoke, lines
 from tests.cli.stored_job import Job, refused
 from tests.codecs import encoded
 from tests.sending import send
+from validator.cli.audit import _shown
 from validator.codec.json_form import encode_json, to_json
 from validator.codec.schemas import schemas
+from validator.core.types import BlockNumber
 from validator.service import state
+from validator.service.audit import Audit
+from validator.service.findings import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +47,20 @@ def test_history_without_a_fault(job: Callable[..., Job]) -> None:
     assert checks["stored pages"] == 1
     assert checks["invariants"] < 20
     assert summary["skipped"] == {}
+
+
+def test_notes_of_one_check_do_not_fill_the_table() -> None:
+    notes = [
+        Finding("unused channels", f"{at} -> {at + 1}", "nothing was sent over it", fault=False) for at in range(60)
+    ]
+    left = [Finding("orphans", str(at), "downward messages of no para", fault=False) for at in range(3)]
+    faults = [Finding("verdicts", f"candidate {at}", "differs", block=BlockNumber(at)) for at in range(52)]
+    result = Audit(LANE)
+    for each in (*notes, *left, *faults):
+        result.add(each)
+    shown, left_out = _shown(result)
+    assert shown == [*faults[:50], *notes[:5], *left]
+    assert left_out == {"unused channels": 55, "verdicts": 2}
 
 
 def test_forged_verdict_is_a_fault_with_both_sides(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +26,7 @@ from validator.errors import UserError
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
 from validator.plugin.pack import use_artefacts
 from validator.service.against import Deployment, check_lane, compare_deployments, different_settings
-from validator.service.audit import Topics
+from validator.service.audit import FINDINGS_MAX, Topics
 from validator.service.audit import audit as audit_lane
 from validator.service.lane_inputs import recorded_inputs
 from validator.service.retention import missing_blocks
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
     from validator.config import Config
     from validator.service.against import Against
     from validator.service.audit import Audit
+    from validator.service.findings import Finding
     from validator.service.state import RestoredState
 
 FINDINGS_SHOWN = 50
-"""Findings, or differences, that a table shows."""
+"""Faults of a check, or differences, that a table shows."""
+NOTES_SHOWN = 5
+"""Notes of a check that a table shows: a lane that is new has a note for each of its channels."""
 
 
 def audit(
@@ -174,15 +178,31 @@ def _tables(result: Audit) -> Group:
         table.add_row(*cells((name, f"not made: {reason}")))
     parts.append(table)
     if result.findings:
+        shown, left_out = _shown(result)
         table = _table("found by", "block", "about", "what")
-        for finding in sorted(result.findings, key=lambda each: not each.fault)[:FINDINGS_SHOWN]:
+        for finding in shown:
             sort = "" if finding.fault else " (note)"
             block = "" if finding.block is None else str(finding.block)
             table.add_row(*cells((f"{finding.check}{sort}", block, finding.subject, finding.detail)))
         parts += [Text(""), table]
-        if result.faults + result.notes > FINDINGS_SHOWN:
-            parts.append(Text(f"  and {result.faults + result.notes - FINDINGS_SHOWN:,} more"))
+        parts += [Text(f"  and {number:,} more: {check}") for check, number in left_out.items()]
+        if left_out:
+            parts.append(Text(f"  --json prints the first {FINDINGS_MAX:,}"))
     return Group(*parts)
+
+
+def _shown(result: Audit) -> tuple[list[Finding], dict[str, int]]:
+    """Return the findings that the table shows, faults first, and how many more there are of each check."""
+    shown: list[Finding] = []
+    taken: Counter[tuple[str, bool]] = Counter()
+    for finding in sorted(result.findings, key=lambda each: not each.fault):
+        sort = finding.check, finding.fault
+        if taken[sort] < (FINDINGS_SHOWN if finding.fault else NOTES_SHOWN):
+            shown.append(finding)
+        taken[sort] += 1
+    of_check = Counter(finding.check for finding in shown)
+    everything = Counter(finding.check for finding in result.findings)
+    return shown, {check: number - of_check[check] for check, number in everything.items() if number > of_check[check]}
 
 
 def _against_document(result: Against) -> dict[str, Any]:
