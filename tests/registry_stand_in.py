@@ -32,7 +32,11 @@ class Refused(Exception):
 
 
 class StandIn:
-    """What a registry holds. ``asked`` lists the requests, method and path; ``broken`` is the status of every answer while it is set."""
+    """What a registry holds. ``asked`` lists the requests, method and path.
+
+    While they are set, ``broken`` is the status of every answer, ``raw`` the bytes of every answer, ``plain_text`` makes errors a page
+    instead of JSON.
+    """
 
     def __init__(self, login: str | None = None) -> None:
         self.url = ""
@@ -41,6 +45,8 @@ class StandIn:
         self.levels: dict[str, str] = {}
         self.asked: list[tuple[str, str]] = []
         self.broken: int | None = None
+        self.raw: bytes | None = None
+        self.plain_text = False
         self.login = login
 
     def add(self, subject: str, schema: Any) -> int:
@@ -124,7 +130,9 @@ def _handler(held: StandIn) -> type[BaseHTTPRequestHandler]:
                 status, answer = 200, held.answer(self.command, [unquote(part) for part in path.split("/")[1:]], body)
             except Refused as refused:
                 status, answer = refused.status, {"error_code": refused.code, "message": str(refused)}
-            data = json.dumps(answer).encode()
+            data = json.dumps(answer).encode() if held.raw is None else held.raw
+            if status != 200 and held.plain_text:
+                data = b"<html>"
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(data)))

@@ -37,6 +37,8 @@ CLIENTS_MAX: Final = 16
 """Registries that a process remembers."""
 
 _PASSING: Final = (408, 425, 429)
+_REFUSES: Final = range(400, 500)
+_NO_LOGIN: Final = 401
 _NOT_FOUND: Final = 404
 
 
@@ -71,9 +73,22 @@ class Registry:
             raise UserError(f"[schema_registry]: the client does not accept it: {error}") from error
 
     def schema(self, schema_id: int) -> str | None:
-        """Return the text of a schema, None if the registry has no Avro schema of this id."""
+        """Return the text of a schema, None if the registry has no Avro schema of this id or refuses it.
+
+        Whoever may write a record chooses the id. So an answer about one id must not look like a wrong configuration, except that the
+        login is not accepted.
+        """
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
         with self._answering():
-            return self._text(lambda: self._client.get_schema(schema_id))
+            try:
+                found = self._client.get_schema(schema_id)
+            except SchemaRegistryError as error:
+                status = error.http_status_code
+                if status in _REFUSES and status != _NO_LOGIN and status not in _PASSING:
+                    return None
+                raise
+            return str(found.schema_str) if _is_avro(found) else None
 
     def subjects(self) -> list[str]:
         """Return the names of all subjects."""
@@ -103,10 +118,6 @@ class Registry:
         with self._answering(subject):
             self._client.set_compatibility(subject, level)
 
-    def _text(self, ask: Callable[[], Any]) -> str | None:
-        found = self._found(ask)
-        return found.schema_str if found is not None and _is_avro(found) else None
-
     @staticmethod
     def _found(ask: Callable[[], Any]) -> Any:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -134,7 +145,7 @@ class Registry:
             raise Unavailable(
                 f"no schema registry answers at {self.url} ({error or type(error).__name__}): check [schema_registry] url"
             ) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(
                 f"schema registry {self.url}: expected its REST interface, found another answer: {error}"
             ) from error

@@ -68,6 +68,34 @@ def test_unknown_id_stays_as_it_is_and_is_asked_for_once(registry: StandIn) -> N
     assert len(registry.asked) == 2
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+def test_refusal_of_one_id_is_an_unknown_id(registry: StandIn, status: int) -> None:
+    """Some registries check ids, or show a schema to its owners only: a record that names such an id must stop no reader."""
+    value = id_header(2**32 - 1) + BODY
+    registry.broken = status
+    assert plain_values(table(registry))(value) == value
+    registry.plain_text = True
+    assert AskedIds(lambda: Registry(table(registry))).plain(value) == value
+    with pytest.raises(UserError, match=f"HTTP {status}"):
+        Registry(table(registry)).subjects()
+
+
+def test_login_that_is_not_accepted_is_no_unknown_id() -> None:
+    with stand_in(login="me:secret") as held, pytest.raises(UserError, match="HTTP 401"):
+        plain_values(table(held))(id_header(1) + BODY)
+
+
+def test_answer_that_is_nested_too_deeply_is_no_crash(registry: StandIn) -> None:
+    registry.raw = b"[" * 200_000
+    expected = (
+        rf"^schema registry {registry.url}: expected its REST interface, found another answer: maximum recursion depth"
+    )
+    with pytest.raises(UserError, match=expected):
+        Registry(table(registry)).schema(7)
+    with pytest.raises(UserError, match=expected):
+        Registry(table(registry)).subjects()
+
+
 def test_made_up_ids_end_the_questions(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "UNKNOWN_IDS_MAX", 3)
     good = id_header(registry.add("anything", SCHEMA.source)) + BODY
