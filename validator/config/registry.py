@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from validator.registry_keys import REGISTRY_PREFIX
+
+_URL: Final = re.compile(r"https?://[^@?#\s,]+")
+_URLS_EXPECTED: Final = "expected addresses that begin with http:// or https://, separated by commas"
 
 
 class SchemaRegistry(BaseModel):
@@ -15,9 +19,9 @@ class SchemaRegistry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    url: Annotated[str, Field(pattern=r"^https?://[^@\s]+$")] | None = None
+    url: str | None = None
     """Its address, http or https; several with commas. Without it only the plain form of records is read."""
-    user: Annotated[str, Field(pattern=r"^[^:]+$")] | None = None
+    user: str | None = None
     """Name of a login (HTTP basic)."""
     password: str | None = None
     ca_file: str | None = None
@@ -30,6 +34,34 @@ class SchemaRegistry(BaseModel):
     """Names of subjects: topic and record (TopicRecordNameStrategy), or the record alone (RecordNameStrategy)."""
     write: Literal["plain", "confluent"] = "plain"
     """Form of the records that jobs emit."""
+
+    # Values below may be secrets, or a person may have put one there: errors do not repeat them.
+
+    @field_validator("user", "password", "key_password", mode="before")
+    @classmethod
+    def _check_text(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, str):
+            raise ValueError("expected text, found another type of value")
+        return value
+
+    @field_validator("user")
+    @classmethod
+    def _check_user(cls, value: str | None) -> str | None:
+        if value is not None and (not value or ":" in value):
+            raise ValueError(f"expected a name without a colon, found {'one with it' if value else 'nothing'}")
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        """Refuse what an address may contain besides host, port and path: error messages show the address."""
+        if value is None or all(_URL.fullmatch(each.strip()) for each in value.split(",")):
+            return value
+        if "@" in value:
+            raise ValueError(f"{_URLS_EXPECTED}, found a user there: set user and password")
+        if "?" in value or "#" in value:
+            raise ValueError(f"{_URLS_EXPECTED}, found a query or a fragment there")
+        raise ValueError(f"{_URLS_EXPECTED}, found {value[:60]!r}")
 
     @model_validator(mode="after")
     def _check_together(self) -> SchemaRegistry:

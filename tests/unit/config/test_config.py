@@ -387,9 +387,40 @@ def test_schema_registry_reaches_whoever_reads_kafka(tmp_path: Path, monkeypatch
         (f'{REGISTRY}subjects = "topic"', "schema_registry.subjects"),
         ('[schema_registry]\nurl = "https://me:secret@registry.example"', "schema_registry.url"),
         ('[schema_registry]\nurl = "registry.example:8081"', "schema_registry.url"),
+        ('[schema_registry]\nurl = "http://a, b"', "commas, found 'http://a, b'"),
+        ('[schema_registry]\nurl = "http://a,,http://b"', "schema_registry.url"),
+        ('[schema_registry]\nurl = ""', "schema_registry.url"),
+        (f'{REGISTRY}user = ""', "schema_registry.user: expected a name without a colon, found nothing"),
         ('[kafka]\n"schema.registry.url" = "https://r"', "schema_registry: [kafka] schema.registry.url cannot be set"),
     ],
 )
 def test_wrong_schema_registry_is_named(tmp_path: Path, text: str, words: str) -> None:
     (line,) = errors_of(tmp_path, text)
     assert words in line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[schema_registry]\nurl = "http://me:12345@b"', "schema_registry.url: expected addresses that begin with"),
+        ('[schema_registry]\nurl = "http://a,http://me:12345@b"', "found a user there: set user and password"),
+        ('[schema_registry]\nurl = "me:12345@b"', "found a user there: set user and password"),
+        ('[schema_registry]\nurl = "http://a?token=12345"', "found a query or a fragment there"),
+        ('[schema_registry]\nurl = "http://a/b#12345"', "found a query or a fragment there"),
+        (f'{REGISTRY}user = "me:12345"', "schema_registry.user: expected a name without a colon, found one with it"),
+        (f'{REGISTRY}user = "me"\npassword = 12345', "schema_registry.password: expected text, found another type"),
+        (f"{REGISTRY}user = 12345", "schema_registry.user: expected text, found another type"),
+        (f'{REGISTRY}certificate_file = "c"\nkey_password = 12345', "schema_registry.key_password: expected text"),
+    ],
+)
+def test_wrong_schema_registry_shows_no_secret(tmp_path: Path, text: str, words: str) -> None:
+    (line,) = errors_of(tmp_path, text)
+    assert words in line
+    assert "12345" not in line
+
+
+@pytest.mark.parametrize(
+    "url", ["http://a", "https://a.b:1/c/d/", "http://a,https://b:2", "http://a, http://[::1]:8081"]
+)
+def test_addresses_of_a_schema_registry(tmp_path: Path, url: str) -> None:
+    assert load(tmp_path, f'[schema_registry]\nurl = "{url}"').schema_registry.url == url
