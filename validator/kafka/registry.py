@@ -31,8 +31,10 @@ ANSWER_S: Final = 10
 """Seconds that the registry has to answer one request."""
 RETRY_S: Final = 0.5
 """Seconds between two attempts of a reader."""
+UNKNOWN_S: Final = 60
+"""Seconds for which an id that the registry does not know stays unknown: somebody may register its schema, or the registry lag behind."""
 UNKNOWN_IDS_MAX: Final = 1_000
-"""Ids without a schema about which a process asks; beyond it, it asks about no other: anyone who may write records may make up ids."""
+"""Ids without a schema about which a process asks in `UNKNOWN_S`: anyone who may write records may make up ids."""
 CLIENTS_MAX: Final = 16
 """Registries that a process remembers."""
 
@@ -156,14 +158,15 @@ def _is_avro(schema: Any) -> bool:
 
 
 class AskedIds:
-    """Ids that are looked up when a record names them; each once in a process."""
+    """Ids that are looked up when a record names them: each once in a process, an unknown one again after `UNKNOWN_S`."""
 
     def __init__(self, registry: Callable[[], Registry], patience_s: float = ANSWER_S_MAX) -> None:
         self._registry = registry
         self._patience_s = patience_s
         self._lock = Lock()
         self._headers: dict[bytes, bytes] = {}
-        self._unknown: set[bytes] = set()
+        self._unknown: dict[bytes, float] = {}
+        """Unknown ids and until when they are, in this order."""
         self._client: Registry | None = None
 
     def plain(self, value: bytes) -> bytes:
@@ -176,14 +179,22 @@ class AskedIds:
         return plain_form(value, self._headers)
 
     def _ask(self, header: bytes, schema_id: int) -> None:
+        self._forget(time.monotonic())
         if header in self._headers or header in self._unknown or len(self._unknown) >= UNKNOWN_IDS_MAX:
             return
         text = self._answer(schema_id)
         plain = None if text is None else plain_header(text)
         if plain is None:
-            self._unknown.add(header)
+            self._unknown[header] = time.monotonic() + UNKNOWN_S
         else:
             self._headers[header] = plain
+
+    def _forget(self, now: float) -> None:
+        while self._unknown:
+            oldest = next(iter(self._unknown))
+            if now < self._unknown[oldest]:
+                return
+            del self._unknown[oldest]
 
     def _answer(self, schema_id: int) -> str | None:
         deadline = time.monotonic() + self._patience_s

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from tests.registry_stand_in import StandIn, stand_in
+from tests.registry_stand_in import FIRST_ID, StandIn, stand_in
 from validator.codec.framing import id_header
 from validator.codec.schemas import schemas
 from validator.config import Config
@@ -105,6 +105,55 @@ def test_made_up_ids_end_the_questions(registry: StandIn, monkeypatch: pytest.Mo
         asked.plain(id_header(schema_id) + BODY)
     assert len(registry.asked) == 1 + 3
     assert asked.plain(good) == SCHEMA.header + BODY
+
+
+class Clock:
+    """What `AskedIds` uses of the module ``time``, with a time that tests set."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def test_unknown_id_is_asked_for_again_after_a_while(registry: StandIn, clock: Clock) -> None:
+    """A record may come before its schema is registered, or before the registry's replica has it."""
+    asked = AskedIds(lambda: Registry(table(registry)))
+    value = id_header(FIRST_ID) + BODY
+    assert asked.plain(value) == value
+    registry.add("anything", SCHEMA.source)
+    clock.now += module.UNKNOWN_S - 1
+    assert asked.plain(value) == value
+    assert len(registry.asked) == 1
+    clock.now += 1
+    assert asked.plain(value) == SCHEMA.header + BODY
+    assert len(registry.asked) == 2
+
+
+def test_made_up_ids_end_the_questions_for_a_while_only(
+    registry: StandIn, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNKNOWN_IDS_MAX", 3)
+    good = id_header(registry.add("anything", SCHEMA.source)) + BODY
+    asked = AskedIds(lambda: Registry(table(registry)))
+    for schema_id in range(10):
+        asked.plain(id_header(schema_id) + BODY)
+        clock.now += 1
+    assert len(registry.asked) == 3
+    assert asked.plain(good) == good
+    clock.now += module.UNKNOWN_S - 10
+    assert asked.plain(good) == SCHEMA.header + BODY, "the first of the made-up ids is forgotten"
+    for schema_id in range(100, 110):
+        asked.plain(id_header(schema_id) + BODY)
+    assert len(registry.asked) == 3 + 1 + 1
 
 
 def test_reader_waits_for_a_registry_that_does_not_answer(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
