@@ -3,8 +3,8 @@
 
 CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. Each CHANGE is a value of `--accept-change`
 (`validator.lanes.accepted`). The job logs JSON lines to standard error. Each line has an ``event``: ``started``, ``comparing`` (before a
-rebuild), ``accepted``, ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or ``failed``. SIGTERM and SIGINT stop the job
-after its current batch. Exit codes: `validator.exit_codes`.
+rebuild), ``accepted``, ``asking`` (a slow schema registry), ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or
+``failed``. SIGTERM and SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import errno
 import signal
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.deaths import WORKER_LATE
 from validator.kafka.retry import passes_in_java
+from validator.service.schema_ids import SchemaIds, schema_ids
 from validator.service.waiting import Patience, Pause, wait_out
+
+if TYPE_CHECKING:
+    from validator.config import Config
+    from validator.service.schema_ids import RecordSchemas
 
 T = TypeVar("T")
 
@@ -74,6 +79,15 @@ class Outages:
     def wait_out(self, attempt: Callable[[], T]) -> T:
         """Return what ``attempt`` returns; raises as `validator.service.waiting.wait_out` does."""
         return wait_out(attempt, self._patience, self._say, self._stopping)
+
+    def registry_ids(self, config: Config, records: Iterable[RecordSchemas]) -> SchemaIds:
+        """Return what the schema registry knows of some records, and say how far it is: an event ``asking``. Raises as `wait_out`."""
+
+        def say(asked: int, of: int) -> None:
+            self.log.info("asking", registry=config.schema_registry.url, versions=asked, of=of)
+
+        records = list(records)
+        return self.wait_out(lambda: schema_ids(config, records, say))
 
     def ended(self) -> None:
         """Let the next failure begin another outage."""

@@ -42,7 +42,7 @@ from validator.lanes.configured import configured_codec, job_directory, lane_def
 from validator.service.checkpoint import has_checkpoint
 from validator.service.look import Look, has_changed, look, look_offline
 from validator.service.parked import lane_reports, skipped_records
-from validator.service.schema_ids import records_of, schema_ids
+from validator.service.schema_ids import records_of
 from validator.service.waiting import Patience
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _run_in_session(
             )
         )
         settings = replace(settings, skipped=skipped, parked=parked)
-    ids = outages.wait_out(lambda: schema_ids(config, records_of(configured_codec(config))))
+    ids = outages.registry_ids(config, records_of(configured_codec(config)))
     settings = replace(settings, kafka=with_known_ids(settings.kafka, ids.headers), ids=ids)
     found.keep()
     for change in found.accepted.options():

@@ -27,7 +27,7 @@ from validator.lanes.keyed import Recovery
 from validator.plugin.job_api import JobRecord
 from validator.service.checkpoint import has_checkpoint
 from validator.service.plugin_job import configured_job
-from validator.service.schema_ids import records_of_job, schema_ids
+from validator.service.schema_ids import records_of_job
 from validator.service.waiting import Patience
 from validator.topics import TOPICS
 
@@ -110,7 +110,7 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
         def looked() -> dict[str, Recovery]:
             return recoveries(settings, job_directory(config), rebuild=config.job.rebuild)
 
-        ids = outages.wait_out(lambda: schema_ids(config, records_of_job(configured_codec(config), settings.job)))
+        ids = outages.registry_ids(config, records_of_job(configured_codec(config), settings.job))
         begun = replace(settings, recoveries=outages.wait_out(looked), ids=ids)
         beat = beat_next_to(settings.checkpoint)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import ssl
+import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -21,6 +23,8 @@ from validator.codec.compatibility import incompatibilities
 
 FIRST_ID = 100_001
 """Ids of more than two bytes, so that a reader that drops a byte is noticed."""
+DRIP_S = 0.01
+"""Seconds between two bytes of an answer that drips."""
 
 
 class Refused(Exception):
@@ -35,7 +39,8 @@ class StandIn:
     """What a registry holds. ``asked`` lists the requests, method and path.
 
     While they are set, ``broken`` is the status of every answer, ``raw`` the bytes of every answer, ``plain_text`` makes errors a page
-    instead of JSON.
+    instead of JSON, ``headers`` are added to answers, and answers ``drip``, byte by byte, from their "header" or "body" on.
+    ``accepted`` has the codings that requests accept.
     """
 
     def __init__(self, login: str | None = None) -> None:
@@ -47,6 +52,9 @@ class StandIn:
         self.broken: int | None = None
         self.raw: bytes | None = None
         self.plain_text = False
+        self.headers: dict[str, str] = {}
+        self.drip = ""
+        self.accepted: set[str | None] = set()
         self.login = login
 
     def add(self, subject: str, schema: Any) -> int:
@@ -124,20 +132,39 @@ def _handler(held: StandIn) -> type[BaseHTTPRequestHandler]:
             size = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(size)) if size else None
             path = urlsplit(self.path).path
+            held.accepted.add(self.headers.get("Accept-Encoding"))
             held.asked.append((self.command, unquote(path)))
             try:
                 self._check()
                 status, answer = 200, held.answer(self.command, [unquote(part) for part in path.split("/")[1:]], body)
             except Refused as refused:
                 status, answer = refused.status, {"error_code": refused.code, "message": str(refused)}
-            data = json.dumps(answer).encode() if held.raw is None else held.raw
+            data = json.dumps(answer).encode()
+            if held.raw is not None:
+                status, data = held.broken or 200, held.raw
             if status != 200 and held.plain_text:
                 data = b"<html>"
+            connection = self.wfile
+            self.wfile = BytesIO()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(data)))
+            for name, value in held.headers.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(data)
+            header, self.wfile = self.wfile.getvalue(), connection
+            if not held.drip:
+                connection.write(header + data)
+                return
+            at_once = b"" if held.drip == "header" else header
+            try:
+                connection.write(at_once)
+                for byte in (header + data)[len(at_once) :]:
+                    connection.write(bytes([byte]))
+                    connection.flush()
+                    time.sleep(DRIP_S)
+            except OSError:  # the client has had enough
+                self.close_connection = True
 
         def _check(self) -> None:
             if held.broken is not None:

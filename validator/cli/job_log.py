@@ -70,6 +70,8 @@ def describe(event: Event) -> str:
         case "waiting":
             waited = f" after {event['waited']:.0f} s" if event["waited"] >= 1 else ""
             return f"{event['reason']}; tries again in {event['seconds']:.0f} s{waited}, gives up after {event['give_up_after']:g} s"
+        case "asking":
+            return f"the schema registry has answered for {event['versions']} of {event['of']} versions"
         case "parked":
             return f"{event['reason']}; what to do: {event['to_do']}; then `{event['command']}`"
         case "resumed":

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from validator.codec.framing import ID_HEADER_SIZE, MAGIC, framed_id, plain_form, plain_header
+from validator.codec.framing import ID_HEADER_SIZE, ID_MAX, MAGIC, framed_id, plain_form, plain_header
 from validator.errors import Unavailable, UserError
 from validator.kafka.retry import ANSWER_S_MAX
 from validator.registry_keys import REGISTRY_PREFIX
@@ -28,7 +28,13 @@ IDS: Final = f"{REGISTRY_PREFIX}ids"
 """Key of what a worker knows of the registry: pairs of headers, Confluent's and the plain one."""
 
 ANSWER_S: Final = 10
-"""Seconds that the registry has to answer one request."""
+"""Seconds that the registry has to begin an answer, and to continue one."""
+WHOLE_ANSWER_S: Final = 30
+"""Seconds that it has for a whole answer."""
+ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of an answer; names of all subjects may be a hundred thousand."""
+ERROR_CHARACTERS_MAX: Final = 300
+"""Characters of a registry's words that an error repeats."""
 RETRY_S: Final = 0.5
 """Seconds between two attempts of a reader."""
 UNKNOWN_S: Final = 60
@@ -65,12 +71,17 @@ class Registry:
         self.url = str(settings["url"])
         try:
             from confluent_kafka.schema_registry import SchemaRegistryClient
+
+            from validator.kafka.bounded_answers import BoundedAnswers
         except ImportError as error:
             raise UserError(
                 f"[schema_registry]: {error.name} is not installed: pip install 'validator[registry]'"
             ) from error
         try:
             self._client: Any = SchemaRegistryClient({**settings, "timeout": ANSWER_S, "max.retries": 0})
+            self._answers = BoundedAnswers(
+                self._client._rest_client.session, whole_s=WHOLE_ANSWER_S, bytes_max=ANSWER_BYTES_MAX
+            )
         except (ValueError, TypeError, OSError) as error:
             raise UserError(f"[schema_registry]: the client does not accept it: {error}") from error
 
@@ -82,9 +93,13 @@ class Registry:
         """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+        from validator.kafka.bounded_answers import AnswerTooLong
+
         with self._answering():
             try:
                 found = self._client.get_schema(schema_id)
+            except AnswerTooLong:
+                return None
             except SchemaRegistryError as error:
                 status = error.http_status_code
                 if status in _REFUSES and status != _NO_LOGIN and status not in _PASSING:
@@ -97,23 +112,28 @@ class Registry:
         with self._answering():
             return [str(each) for each in self._client.get_subjects()]
 
-    def versions(self, subject: str) -> list[RegisteredSchema]:
-        """Return the Avro schemas of a subject, by ascending version; none if it does not exist."""
-        with self._answering():
+    def numbers(self, subject: str) -> list[int]:
+        """Return the numbers of a subject's versions, ascending; none if it does not exist."""
+        with self._answering(subject):
             numbers = self._found(lambda: self._client.get_versions(subject)) or []
-            found = [self._found(partial(self._client.get_version, subject, number)) for number in numbers]
-            return sorted(
-                RegisteredSchema(int(each.version), int(each.schema_id), each.schema.schema_str)
-                for each in found
-                if each is not None and _is_avro(each.schema)
-            )
+            if not isinstance(numbers, list) or not all(type(each) is int for each in numbers):
+                raise TypeError("version numbers are no list of integers")
+            return sorted(set(numbers))
+
+    def version(self, subject: str, number: int) -> RegisteredSchema | None:
+        """Return a version of a subject; None if it is gone, or has no Avro schema."""
+        with self._answering(subject):
+            found = self._found(lambda: self._client.get_version(subject, number))
+            if found is None or not _is_avro(found.schema):
+                return None
+            return RegisteredSchema(number, _checked_id(found.schema_id), found.schema.schema_str)
 
     def register(self, subject: str, text: str) -> int:
         """Add a version to a subject unless it has it already, and return the schema's id."""
         from confluent_kafka.schema_registry import Schema
 
         with self._answering(subject):
-            return int(self._client.register_schema(subject, Schema(text, "AVRO")))
+            return _checked_id(self._client.register_schema(subject, Schema(text, "AVRO")))
 
     def set_compatibility(self, subject: str, level: str) -> None:
         """Say which new versions of a subject the registry accepts."""
@@ -139,22 +159,37 @@ class Registry:
         of_subject = f"subject {subject}: " if subject else ""
         try:
             yield
+        except UserError as error:  # of `BoundedAnswers`
+            raise UserError(f"schema registry {self.url}: {of_subject}{error}") from error
         except SchemaRegistryError as error:
             status = error.http_status_code
-            text = f"schema registry {self.url}: {of_subject}{error.error_message} (HTTP {status})"
+            text = f"schema registry {self.url}: {of_subject}{str(error.error_message)[:ERROR_CHARACTERS_MAX]} (HTTP {status})"
             raise (Unavailable if status >= 500 or status in _PASSING else UserError)(text) from error
         except HTTPError as error:
+            if self._answers.is_late:
+                raise Unavailable(
+                    f"schema registry {self.url}: expected a whole answer within {WHOLE_ANSWER_S} s, found a part"
+                ) from error
             raise Unavailable(
-                f"no schema registry answers at {self.url} ({error or type(error).__name__}): check [schema_registry] url"
+                f"no schema registry answers at {self.url} ({str(error) or type(error).__name__}): check [schema_registry] url"
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(
-                f"schema registry {self.url}: expected its REST interface, found another answer: {error}"
+                f"schema registry {self.url}: {of_subject}expected its REST interface, found another answer: "
+                f"{str(error)[:ERROR_CHARACTERS_MAX]}"
             ) from error
+        finally:
+            self._answers.end()
 
 
 def _is_avro(schema: Any) -> bool:
     return isinstance(schema.schema_str, str) and schema.schema_type in (None, "AVRO")
+
+
+def _checked_id(found: Any) -> int:
+    if type(found) is not int or not 0 <= found <= ID_MAX:
+        raise ValueError(f"expected an id of 0 to {ID_MAX}, found {found!r}")
+    return found
 
 
 class AskedIds:

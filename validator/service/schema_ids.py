@@ -9,13 +9,14 @@ a producer may register the same schema under its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from validator.codec.compatibility import policy
 from validator.codec.framing import id_header, plain_header
 from validator.errors import UserError
-from validator.kafka.registry import Registry
+from validator.kafka.registry import RegisteredSchema, Registry
 from validator.topics import DRY_RUN_TOPICS, INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 VERSIONS_MAX: Final = 10_000
 """Versions of all subjects that a job looks at."""
+PROGRESS_S: Final = 10
+"""Seconds between two reports of progress; the registry is asked for each version by itself."""
 
 INTERNAL_TOPICS: Final = frozenset({"cursors", "dead-letter-replays", "markers", "metrics"})
 """Topics that only the product reads: their records have the plain form and are not registered."""
@@ -103,30 +106,57 @@ def subject_of(config: Config, record: RecordSchemas) -> str:
     return name if config.schema_registry.subjects == "record" else f"{config.topics.prefix}{record.topic}-{name}"
 
 
-def schema_ids(config: Config, records: Iterable[RecordSchemas]) -> SchemaIds:
+def schema_ids(
+    config: Config, records: Iterable[RecordSchemas], on_progress: Callable[[int, int], None] = lambda _, __: None
+) -> SchemaIds:
     """Return what the configured registry knows of some records; nothing if none is configured.
 
-    Raises `Unavailable` if it does not answer, and `UserError`: it refuses, it has more than `VERSIONS_MAX` versions, or a schema is
-    missing that is to be written.
+    ``on_progress`` gets, every `PROGRESS_S` seconds, for how many versions the registry has been asked, and of how many. Raises
+    `Unavailable` if it does not answer, and `UserError`: it refuses, it has more than `VERSIONS_MAX` versions, an id is of two schemas,
+    or a schema is missing that is to be written.
     """
     if config.schema_registry.url is None:
         return NO_IDS
     records = list(records)
     registry = Registry(config.kafka)
-    known = set(registry.subjects())
     by_subject: dict[str, dict[bytes, bytes]] = {}
     """By subject, Confluent's headers by the plain ones; of equal schemas the last version counts."""
-    headers: dict[bytes, bytes] = {}
-    for subject in sorted(known.intersection(_every_subject(config, records))):
-        own = by_subject[subject] = {}
-        for version in registry.versions(subject):
-            plain = plain_header(version.text)
-            if plain is not None:
-                headers[id_header(version.schema_id)] = plain
-                own[plain] = id_header(version.schema_id)
-        if len(headers) > VERSIONS_MAX:
-            raise UserError(f"schema registry {registry.url}: expected at most {VERSIONS_MAX} versions, found more")
+    found: dict[int, tuple[bytes | None, str]] = {}
+    """By id, the plain header of its schema, None if it is not one, and where it was found first."""
+    for subject, version in _versions(registry, _every_subject(config, records), on_progress):
+        place = f"subject {subject}, version {version.version}"
+        plain = plain_header(version.text)
+        first, first_place = found.setdefault(version.schema_id, (plain, place))
+        if first != plain:
+            raise UserError(
+                f"schema registry {registry.url}: expected one schema for each id, found two for id {version.schema_id}: "
+                f"{first_place} and {place}"
+            )
+        if plain is not None:
+            by_subject.setdefault(subject, {})[plain] = id_header(version.schema_id)
+    headers = {id_header(schema_id): plain for schema_id, (plain, _) in found.items() if plain is not None}
     return SchemaIds(headers, _frames(config, records, by_subject))
+
+
+def _versions(
+    registry: Registry, subjects: set[str], on_progress: Callable[[int, int], None]
+) -> Iterable[tuple[str, RegisteredSchema]]:
+    """Yield every version of subjects. Raises `UserError` before it asks for any, if there are too many."""
+    places: list[tuple[str, int]] = []
+    for subject in sorted(subjects.intersection(registry.subjects())):
+        places += [(subject, number) for number in registry.numbers(subject)]
+        if len(places) > VERSIONS_MAX:
+            raise UserError(
+                f"schema registry {registry.url}: expected at most {VERSIONS_MAX} versions, found more, up to subject {subject}"
+            )
+    said = time.monotonic()
+    for asked, (subject, number) in enumerate(places):
+        if time.monotonic() >= said + PROGRESS_S:
+            said = time.monotonic()
+            on_progress(asked, len(places))
+        version = registry.version(subject, number)
+        if version is not None:
+            yield subject, version
 
 
 def _every_subject(config: Config, records: Iterable[RecordSchemas]) -> set[str]:
@@ -173,9 +203,14 @@ def register(config: Config, records: Iterable[RecordSchemas]) -> Iterable[Regis
     registry = Registry(config.kafka)
     for record in records:
         subject, level = subject_of(config, record), policy(record.current)
-        found = registry.versions(subject)
+        numbers = registry.numbers(subject)
+        if len(numbers) > VERSIONS_MAX:
+            raise UserError(
+                f"schema registry {registry.url}: subject {subject}: expected at most {VERSIONS_MAX} versions, found {len(numbers)}"
+            )
+        found = [each for number in numbers if (each := registry.version(subject, number)) is not None]
         there = {plain_header(version.text): version.schema_id for version in found}
-        is_new_subject = not found
+        is_new_subject = not numbers
         for schema in _different(record.versions):
             schema_id = there.get(schema.header)
             if schema_id is None:

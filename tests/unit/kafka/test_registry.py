@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import ssl
@@ -192,9 +193,73 @@ def test_login_is_sent_and_refusal_is_no_outage() -> None:
 
 def test_versions_of_a_subject(registry: StandIn) -> None:
     first, second = (registry.add("s", json.dumps({"type": "fixed", "name": "F", "size": size})) for size in (1, 2))
-    found = Registry(table(registry)).versions("s")
-    assert [(each.version, each.schema_id) for each in found] == [(1, first), (2, second)]
-    assert Registry(table(registry)).versions("none") == []
+    asked = Registry(table(registry))
+    assert asked.numbers("s") == [1, 2]
+    found = [asked.version("s", number) for number in (1, 2)]
+    assert [(each.version, each.schema_id) for each in found if each is not None] == [(1, first), (2, second)]
+    assert asked.numbers("none") == []
+    assert asked.version("none", 1) is None
+
+
+@pytest.mark.parametrize("schema_id", [-1, 2**32, 2**40, 7.9, True, "7", None])
+def test_id_that_no_record_can_name_is_refused(registry: StandIn, schema_id: Any) -> None:
+    registry.raw = json.dumps({"subject": "s", "version": 1, "id": schema_id, "schema": "{}"}).encode()
+    expected = f"subject s: expected its REST interface, found another answer: expected an id of 0 to 4294967295, found {schema_id!r}"
+    with pytest.raises(UserError, match=expected):
+        Registry(table(registry)).version("s", 1)
+    with pytest.raises(UserError, match=expected):
+        Registry(table(registry)).register("s", "{}")
+
+
+@pytest.mark.parametrize("numbers", [{"a": 1}, "12", [1, "2"], [True], 5])
+def test_version_numbers_are_integers(registry: StandIn, numbers: Any) -> None:
+    registry.raw = json.dumps(numbers).encode()
+    with pytest.raises(UserError, match=r"expected its REST interface, found another answer"):
+        Registry(table(registry)).numbers("s")
+
+
+@pytest.mark.parametrize("part", ["header", "body"])
+def test_answer_that_drips_is_ended(registry: StandIn, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """Each byte comes within the time-out of one wait."""
+    monkeypatch.setattr(module, "WHOLE_ANSWER_S", 0.2)
+    asked = Registry(table(registry))
+    registry.drip, registry.raw = part, b"[" + b" " * 200 + b"]"
+    with pytest.raises(Unavailable, match=r"expected a whole answer within 0\.2 s, found a part$"):
+        asked.subjects()
+    monkeypatch.setattr(module, "WHOLE_ANSWER_S", 600)
+    registry.drip = ""
+    assert Registry(table(registry)).subjects() == []
+
+
+def test_answer_that_is_too_long_is_not_read(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 1_000)
+    registry.raw = b'["' + b"s" * 996 + b'"]'
+    assert len(Registry(table(registry)).subjects()) == 1
+    registry.raw = b'["' + b"s" * 997 + b'"]'
+    expected = f"^schema registry {registry.url}: expected an answer of at most 1000 bytes, found a longer one$"
+    with pytest.raises(UserError, match=expected):
+        Registry(table(registry)).subjects()
+    value = id_header(7) + BODY
+    assert plain_values(table(registry))(value) == value, "a schema of that length is none of ours"
+
+
+def test_compressed_answers_are_neither_asked_for_nor_read(registry: StandIn) -> None:
+    """A few bytes could become gigabytes."""
+    registry.raw = gzip.compress(b"[]")
+    registry.headers = {"Content-Encoding": "gzip"}
+    expected = (
+        f"^schema registry {registry.url}: expected an answer that is not compressed, found Content-Encoding gzip$"
+    )
+    with pytest.raises(UserError, match=expected):
+        Registry(table(registry)).subjects()
+    assert registry.accepted == {"identity"}
+
+
+def test_words_of_a_registry_are_cut(registry: StandIn) -> None:
+    registry.broken, registry.raw = 422, json.dumps({"error_code": 1, "message": "x" * 100_000}).encode()
+    with pytest.raises(UserError, match=r"x \(HTTP 422\)$") as raised:
+        Registry(table(registry)).subjects()
+    assert len(str(raised.value)) < 500
 
 
 def test_address_that_is_no_registry_is_named() -> None:
@@ -229,7 +294,7 @@ def _certificate(folder: Path, name: str, *usages: ObjectIdentifier) -> Path:
     return path
 
 
-def test_both_sides_show_certificates(tmp_path: Path) -> None:
+def test_both_sides_show_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = _certificate(tmp_path, "server", ExtendedKeyUsageOID.SERVER_AUTH)
     client = _certificate(tmp_path, "client", ExtendedKeyUsageOID.CLIENT_AUTH)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(client))
@@ -238,6 +303,12 @@ def test_both_sides_show_certificates(tmp_path: Path) -> None:
     with stand_in(tls=tls) as held:
         known = {"ca_file": str(server), "certificate_file": str(client)}
         assert Registry(table(held, **known)).subjects() == []
+        held.drip, held.raw = "body", b"[" + b" " * 200 + b"]"
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "WHOLE_ANSWER_S", 0.2)
+            with pytest.raises(Unavailable, match="expected a whole answer within"):
+                Registry(table(held, **known)).subjects()
+        held.drip, held.raw = "", None
         for wrong in ({}, {"ca_file": str(server)}, {**known, "ca_file": str(client)}):
             with pytest.raises(Unavailable, match=r"^no schema registry answers at https://127\.0\.0\.1:\d+ \(.+\)"):
                 Registry(table(held, **wrong)).subjects()

@@ -144,8 +144,53 @@ def test_what_is_to_be_written_must_be_registered(registry: StandIn) -> None:
 def test_number_of_versions_is_bounded(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     list(register(config(registry), RECORDS))
     monkeypatch.setattr(module, "VERSIONS_MAX", 3)
-    with pytest.raises(UserError, match="expected at most 3 versions, found more"):
+    registry.asked.clear()
+    with pytest.raises(UserError, match=r"expected at most 3 versions, found more, up to subject p\."):
         schema_ids(config(registry), RECORDS)
+    assert not [path for _, path in registry.asked if "/versions/" in path], "it was asked for no version"
+    block = next(each for each in RECORDS if each.current.name == "validator.Block")
+    for size in range(3):
+        registry.add("p.blocks-validator.Block", {"type": "fixed", "name": "F", "size": size + 1})
+    with pytest.raises(UserError, match=r"subject p\.blocks-validator\.Block: expected at most 3 versions, found \d"):
+        list(register(config(registry), [block]))
+
+
+def test_number_of_versions_counts_equal_ones(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schemas()["validator.Verdict"]
+    for number in range(4):
+        registry.add("p.verdicts-value", json.dumps({**schema.source, "doc": str(number)}))
+    monkeypatch.setattr(registry, "ids", dict.fromkeys(registry.ids, 7))
+    monkeypatch.setattr(module, "VERSIONS_MAX", 3)
+    with pytest.raises(UserError, match="expected at most 3 versions"):
+        schema_ids(config(registry), RECORDS)
+    monkeypatch.setattr(module, "VERSIONS_MAX", 4)
+    assert schema_ids(config(registry), RECORDS).headers == {id_header(7): schema.header}
+
+
+def test_an_id_of_two_schemas_is_refused(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them a record has been written with, nobody can say."""
+    registry.add("p.receipts-value", schemas()["validator.Receipt"].source)
+    registry.add("p.verdicts-value", schemas()["validator.Verdict"].source)
+    monkeypatch.setattr(registry, "ids", dict.fromkeys(registry.ids, 7))
+    expected = (
+        f"^schema registry {registry.url}: expected one schema for each id, found two for id 7: "
+        r"subject p\.receipts-value, version 1 and subject p\.verdicts-value, version 1$"
+    )
+    with pytest.raises(UserError, match=expected):
+        schema_ids(config(registry), RECORDS)
+
+
+def test_progress_is_said_while_the_registry_is_asked(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        registry.add("p.verdicts-value", {"type": "fixed", "name": "F", "size": number + 1})
+    monkeypatch.setattr(module, "PROGRESS_S", 0)
+    said: list[tuple[int, int]] = []
+    schema_ids(config(registry), RECORDS, lambda asked, of: said.append((asked, of)))
+    assert said == [(asked, 5) for asked in range(5)]
+    monkeypatch.setattr(module, "PROGRESS_S", 3600)
+    said.clear()
+    schema_ids(config(registry), RECORDS, lambda asked, of: said.append((asked, of)))
+    assert said == []
 
 
 def test_without_a_registry_nobody_is_asked() -> None:

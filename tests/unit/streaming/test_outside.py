@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from streaming.batch_watch import Stalled
 from streaming.outside import Outages, is_outside
 from streaming.run import BatchFailed, _follow, ended_in_order, run_queries
+from tests.registry_stand_in import stand_in
 from tests.unit.streaming.queries import (
     DISK_FULL,
     FAULT,
@@ -26,7 +27,13 @@ from tests.unit.streaming.queries import (
     Stop,
 )
 from validator import exit_codes
+from validator.cli.job_log import describe
+from validator.codec.framing import id_header
+from validator.codec.schemas import schemas
+from validator.config import Config
 from validator.errors import GivenUp, Unavailable
+from validator.service import schema_ids
+from validator.service.schema_ids import RecordSchemas
 from validator.service.waiting import Patience
 
 
@@ -203,3 +210,17 @@ def test_fault_of_a_handler_stops_the_job_even_if_it_names_a_disk() -> None:
     query = Query(["fails"])
     query.awaitTermination = lambda _: (_ for _ in ()).throw(StreamingQueryException(text))  # type: ignore[method-assign]
     assert _follow(query, Stop(9), Log()) == exit_codes.STOPPED  # type: ignore[arg-type]
+
+
+def test_slow_registry_is_asked_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schemas()["validator.Verdict"]
+    played = Played([])
+    monkeypatch.setattr(schema_ids, "PROGRESS_S", 0)
+    with stand_in() as registry:
+        own = registry.add("verdicts-value", schema.source)
+        config = Config(topics={"prefix": ""}, schema_registry={"url": registry.url})
+        found = played.outages.registry_ids(config, [RecordSchemas("verdicts", (schema,))])
+    assert found.headers == {id_header(own): schema.header}
+    assert played.log.events == [("asking", {"registry": registry.url, "versions": 0, "of": 1})]
+    event = {"event": "asking", "registry": registry.url, "versions": 0, "of": 1}
+    assert describe(event) == "the schema registry has answered for 0 of 1 versions"
