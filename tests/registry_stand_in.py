@@ -40,7 +40,8 @@ class StandIn:
 
     While they are set, ``broken`` is the status of every answer, ``raw`` the bytes of every answer, ``plain_text`` makes errors a page
     instead of JSON, ``headers`` are added to answers, and answers ``drip``, byte by byte, from their "header" or "body" on.
-    ``accepted`` has the codings that requests accept.
+    ``accepted`` has the codings that requests accept. ``level`` is the compatibility of subjects that have none of their own; setting one
+    may fail (``level_fails``), or need a version (``level_needs_subject``), as with some registries.
     """
 
     def __init__(self, login: str | None = None) -> None:
@@ -48,6 +49,8 @@ class StandIn:
         self.ids: dict[str, int] = {}
         self.subjects: dict[str, list[str]] = {}
         self.levels: dict[str, str] = {}
+        self.level = "BACKWARD"
+        self.level_fails = self.level_needs_subject = False
         self.asked: list[tuple[str, str]] = []
         self.broken: int | None = None
         self.raw: bytes | None = None
@@ -80,7 +83,19 @@ class StandIn:
                 if found is None:
                     raise Refused(404, 40403, f"Schema {number} not found")
                 return {"schema": found}
+            case "GET", ["config"]:
+                return {"compatibilityLevel": self.level}
+            case "GET", ["config", subject]:
+                if subject not in self.levels:
+                    raise Refused(
+                        404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured"
+                    )
+                return {"compatibilityLevel": self.levels[subject]}
             case "PUT", ["config", subject]:
+                if self.level_fails:
+                    raise Refused(500, 50001, "Error in the backend data store")
+                if self.level_needs_subject:
+                    self._versions(subject)
                 self.levels[subject] = body["compatibility"]
                 return {"compatibility": body["compatibility"]}
         raise Refused(404, 404, "HTTP 404 Not Found")

@@ -91,21 +91,14 @@ class Registry:
         Whoever may write a record chooses the id. So an answer about one id must not look like a wrong configuration, except that the
         login is not accepted.
         """
-        from confluent_kafka.schema_registry.error import SchemaRegistryError
-
         from validator.kafka.bounded_answers import AnswerTooLong
 
         with self._answering():
             try:
-                found = self._client.get_schema(schema_id)
+                found = self._unless_refused(lambda: self._client.get_schema(schema_id))
             except AnswerTooLong:
                 return None
-            except SchemaRegistryError as error:
-                status = error.http_status_code
-                if status in _REFUSES and status != _NO_LOGIN and status not in _PASSING:
-                    return None
-                raise
-            return str(found.schema_str) if _is_avro(found) else None
+            return str(found.schema_str) if found is not None and _is_avro(found) else None
 
     def subjects(self) -> list[str]:
         """Return the names of all subjects."""
@@ -135,10 +128,17 @@ class Registry:
         with self._answering(subject):
             return _checked_id(self._client.register_schema(subject, Schema(text, "AVRO")))
 
-    def set_compatibility(self, subject: str, level: str) -> None:
-        """Say which new versions of a subject the registry accepts."""
+    def set_compatibility(self, subject: str, level: str) -> bool:
+        """Say which new versions of a subject the registry accepts; return False if it must know the subject first, and does not."""
         with self._answering(subject):
-            self._client.set_compatibility(subject, level)
+            return self._found(lambda: self._client.set_compatibility(subject, level)) is not None
+
+    def compatibility(self, subject: str) -> str | None:
+        """Return the compatibility of a subject, or else that of all subjects; None if the registry does not say it."""
+        with self._answering(subject):
+            own = self._unless_refused(lambda: self._client.get_compatibility(subject))
+            level = self._unless_refused(self._client.get_compatibility) if own is None else own
+            return None if level is None else str(level)
 
     @staticmethod
     def _found(ask: Callable[[], Any]) -> Any:
@@ -148,6 +148,18 @@ class Registry:
             return ask()
         except SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND and error.error_code != SchemaRegistryError.UNKNOWN:
+                return None
+            raise
+
+    @staticmethod
+    def _unless_refused(ask: Callable[[], Any]) -> Any:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return ask()
+        except SchemaRegistryError as error:
+            status = error.http_status_code
+            if status in _REFUSES and status != _NO_LOGIN and status not in _PASSING:
                 return None
             raise
 

@@ -186,19 +186,24 @@ def _frames(
 
 
 class Registered(NamedTuple):
-    """A schema in the registry. ``version`` is our own, None for an unreleased one; ``is_new`` if it was not there before."""
+    """A schema in the registry.
+
+    ``version`` is our own, None for an unreleased one; ``is_new`` if it was not there before; ``compatibility`` is what the registry says
+    of the subject, None if it does not say.
+    """
 
     subject: str
     version: int | None
     schema_id: int
     is_new: bool
-    compatibility: str
+    compatibility: str | None
 
 
 def register(config: Config, records: Iterable[RecordSchemas]) -> Iterable[Registered]:
     """Register every version of some records in their order, and yield what the registry has then.
 
-    A subject that is new gets the compatibility of its record's versions. Raises `UserError`, `Unavailable`.
+    A subject that is new gets the compatibility of its record's versions, before the first of them: if that fails, the subject is still new
+    to the next attempt. Raises `UserError`, `Unavailable`.
     """
     registry = Registry(config.kafka)
     for record in records:
@@ -210,17 +215,17 @@ def register(config: Config, records: Iterable[RecordSchemas]) -> Iterable[Regis
             )
         found = [each for number in numbers if (each := registry.version(subject, number)) is not None]
         there = {plain_header(version.text): version.schema_id for version in found}
-        is_new_subject = not numbers
+        has_level = bool(numbers) or registry.set_compatibility(subject, level)
+        says = registry.compatibility(subject) if has_level else None
         for schema in _different(record.versions):
             schema_id = there.get(schema.header)
+            is_new = schema_id is None
             if schema_id is None:
                 schema_id = registry.register(subject, json.dumps(schema.source))
-                yield Registered(subject, schema.version, schema_id, is_new=True, compatibility=level)
-                if is_new_subject:
-                    registry.set_compatibility(subject, level)
-                    is_new_subject = False
-            else:
-                yield Registered(subject, schema.version, schema_id, is_new=False, compatibility=level)
+            if not has_level:  # some registries set it for subjects that have a version only
+                registry.set_compatibility(subject, level)
+                has_level, says = True, registry.compatibility(subject)
+            yield Registered(subject, schema.version, schema_id, is_new, says)
 
 
 def _different(versions: Iterable[Schema]) -> Iterable[Schema]:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.codecs import codec_for
-from tests.registry_stand_in import StandIn, stand_in
+from tests.registry_stand_in import Refused, StandIn, stand_in
 from validator.codec.framing import id_header
 from validator.codec.schemas import schemas
 from validator.config import Config
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.service import schema_ids as module
 from validator.service.all_schemas import all_schemas
 from validator.service.schema_ids import NO_IDS, records_in, records_of, register, schema_ids, subject_of
@@ -97,8 +97,48 @@ def test_a_subject_with_another_schema_is_refused(registry: StandIn) -> None:
 def test_compatibility_of_a_subject_that_exists_is_left_alone(registry: StandIn) -> None:
     block = next(each for each in RECORDS if each.current.name == "validator.Block")
     registry.add("p.blocks-validator.Block", block.versions[0].source)
-    assert not next(iter(register(config(registry), [block]))).is_new
+    first = next(iter(register(config(registry), [block])))
+    assert not first.is_new
     assert registry.levels == {}
+    assert first.compatibility == "BACKWARD", "that of all subjects"
+    registry.levels["p.blocks-validator.Block"] = "NONE"
+    assert next(iter(register(config(registry), [block]))).compatibility == "NONE"
+
+
+def test_compatibility_that_could_not_be_set_is_set_by_the_next_run(registry: StandIn) -> None:
+    verdict = next(each for each in RECORDS if each.current.name == "validator.Verdict")
+    registry.level_fails = True
+    with pytest.raises(Unavailable, match=r"subject p\.verdicts-validator\.Verdict: Error in the backend"):
+        list(register(config(registry), [verdict]))
+    assert registry.subjects == {}
+    registry.level_fails = False
+    found = list(register(config(registry), [verdict]))
+    assert registry.levels == {"p.verdicts-validator.Verdict": "FULL_TRANSITIVE"}
+    assert {each.compatibility for each in found} == {"FULL_TRANSITIVE"}
+
+
+def test_compatibility_is_set_after_the_first_version_if_the_registry_wants_so(registry: StandIn) -> None:
+    request = next(each for each in RECORDS if each.current.name == "validator.router.ChannelRequest")
+    registry.level_needs_subject = True
+    found = list(register(config(registry), [request]))
+    assert registry.levels == {"p.channel-requests-validator.router.ChannelRequest": "BACKWARD_TRANSITIVE"}
+    assert len(found) > 1
+    assert {each.compatibility for each in found} == {"BACKWARD_TRANSITIVE"}
+    puts = [at for at, (method, _) in enumerate(registry.asked) if method == "PUT"]
+    posts = [at for at, (method, _) in enumerate(registry.asked) if method == "POST"]
+    assert puts[1] < posts[1], "before the second version, which the registry checks"
+
+
+def test_compatibility_that_may_not_be_read_is_unknown(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = registry.answer
+
+    def refusing(method: str, path: list[str], body: Any) -> Any:
+        if method == "GET" and path[0] == "config":
+            raise Refused(403, 40301, "Forbidden")
+        return answer(method, path, body)
+
+    monkeypatch.setattr(registry, "answer", refusing)
+    assert {each.compatibility for each in register(config(registry), RECORDS[:1])} == {None}
 
 
 def test_job_knows_every_version_and_frames_what_it_emits(registry: StandIn) -> None:
