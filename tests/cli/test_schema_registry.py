@@ -19,7 +19,7 @@ from validator.codec.dead_letters import fitted
 from validator.codec.decode import decode_record
 from validator.codec.encode import encode_dead_letter
 from validator.codec.framing import framed_id, id_header
-from validator.codec.schemas import HEADER_SIZE
+from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.config import load_config
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.kafka.reader import TopicReader
@@ -79,6 +79,35 @@ def test_watch_shows_the_same_of_both_forms(world: World, topic: str) -> None:
     plain, framed = world.both("watch", topic)
     assert len(plain) > 0
     assert framed == plain
+
+
+def test_watch_without_the_registry_says_once_what_to_set(world: World, tmp_path: Path) -> None:
+    text = world.framed.config_path.read_text(encoding="utf-8").partition("[schema_registry]")[0]
+    (tmp_path / "validator.toml").write_text(text, encoding="utf-8")
+    found = invoke("watch", "verdicts", "--json", f"--config={tmp_path / 'validator.toml'}")
+    assert found.exit_code == 0
+    assert found.stdout == ""
+    first, more = found.stderr.splitlines()
+    own = framed_id(world.ids.frames["verdicts", schemas()["validator.Verdict"].header])
+    assert first.startswith("validator: verdicts[")
+    assert first.endswith(
+        f"found a record in Confluent's framing, with schema id {own}: to read these, set [schema_registry] url; they are not shown"
+    )
+    count = len(lines(invoke("watch", "verdicts", "--json", world.plain.option()).stdout))
+    assert more == f"validator: {count - 1} more records in Confluent's framing are not shown"
+
+
+def test_watch_names_each_id_that_the_registry_lacks_once(world: World, tmp_path: Path) -> None:
+    with stand_in() as empty:
+        text = world.framed.config_path.read_text(encoding="utf-8").partition("[schema_registry]")[0]
+        path = tmp_path / "validator.toml"
+        path.write_text(f'{text}[schema_registry]\nurl = "{empty.url}"\n', encoding="utf-8")
+        found = invoke("watch", "headroom", "--json", f"--config={path}")
+        first, *others = found.stderr.splitlines()
+        own = {framed_id(frame) for (topic, _), frame in world.ids.frames.items() if topic == "headroom"}
+        assert len(others) + 1 in (2, len(own) + 1), "the ids that the topic has, and how many records more"
+        assert first.endswith(f"for which {empty.url} has no schema of ours; such records are not shown")
+        assert "more records in Confluent's framing are not shown" in others[-1]
 
 
 def test_lanes_are_the_same(world: World) -> None:

@@ -19,6 +19,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.framed import FramedRecords
 from validator.cli.progress import until_first, working
 from validator.cli.rows import ACCEPTED, COLUMNS, REJECTED
 from validator.cli.table import PlainTable, VisibleConsole, print_table
@@ -91,7 +92,8 @@ def watch(
         TopicReader(kafka_table(config), config.topics.prefix, [topic], tail=tail, missing=shown.missing) as reader,
     ):
         try:
-            chunks = _chunks(reader, shown, wanted, follow=follow or count is not None)
+            framed = FramedRecords(config.schema_registry.url)
+            chunks = _chunks(reader, shown, wanted, framed, follow=follow or count is not None)
             if count is not None:
                 chunks = _first(chunks, count)
             if as_json and topic == "verdicts":
@@ -133,19 +135,23 @@ class _Filter:
         return self.para is None or any(record.get(name) == self.para for name in PARA_FIELDS)
 
 
-def _chunks(reader: TopicReader, shown: Watched, wanted: _Filter, *, follow: bool) -> Iterator[list[dict[str, Any]]]:
+def _chunks(
+    reader: TopicReader, shown: Watched, wanted: _Filter, framed: FramedRecords, *, follow: bool
+) -> Iterator[list[dict[str, Any]]]:
     while True:
         records = []
         for read in reader.poll(0.2):
             try:
                 record = shown.decode(read.value)
             except UserError as error:  # a foreign record; show the others
-                say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
+                if not framed.takes(read):
+                    say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
                 continue
             if wanted.takes(record):
                 records.append(record)
         yield records
         if reader.at_end and not follow:
+            framed.end()
             return
         _check_reader()
 

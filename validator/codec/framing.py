@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from fastavro.schema import SchemaParseException, UnknownType, to_parsing_canonical_form
 from fastavro.schema import fingerprint as avro_fingerprint
 
-from validator.codec.schemas import MARKER
+from validator.codec.schemas import HEADER_SIZE, MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +38,14 @@ def framed_id(value: bytes) -> int | None:
     if len(value) < ID_HEADER_SIZE or not value.startswith(MAGIC):
         return None
     return int.from_bytes(value[len(MAGIC) : ID_HEADER_SIZE], "big")
+
+
+def described(value: bytes) -> str:
+    """Return the form of bytes that are no record of a known schema, in words for an error message."""
+    schema_id = framed_id(value)
+    if schema_id is not None:
+        return f"{len(value)} bytes in Confluent's framing with schema id {schema_id}, unknown here: check [schema_registry]"
+    return f"{len(value)} bytes that start with {value[:HEADER_SIZE].hex() or 'nothing'}"
 
 
 def plain_form(value: bytes, headers: Mapping[bytes, bytes]) -> bytes:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from validator.codec.codec import Codec, shared_codec
 from validator.codec.decode import decode_record
 from validator.codec.encode import LONG_MAX, write
+from validator.codec.framing import described
 from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, short_name
 from validator.codec.strict import NotCanonical, named_types
@@ -107,9 +108,7 @@ def _schema_of(topic: str, value: bytes, codec: Codec) -> Schema:
     expected = codec.names(topic)
     schema = codec.by_header.get(value[:HEADER_SIZE]) if len(value) <= RECORD_BYTES_MAX * 2 else None
     if schema is None or schema.name not in expected:
-        found = (
-            schema.name if schema else f"{len(value)} bytes that start with {value[:HEADER_SIZE].hex() or 'nothing'}"
-        )
+        found = schema.name if schema else described(value)
         raise UserError(f"{topic}: expected a record of {' or '.join(expected)}, found {found}")
     return schema
 
