@@ -229,15 +229,18 @@ def test_missing_topic_is_one_error_line(kafka: dict[str, Any]) -> None:
         KafkaOutputReader(kafka, "nowhere.", ["verdicts"], lambda: None, lambda: False)
 
 
+@pytest.mark.parametrize("failure", [Unavailable, UserError])
 @pytest.mark.parametrize("take", ["receive", "reader"])
-def test_registry_that_is_away_costs_no_record(on_kafka: OnKafka, monkeypatch: pytest.MonkeyPatch, take: str) -> None:
+def test_registry_that_does_not_answer_costs_no_record(
+    on_kafka: OnKafka, monkeypatch: pytest.MonkeyPatch, take: str, failure: type[UserError]
+) -> None:
     """The framed record comes again, in its plain form, and those after it in their order."""
     away = ["once"]
 
     def plain(value: bytes) -> bytes:
         if value == b"1" and away:
             away.clear()
-            raise Unavailable("no schema registry answers")
+            raise failure("no schema registry answers")
         return b"plain " + value
 
     for module in (transport, output_reader):
@@ -254,6 +257,6 @@ def test_registry_that_is_away_costs_no_record(on_kafka: OnKafka, monkeypatch: p
         return received and received[2]
 
     assert value() == b"plain 0"
-    with pytest.raises(Unavailable):
+    with pytest.raises(failure):
         value()
     assert [value() for _ in range(3)] == [b"plain 1", b"plain 2", b"plain 3"]

@@ -116,6 +116,7 @@ class Registry:
     def version(self, subject: str, number: int) -> RegisteredSchema | None:
         """Return a version of a subject; None if it is gone, or has no Avro schema."""
         with self._answering(subject):
+            self._client.clear_caches()  # they have an answer by the subject and number that it names, which may be others
             found = self._found(lambda: self._client.get_version(subject, number))
             if found is None or not _is_avro(found.schema):
                 return None

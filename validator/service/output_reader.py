@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from validator.errors import Unavailable, UserError
+from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, is_missing, partitions_of, passes, user_error
@@ -113,7 +113,7 @@ class KafkaOutputReader:
             value = message.value()
             try:
                 value = None if value is None else self._plain(value)
-            except Unavailable:  # the schema registry is away: the same record comes again
+            except UserError:  # the schema registry is away, or refuses the login: the same record comes again
                 self._assign(self._positions)
                 raise
             self._positions[place] = message.offset() + 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from validator.errors import Unavailable, UserError
+from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of, user_error
@@ -275,11 +275,11 @@ class KafkaTransportContext:
                 return None
 
     def _plain_value(self, message: Any) -> bytes | None:
-        """Return a record's value in its plain form. If the schema registry is away, the same record is polled again."""
+        """Return a record's value in its plain form. If the schema registry does not answer, the same record is polled again."""
         value: bytes | None = message.value()
         try:
             return None if value is None else self._plain(value)
-        except Unavailable:
+        except UserError:
             self._consumer.seek(TopicPartition(message.topic(), message.partition(), message.offset()))
             raise
 

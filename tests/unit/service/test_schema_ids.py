@@ -220,6 +220,17 @@ def test_an_id_of_two_schemas_is_refused(registry: StandIn, monkeypatch: pytest.
         schema_ids(config(registry), RECORDS)
 
 
+def test_answer_that_names_another_subject_is_not_taken_for_that_one(
+    registry: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt, verdict = (schemas()[f"validator.{name}"] for name in ("Receipt", "Verdict"))
+    ids = [registry.add("p.receipts-value", receipt.source), registry.add("p.verdicts-value", verdict.source)]
+    version = registry._version
+    monkeypatch.setattr(registry, "_version", lambda *place: {**version(*place), "subject": "p.verdicts-value"})
+    found = schema_ids(config(registry), RECORDS)
+    assert found.headers == {id_header(ids[0]): receipt.header, id_header(ids[1]): verdict.header}
+
+
 def test_progress_is_said_while_the_registry_is_asked(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         registry.add("p.verdicts-value", {"type": "fixed", "name": "F", "size": number + 1})
