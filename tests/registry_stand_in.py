@@ -40,7 +40,7 @@ class StandIn:
 
     While they are set, ``broken`` is the status of every answer, ``raw`` the bytes of every answer, ``plain_text`` makes errors a page
     instead of JSON, ``headers`` are added to answers, and answers ``drip``, byte by byte, from their "header" or "body" on.
-    ``accepted`` has the codings that requests accept. ``level`` is the compatibility of subjects that have none of their own; setting one
+    ``accepted`` has the codings that requests accept. ``level`` is the compatibility of all other subjects; setting one
     may fail (``level_fails``), or need a version (``level_needs_subject``), as with some registries.
     """
 

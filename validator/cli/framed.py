@@ -41,6 +41,6 @@ class FramedRecords:
         return True
 
     def end(self) -> None:
-        """Say how many records were left out without a line of their own."""
+        """Say how many records were left out and not named."""
         if self._more:
             say(f"validator: {self._more} more records in Confluent's framing are not shown")

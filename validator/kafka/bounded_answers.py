@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounds on what a schema registry answers: bytes, and seconds for a whole answer.
 
-The registry's client has neither. Its time-out is for each wait, so an answer that drips may take for ever; and it decompresses whatever
+The registry's client has neither. Its time-out is for each wait, so an answer that drips may never end; and it decompresses whatever
 comes. The bounds are hooks of the HTTP client that it uses.
 """
 
