@@ -9,7 +9,9 @@ backlog would let the effects run ahead.
 
 from __future__ import annotations
 
+import json
 import marshal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +49,14 @@ _ARROW = pa.schema([
     ("items", pa.binary()),
 ])  # fmt: skip
 
-CACHE = KeyedCache()
+
+def _say(line: str) -> None:
+    """Write a line to the worker's standard error, which goes to the job's `logs/spark-output.log`."""
+    sys.stderr.write(json.dumps({"event": "metrics", "reason": line}) + "\n")
+    sys.stderr.flush()
+
+
+CACHE = KeyedCache(tell=_say)
 """The live states of this worker; a module global for the reason of `streaming.lane_operator.CACHE`."""
 
 

@@ -24,7 +24,7 @@ from validator.core.scale import DecodeError, Upgrade, Writer, decoding, upgrade
 from validator.errors import UserError
 from validator.lanes.marker import Consumed
 from validator.lanes.sink import BatchWriter
-from validator.metrics.own import Measures, PluginMetric, checked, exported
+from validator.metrics.own import Measures, PluginMetric, asked, exported
 from validator.metrics.report import KEY, Report
 from validator.plugin.job_api import Job, JobItem, KeyedState
 from validator.topics import METRICS
@@ -111,6 +111,10 @@ class KeyedCache:
     live: dict[str, tuple[bytes, KeyedState]] = field(default_factory=dict)
     restored: Callable[[str, int], None] = lambda _key, _pages: None
     """Called with a key and a number of pages whenever a stored state is read."""
+    tell: Callable[[str], None] = lambda _: None
+    """Called with a line about a key whose metrics cannot be used, once for each key."""
+    told: set[str] = field(default_factory=set)
+    """The keys of which that was said."""
 
 
 class Recovery(NamedTuple):
@@ -163,23 +167,35 @@ def process_keyed(
         else:
             store.save_page(name, page)
     if measured and records:
-        records = [*records, *_measured(job, key, state)]
+        records = [*records, *_measured(job, key, state, cache)]
     after = head.after(items, prefix, emits=bool(records))
     store.save_head(after.encode())
     cache.live[key] = after.token, state
     return Step(BlockOutput(head.step if records else None, records), after.consumed)
 
 
-def _measured(job: Job, key: str, state: KeyedState) -> list[OutputRecord]:
-    """Return the record with the values of a key's metrics, if its job has any. Raises ``ValueError`` for values that are not declared."""
+def _measured(job: Job, key: str, state: KeyedState, cache: KeyedCache) -> list[OutputRecord]:
+    """Return the record with the values of a key's metrics, if its job has any.
+
+    Faults of the plugin are said once, and leave the values out: the batch is worth more than its figures. The record takes the place of
+    the one before, so a scrape does not show old values as those of now.
+    """
     declared: Sequence[PluginMetric] = getattr(job, "metrics", ())
     measures: Measures | None = getattr(state, "measures", None)
     if not declared or measures is None:
         return []
-    metrics = exported(job.name, KEY, declared)
-    report = Report(KEY, key, own={metric.name: metric for metric in metrics.values()})
-    for name, labels, value in checked(metrics, measures()):
-        report.put(name, value, *labels)
+    report = Report(KEY, key)
+    try:
+        metrics = exported(job.name, KEY, declared)
+    except ValueError as error:
+        fault: str | None = str(error)
+    else:
+        values, fault = asked(metrics, measures)
+        if fault is None:
+            fault = report.put_own(metrics.values(), values)
+    if fault is not None and key not in cache.told:
+        cache.told.add(key)
+        cache.tell(f"job {job.name}: metrics of {key} are left out: {fault}")
     return [OutputRecord(METRICS, f"key/{key}".encode(), report.encode())]
 
 

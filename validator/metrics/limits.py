@@ -31,6 +31,9 @@ ARRIVALS_MAX: Final = 10_000
 ARRIVALS_READ_AGAIN: Final = 1_000
 """Block records before the checkpoint's position that are read at a start, as their blocks may not have been executed."""
 
+VALUE_MAX: Final = 1e300
+"""The greatest value; integers beyond it are no floats."""
+
 REPORT_INTERVAL_S: Final = 10.0
 """Seconds between two reports of a transport."""
 
@@ -66,3 +69,9 @@ HELP_CHARACTERS_MAX: Final = 200
 
 LABEL_CHARACTERS_MAX: Final = 200
 """Characters of a label."""
+
+FAULT_CHARACTERS_MAX: Final = 300
+"""Characters of what is said of a fault in a plugin's metrics."""
+
+MEASURE_S_MAX: Final = 2.0
+"""Seconds that a transport has to return its own values; without them its report goes without."""

@@ -10,11 +10,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from validator.metrics.definitions import Kind, Metric, Origin
 from validator.metrics.limits import (
+    FAULT_CHARACTERS_MAX,
     HELP_CHARACTERS_MAX,
     LABEL_CHARACTERS_MAX,
     OWN_LABELS_MAX,
     OWN_METRICS_MAX,
     OWN_SERIES_MAX,
+    VALUE_MAX,
 )
 
 PREFIX: Final = "validator_plugin_"
@@ -61,6 +63,9 @@ class Measure(NamedTuple):
 Measures: TypeAlias = Callable[[], Iterable[Measure]]
 """Returns all values of now."""
 
+Value: TypeAlias = tuple[str, tuple[str, ...], float]
+"""The scrape's name, the labels that the plugin gives, and the value."""
+
 
 def exported(plugin: str, of: str, declared: Sequence[PluginMetric]) -> dict[str, Metric]:
     """Return the metrics that a scrape shows, by the declared names; ``of`` is their first label: who has the values.
@@ -83,11 +88,11 @@ def kind_of(name: str) -> Kind:
     return Kind.COUNTER if name.endswith(TOTAL) else Kind.GAUGE
 
 
-def checked(metrics: dict[str, Metric], values: Iterable[Measure]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+def checked(metrics: dict[str, Metric], values: Iterable[Measure]) -> Iterator[Value]:
     """Yield the scrape's name, labels and value of each measure.
 
     Raises ``ValueError``: a metric that is not declared, another number of labels, a label that is no short printable text, a value that is
-    no number, too many series.
+    no number or beyond `VALUE_MAX`, too many series.
     """
     for count, (name, value, labels) in enumerate(values):
         metric = metrics.get(name)
@@ -102,9 +107,31 @@ def checked(metrics: dict[str, Metric], values: Iterable[Measure]) -> Iterator[t
                 )
         if type(value) not in (int, float) or not abs(value) < float("inf"):
             raise ValueError(f"metric {name}: expected a number, found {value!r}")
+        if abs(value) > VALUE_MAX:
+            raise ValueError(f"metric {name}: expected a number between -{VALUE_MAX:g} and {VALUE_MAX:g}")
         if count >= OWN_SERIES_MAX:
             raise ValueError(f"expected at most {OWN_SERIES_MAX} series")
-        yield metric.name, tuple(labels), value
+        yield metric.name, tuple(labels), float(value)
+
+
+def asked(metrics: dict[str, Metric], measures: Measures) -> tuple[list[Value], str | None]:
+    """Return what `checked` yields of a plugin's values, and what is wrong with them, in one line; then there are no values.
+
+    Nothing that a plugin does raises here: what it measures is never worth a batch, a thread or a report.
+    """
+    try:
+        return list(checked(metrics, measures())), None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - of a plugin
+        return [], _fault(error)
+
+
+def _fault(error: BaseException) -> str:
+    kind = type(error).__name__
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - of a plugin, again
+        return kind
+    return f"{kind}: {said}"[:FAULT_CHARACTERS_MAX]
 
 
 def encode_own(metrics: Iterable[Metric]) -> list[list[object]]:

@@ -9,13 +9,13 @@ the labels after the first, which is the reporter's name, and the value.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from validator.metrics.definitions import BY_NAME, Kind, Metric
-from validator.metrics.limits import LABEL_CHARACTERS_MAX, REPORT_BYTES_MAX, SERIES_PER_REPORTER_MAX
-from validator.metrics.own import decode_own, encode_own
+from validator.metrics.limits import LABEL_CHARACTERS_MAX, REPORT_BYTES_MAX, SERIES_PER_REPORTER_MAX, VALUE_MAX
+from validator.metrics.own import Value, decode_own, encode_own
 
 VERSION: Final = 1
 
@@ -27,9 +27,6 @@ KEY: Final = "key"
 Labels: TypeAlias = tuple[str, ...]
 Values: TypeAlias = dict[str, dict[Labels, float]]
 """By metric and labels."""
-
-VALUE_MAX: Final = 1e300
-"""The greatest value; integers beyond it are no floats."""
 
 
 @dataclass(slots=True)
@@ -48,6 +45,18 @@ class Report:
     def put(self, name: str, value: float, *labels: object) -> None:
         """Set a value."""
         self.set.setdefault(name, {})[tuple(map(str, labels))] = value
+
+    def put_own(self, metrics: Iterable[Metric], values: Iterable[Value]) -> str | None:
+        """Set the values of a plugin's metrics, unless the report becomes too large by them: return that in words."""
+        before = dict(self.set)
+        self.own = {metric.name: metric for metric in metrics}
+        for name, labels, value in values:
+            self.put(name, value, *labels)
+        size = len(self.encode())
+        if size <= REPORT_BYTES_MAX:
+            return None
+        self.set, self.own = before, {}
+        return f"expected a report of at most {REPORT_BYTES_MAX} bytes, found {size}"
 
     def encode(self) -> bytes:
         """Return the report as a record's value."""

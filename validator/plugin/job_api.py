@@ -99,7 +99,8 @@ class KeyedState(Protocol):
     """The state of one key, in memory. The same items in the same batches give the same output, whatever was stored in between.
 
     It may have a method ``measures()``, which returns the values of the job's metrics for its key as `Measure`s. Counters begin at 0 when
-    the state is restored. It is called after a batch with output, if the deployment has metrics.
+    the state is restored. It is called after a batch with output, in the batch's thread, if the deployment has metrics. What it raises, and
+    values that cannot be used, are said once and left out; what hangs is a batch that hangs.
     """
 
     def process(self, items: Sequence[JobItem]) -> list[OutputRecord]:

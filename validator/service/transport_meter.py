@@ -18,8 +18,8 @@ from confluent_kafka import KafkaException, Producer
 from validator.errors import UserError
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
-from validator.metrics.limits import REPORT_INTERVAL_S
-from validator.metrics.own import Measures, PluginMetric, checked, exported
+from validator.metrics.limits import MEASURE_S_MAX, REPORT_INTERVAL_S
+from validator.metrics.own import Measures, PluginMetric, Value, asked, exported
 from validator.metrics.report import TRANSPORT, Report
 from validator.service.metric_endpoint import endpoint
 from validator.service.metric_store import MetricStore
@@ -37,7 +37,8 @@ END_S_MAX = 2.0
 class TransportMeter:
     """What one transport has done since its process became active; any thread may call its methods.
 
-    ``own`` are the metrics that the transport declares; ``tell`` gets a line if their values cannot be used.
+    ``own`` are the metrics that the transport declares; ``tell`` gets a line if their values cannot be used. The transport has
+    ``patience_s`` seconds to return them.
     """
 
     def __init__(
@@ -46,10 +47,14 @@ class TransportMeter:
         wall_clock: Callable[[], float] = time.time,
         own: Sequence[PluginMetric] = (),
         tell: Callable[[str], None] = lambda _: None,
+        patience_s: float = MEASURE_S_MAX,
     ) -> None:
-        self._name, self._tell = name, tell
+        self._name, self._tell, self._patience_s = name, tell, patience_s
         self._own = exported(name, TRANSPORT, own)
         self._measures: Measures | None = None
+        self._asking = Lock()
+        """Held while the transport is asked for its own values, for as long as it takes."""
+        self._has_told = self._hangs = False
         self._lock = Lock()
         self._values: dict[tuple[str, ...], float] = {}
         self._started_s = wall_clock()
@@ -101,16 +106,39 @@ class TransportMeter:
         return report
 
     def _report_own(self, report: Report, measures: Measures) -> None:
-        """Add the transport's own values. Its faults do no harm: they are said once, and the values are left out."""
+        """Add the transport's own values. Its faults do no harm: they are said once, and a report goes without what cannot be used."""
+        values, fault = self._ask(measures)
+        if fault is None:
+            fault = report.put_own(self._own.values(), values)
+        if fault is not None and not self._has_told:
+            self._has_told = True
+            self._tell(f"transport {self._name}: its metrics are left out: {fault}")
+
+    def _ask(self, measures: Measures) -> tuple[list[Value], str | None]:
+        """Return `asked`, from a separate thread: one that hangs holds no other report or scrape, and no second one is asked."""
+        late = f"no answer within {self._patience_s:g} s"
+        if not self._asking.acquire(timeout=0 if self._hangs else self._patience_s):
+            return [], late
+        answers: list[tuple[list[Value], str | None]] = []
+        done = Event()
+
+        def ask() -> None:
+            try:
+                answers.append(asked(self._own, measures))
+            finally:
+                self._hangs = False
+                self._asking.release()
+                done.set()
+
         try:
-            found = list(checked(self._own, measures()))
-        except Exception as error:  # noqa: BLE001 - of a plugin
-            self._measures = None
-            self._tell(f"transport {self._name}: its metrics are left out: {type(error).__name__}: {error}")
-            return
-        report.own = {metric.name: metric for metric in self._own.values()}
-        for name, labels, value in found:
-            report.put(name, value, *labels)
+            Thread(target=ask, name="measures", daemon=True).start()
+        except RuntimeError as error:  # the process can have no more threads
+            self._asking.release()
+            return [], str(error)
+        if done.wait(self._patience_s) and answers:
+            return answers[0]
+        self._hangs = not done.is_set()
+        return [], late
 
     def _add(self, by: float, figure: str, *labels: str) -> None:
         key = (f"validator_transport_{figure}", *labels)

@@ -13,6 +13,7 @@ from validator.codec.encode import BlockOutput, OutputRecord
 from validator.errors import UserError
 from validator.lanes.keyed import FIRST, Head, KeyedCache, Recovery, StepSink, ordered, process_keyed
 from validator.lanes.marker import Consumed, Marker
+from validator.metrics.limits import OWN_SERIES_MAX
 from validator.metrics.report import Report
 from validator.plugin.job_api import JobItem, JobRecord, Measure, PluginMetric, Topic
 
@@ -108,6 +109,64 @@ def test_a_measured_step_has_the_values_of_its_key() -> None:
     for job, measured in ((MeasuredJob(), False), (SumJob(), True)):
         plain, _ = process_keyed(job, "a", Pages(), KeyedCache(), [item(0, b"7")], "p.", measured=measured)
         assert [record.topic for record in plain.records] == ["out"]
+
+
+class RaisingSum(MeasuredSum):
+    """A sum whose metrics have a fault."""
+
+    def measures(self) -> Iterator[Measure]:
+        yield from super().measures()
+        raise ZeroDivisionError("in a plugin's\nmetrics")
+
+
+class ExitingSum(MeasuredSum):
+    """A sum whose metrics end the process."""
+
+    def measures(self) -> Iterator[Measure]:
+        raise SystemExit(3)
+
+
+class WordySum(MeasuredSum):
+    """A sum with a label that no scrape could show."""
+
+    def measures(self) -> Iterator[Measure]:
+        yield Measure("total", self.total, ("line\nbreak",))
+
+
+class LargeSum(MeasuredSum):
+    """A sum with values within every limit that are no record of Kafka all the same."""
+
+    def measures(self) -> Iterator[Measure]:
+        for at in range(OWN_SERIES_MAX):
+            yield Measure("large", 1.0, (f"{at:0200d}", *("x" * 200,) * 3))
+
+
+@pytest.mark.parametrize(
+    ("sums", "line"),
+    [
+        (RaisingSum, "ZeroDivisionError: in a plugin's metrics"),
+        (ExitingSum, "SystemExit: 3"),
+        (WordySum, "ValueError: metric total: expected labels of at most 200 printable characters"),
+        (LargeSum, "expected a report of at most 921600 bytes, found 16"),
+    ],
+)
+def test_a_fault_in_metrics_leaves_them_out_and_is_said_once(sums: type[Sum], line: str) -> None:
+    class FaultyJob(MeasuredJob):
+        metrics = (*MeasuredJob.metrics, PluginMetric("large", "Much.", ("a", "b", "c", "d")))
+
+        def restore(self, key: str, pages: Mapping[bytes, bytes]) -> Sum:
+            return sums(0, 0)
+
+    lines: list[str] = []
+    store, cache = Pages(), KeyedCache(tell=lines.append)
+    for at, content in enumerate((b"7", b"1")):
+        output, _ = process_keyed(FaultyJob(), "a", store, cache, [item(at, content)], "p.", measured=True)
+        *records, (topic, key, value, _) = output.records
+        assert [record.topic for record in records] == ["out"]
+        assert (topic, key) == ("metrics", b"key/a")
+        assert Report.decode(value) == Report("key", "a"), "earlier values are not shown as those of now"
+    (said,) = lines
+    assert said.startswith(f"job sums: metrics of a are left out: {line}")
 
 
 def test_only_batches_with_output_are_steps() -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+from threading import Event, current_thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -63,14 +65,37 @@ def fails() -> list[Measure]:
     raise KeyError("country")
 
 
+def ends() -> list[Measure]:
+    raise SystemExit(3)
+
+
+class Silent(Exception):
+    """An error that cannot be said."""
+
+    def __str__(self) -> str:
+        raise OSError
+
+
+def fails_in_silence() -> list[Measure]:
+    raise Silent
+
+
 @pytest.mark.parametrize(
     ("measures", "line"),
     [
         (fails, "KeyError: 'country'"),
+        (ends, "SystemExit: 3"),
+        (fails_in_silence, "Silent"),
         (lambda: [Measure("lost", 1)], "ValueError: metric 'lost' is not declared"),
         (lambda: [Measure("open", 1, ("x",))], "ValueError: metric open: expected 0 labels, found 1"),
         (lambda: [Measure("open", float("nan"))], "ValueError: metric open: expected a number, found nan"),
         (lambda: [Measure("open", value=True)], "ValueError: metric open: expected a number, found True"),
+        (lambda: [Measure("open", 1e305)], "ValueError: metric open: expected a number between -1e+300 and 1e+300"),
+        (
+            lambda: [Measure("open", -(10**400))],
+            "ValueError: metric open: expected a number between -1e+300 and 1e+300",
+        ),
+        (lambda: [Measure("open", 10**9999)], "ValueError: metric open: expected a number between -1e+300 and 1e+300"),
         (
             lambda: [Measure("sent_total", 1, ("\x1b[2J",))],
             "ValueError: metric sent_total: expected labels of at most 200",
@@ -91,6 +116,49 @@ def test_values_that_cannot_be_used_are_said_once_and_left_out(measures: Measure
         assert report.set["validator_transport_active"] == {(): 1}
     (said,) = lines
     assert said.startswith(f"transport mail.post-office: its metrics are left out: {line}")
+
+
+def test_values_that_make_a_report_too_large_are_left_out_until_they_fit() -> None:
+    series, lines = OWN_SERIES_MAX, list[str]()
+    wide = PluginMetric("wide", "Much.", ("a", "b", "c", "d"))
+    meter = TransportMeter("mail", own=(wide,), tell=lines.append)
+    meter.measure(lambda: [Measure("wide", 1, (f"{at:0200d}", *("x" * 200,) * 3)) for at in range(series)])
+    for _ in range(2):
+        report = Report.decode(meter.report().encode())
+        assert report.own == {}
+        assert "validator_plugin_mail_wide" not in report.set
+        assert report.set["validator_transport_active"] == {(): 1}
+    (said,) = lines
+    assert said.startswith(
+        "transport mail: its metrics are left out: expected a report of at most 921600 bytes, found 16"
+    )
+    series = 3
+    assert len(Report.decode(meter.report().encode()).set["validator_plugin_mail_wide"]) == 3
+
+
+def test_values_that_do_not_come_hold_no_report_and_one_thread() -> None:
+    lines: list[str] = []
+    asked, begun, go_on = list[str](), Event(), Event()
+
+    def hangs() -> list[Measure]:
+        asked.append(current_thread().name)
+        begun.set()
+        go_on.wait()
+        return [Measure("open", 1)]
+
+    meter = TransportMeter("mail", own=(OPEN,), tell=lines.append, patience_s=0.01)
+    meter.measure(hangs)
+    try:
+        for _ in range(5):
+            assert meter.report().set["validator_transport_active"] == {(): 1}
+        assert begun.wait(60.0)
+        assert len(asked) == 1
+        assert sum(thread.name == "measures" for thread in enumerate_threads()) == 1
+        assert lines == ["transport mail: its metrics are left out: no answer within 0.01 s"]
+    finally:
+        go_on.set()
+    while "validator_plugin_mail_open" not in meter.report().set:  # once it answers, its values are back
+        pass
 
 
 @pytest.mark.parametrize(
