@@ -14,6 +14,7 @@ from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec, job_directory
 from validator.lanes.meter import MeterSettings
 from validator.service.checkpoint import consumed_by_batch, last_committed_batch
+from validator.service.health import HEALTH
 from validator.service.job_figures import JobFigures
 from validator.service.metric_endpoint import endpoint
 from validator.service.metric_feed import Feed, FeedThread
@@ -90,5 +91,5 @@ def serving(config: Config, lanes: Collection[str]) -> Iterator[JobMetrics]:
         return
     store = MetricStore(lanes)
     metrics = ServedMetrics(config, lanes, store)
-    with endpoint(listen, "[metrics] listen", store) as metrics.address:
+    with endpoint(listen, "[metrics] listen", store, HEALTH) as metrics.address:
         yield metrics

@@ -15,6 +15,7 @@ from streaming.options import cluster_options, session_options
 from tests.cli.follower import invoke
 from tests.deploy.tools import BASE, MANIFESTS, ROOT, documents, manifests, tool
 from validator.config import Config
+from validator.service.metric_endpoint import BRIEF
 
 FOUND = manifests()
 
@@ -213,7 +214,7 @@ def test_commands_read_what_the_job_reads() -> None:
 
 def test_probes_ask_what_is_served() -> None:
     driver = pod()["containers"][0]
-    assert driver["livenessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
+    assert driver["livenessProbe"]["httpGet"] == {"path": BRIEF, "port": "metrics"}
     assert driver["startupProbe"]["tcpSocket"] == {"port": "metrics"}
     program, *arguments = driver["readinessProbe"]["exec"]["command"]
     assert program == "validator"

@@ -46,8 +46,19 @@ REPORTERS_MAX: Final = 1_000
 SERIES_PER_REPORTER_MAX: Final = 200_000
 """Series that a lane or a transport may have."""
 
-HEALTH_S_MAX: Final = 5.0
-"""Seconds that `validator health` waits for an endpoint's answer."""
+CONNECTIONS_MAX: Final = 16
+"""Connections that an endpoint of metrics answers at once. Beyond it, the oldest one without a complete request gives its place to a new
+one; if there is none, the new one is closed."""
+
+REQUEST_S_MAX: Final = 10.0
+"""Seconds that a client of the endpoint has for its request, as a whole."""
+
+ANSWER_S_MAX: Final = 30.0
+"""Seconds that it has to take the answer."""
+
+HEALTH_S_MAX: Final = 10.0
+"""Seconds that `validator health` waits for an endpoint's answer, or for more of it. A page of 64 lanes takes a busy machine six; the few
+values that the command asks for do not wait for the page, only for the process that makes it."""
 
 PAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes that it reads of the answer."""

@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Final
 from validator.errors import UserError
 from validator.metrics.address import LOOPBACK_NAME, parse_address
 from validator.metrics.limits import HEALTH_S_MAX, PAGE_BYTES_MAX
+from validator.service.metric_endpoint import BRIEF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
 
-_SAMPLE: Final = re.compile(r"(validator_(?:job_ready|job_outage|lane_state|lane_blocks_behind))(?:\{(.*)\})? (\S+)")
+HEALTH: Final = (
+    "validator_job_ready",
+    "validator_job_outage",
+    "validator_lane_state",
+    "validator_lane_blocks_behind",
+)
+"""The metrics that count."""
+
+_SAMPLE: Final = re.compile(rf"({'|'.join(HEALTH)})(?:\{{(.*)\}})? (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,7 @@ def ask(listen: str) -> Health:
         host = "127.0.0.1" if address.version == 4 else "::1"
     connection = HTTPConnection(host, port, timeout=HEALTH_S_MAX)
     try:
-        connection.request("GET", "/metrics")
+        connection.request("GET", BRIEF)  # a job of an earlier version answers with its whole page
         answer = connection.getresponse()
         page = answer.read(PAGE_BYTES_MAX).decode(errors="replace")
     except OSError as error:

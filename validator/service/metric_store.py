@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -27,6 +27,19 @@ class _Reported(NamedTuple):
 
     values: Values
     at_s: float
+
+
+class _Some(Collector):
+    """Some metrics of a store."""
+
+    def __init__(
+        self, collected: Callable[[Iterable[definitions.Metric]], Iterator[Metric]], metrics: list[definitions.Metric]
+    ) -> None:
+        self._collected, self._metrics = collected, metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """Return those that have a value."""
+        return self._collected(self._metrics)
 
 
 class MetricStore(Collector):
@@ -91,15 +104,25 @@ class MetricStore(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return every metric that has a value, in the order of the definitions."""
+        yield from self._collected(METRICS)
+        with self._lock:
+            own = [self._of_plugins[name] for name in sorted(self._of_plugins)]
+            families = [family for metric in own if (family := self._family(metric)) is not None]
+        yield from families
+        for histogram in self._histograms.values():
+            yield from histogram.collect()
+
+    def only(self, names: Collection[str]) -> Collector:
+        """Return a collector of some of the program's own metrics, no histograms: the others cost it nothing."""
+        return _Some(self._collected, [definitions.BY_NAME[name] for name in names])
+
+    def _collected(self, metrics: Iterable[definitions.Metric]) -> Iterator[Metric]:
         for each in self.before_scrape:
             each()
         with self._lock:
             self._forget_old()
-            own = [self._of_plugins[name] for name in sorted(self._of_plugins)]
-            families = [family for metric in (*METRICS, *own) if (family := self._family(metric)) is not None]
+            families = [family for metric in metrics if (family := self._family(metric)) is not None]
         yield from families
-        for histogram in self._histograms.values():
-            yield from histogram.collect()
 
     def _define(self, report: Report) -> None:
         """Take a report's definitions of a plugin's metrics; those of the newest version of the plugin hold."""

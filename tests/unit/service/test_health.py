@@ -7,11 +7,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from tests.cli.follower import invoke
-from validator.service.health import ask
+from validator.metrics.limits import HEALTH_S_MAX
+from validator.metrics.report import LANE, Report
+from validator.service.health import HEALTH, ask, judge
 from validator.service.job_figures import JobFigures
 from validator.service.metric_endpoint import endpoint
 from validator.service.metric_store import MetricStore
@@ -24,7 +27,7 @@ def served() -> Iterator[tuple[JobFigures, MetricStore, str]]:
     """Serve the figures of a job, and yield them with the endpoint's address."""
     store = MetricStore(LANES)
     figures = JobFigures(store, LANES)
-    with endpoint("127.0.0.1:0", "[metrics] listen", store) as page:
+    with endpoint("127.0.0.1:0", "[metrics] listen", store, HEALTH) as page:
         yield figures, store, page.removeprefix("http://").removesuffix("/metrics")
 
 
@@ -60,6 +63,25 @@ def test_no_answer_and_another_answer(tmp_path: Path) -> None:
     with endpoint("127.0.0.1:0", "x", MetricStore()) as page:
         address = page.removeprefix("http://").removesuffix("/metrics")
         assert asked(address, tmp_path) == (1, "the endpoint is not that of a job\n")
+
+
+def test_health_does_not_wait_for_a_page_of_everything() -> None:
+    """It asks for its own values alone, and has as much time as a large page takes a busy machine."""
+    store = MetricStore(LANES)
+    figures = JobFigures(store, LANES)
+    figures.note({"event": "ready"})
+    made = Report(LANE, "kusama")
+    made.put("validator_para_upward_messages", 3, 2000)
+    store.take(made)
+    with endpoint("127.0.0.1:0", "x", store, HEALTH) as page:
+        with urlopen(f"{page}/brief") as answer:
+            brief = answer.read().decode()
+        with urlopen(page) as answer:
+            whole = answer.read().decode()
+    assert "validator_para_upward_messages" not in brief
+    assert "validator_para_upward_messages" in whole
+    assert judge(brief) == judge(whole), "a job of an earlier version answers with its whole page"
+    assert HEALTH_S_MAX >= 10
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n"])

@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
+from threading import Event, Semaphore
+from threading import enumerate as enumerate_threads
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -16,8 +20,9 @@ from validator.errors import UserError
 from validator.kafka.reader import TopicRecord
 from validator.metrics.address import parse_address
 from validator.metrics.definitions import BY_NAME
-from validator.metrics.limits import ARRIVALS_MAX, REPORT_AGE_S_MAX, REPORTERS_MAX
+from validator.metrics.limits import ARRIVALS_MAX, CONNECTIONS_MAX, REPORT_AGE_S_MAX, REPORTERS_MAX
 from validator.metrics.report import LANE, TRANSPORT, Report
+from validator.service import metric_endpoint
 from validator.service.job_figures import JobFigures
 from validator.service.metric_endpoint import endpoint
 from validator.service.metric_feed import Feed, LaneArrivals
@@ -214,6 +219,78 @@ def test_page_is_what_prometheus_reads() -> None:
     assert {name if name in BY_NAME else f"{name}_total" for name in ours} <= BY_NAME.keys()
     assert families["validator_lane_executed_block"].samples[0].value == 5
     assert families["process_resident_memory_bytes"].samples[0].value > 0
+
+
+def connected(address: str, sent: bytes) -> socket.socket:
+    """Return a connection to an endpoint on which something was sent."""
+    connection = socket.create_connection(("127.0.0.1", urlsplit(address).port or 0), timeout=60)
+    connection.sendall(sent)
+    return connection
+
+
+def test_clients_that_ask_for_nothing_take_no_place_and_few_threads() -> None:
+    def handlers() -> int:
+        return sum("process_request_thread" in thread.name for thread in enumerate_threads())
+
+    with endpoint("127.0.0.1:0", "x", MetricStore()) as address, ExitStack() as clients:
+        began = handlers()
+        for _ in range(5 * CONNECTIONS_MAX):
+            clients.enter_context(connected(address, b"GET /metrics HTTP/1.1\r\n"))
+            assert handlers() - began <= 2 * CONNECTIONS_MAX
+        with urlopen(address) as answer:
+            assert "validator_build_info" in answer.read().decode()
+
+
+def test_clients_that_take_no_answer_are_bounded() -> None:
+    """Those beyond the bound are closed at once: nobody else can be asked to go."""
+    store = MetricStore()
+    go_on, asked = Event(), Semaphore(0)
+
+    def wait() -> None:
+        asked.release()
+        go_on.wait()
+
+    store.before_scrape.append(wait)
+    with endpoint("127.0.0.1:0", "x", store) as address, ExitStack() as clients:
+        try:
+            for _ in range(CONNECTIONS_MAX):
+                clients.enter_context(connected(address, b"GET /metrics HTTP/1.0\r\n\r\n"))
+                assert asked.acquire(timeout=60)
+            with connected(address, b"") as refused:
+                assert refused.recv(1) == b""
+        finally:
+            go_on.set()
+
+
+def test_request_that_comes_in_small_pieces_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_endpoint, "REQUEST_S_MAX", 0.0)
+    with (
+        endpoint("127.0.0.1:0", "x", MetricStore()) as address,
+        connected(address, b"GET /metrics HTTP/1.1\r\n") as slow,
+    ):
+        ended = False
+        while not ended:  # each piece resets the time that a socket waits for the next one
+            try:
+                slow.sendall(b"A: b\r\n")
+                slow.settimeout(0.1)
+                ended = not slow.recv(1)
+            except TimeoutError:
+                continue
+            except OSError:
+                ended = True
+
+
+def test_brief_page_has_what_it_names_alone() -> None:
+    store = MetricStore([LANE_NAME])
+    made = report(executed_block=5)
+    made.put("validator_channel_used_messages", 3, 2000, 2004)
+    store.take(made)
+    with endpoint("127.0.0.1:0", "x", store, ["validator_lane_executed_block"]) as address:
+        with urlopen(f"{address}/brief") as answer:
+            lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        with urlopen(address) as answer:
+            assert "validator_channel_used_messages" in answer.read().decode()
+    assert lines == ['validator_lane_executed_block{lane="polkadot"} 5.0']
 
 
 def test_busy_port_is_one_clear_line() -> None:
