@@ -41,6 +41,7 @@ class ServedMetrics(JobMetrics):
 
     def __init__(self, config: Config, lanes: Collection[str], store: MetricStore) -> None:
         self.address = ""
+        self._log: Any = None
         self._config, self._store = config, store
         self._figures = JobFigures(store, lanes)
         self._feed = Feed(store, lanes, configured_codec(config))
@@ -51,6 +52,7 @@ class ServedMetrics(JobMetrics):
 
     def begin(self, outages: Outages) -> None:
         """Create the topic of reports, and say where the metrics are. Raises `UserError`."""
+        self._log = outages.log
         outages.wait_out(lambda: create_metrics_topic(self._config))
         outages.log.info("metrics", address=self.address)
 
@@ -63,7 +65,11 @@ class ServedMetrics(JobMetrics):
         except (UserError, OSError):  # there is none yet
             consumed = {}
         answers = self._figures.kafka_answers
-        return FeedThread(config.kafka, config.topics.prefix, self._feed, self._store, consumed, answers)
+        return FeedThread(config.kafka, config.topics.prefix, self._feed, self._store, consumed, answers, self._tell)
+
+    def _tell(self, line: str) -> None:
+        if self._log is not None:
+            self._log.warning("metrics", reason=line)
 
 
 def create_metrics_topic(config: Config) -> None:

@@ -16,6 +16,7 @@ from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
+from validator.lanes.parked import shortened
 from validator.metrics.limits import ARRIVALS_MAX, ARRIVALS_READ_AGAIN
 from validator.metrics.report import LANE, Report
 from validator.topics import METRICS
@@ -140,9 +141,10 @@ class Feed:
 
 
 class FeedThread(threading.Thread):
-    """Reads the topics for a feed, while it is a context.
+    """Reads the topics for a feed, while it is a context. No error ends it: the values would stay as they are without a word.
 
-    ``consumed`` has, by topic with prefix and partition, what the job has read. ``answers`` is called when Kafka answers.
+    ``consumed`` has, by topic with prefix and partition, what the job has read. ``answers`` is called when Kafka answers. ``tell`` gets a
+    line about what nobody has foreseen, once while it repeats; that Kafka is away, others say.
     """
 
     def __init__(
@@ -153,10 +155,12 @@ class FeedThread(threading.Thread):
         store: MetricStore,
         consumed: Mapping[tuple[str, int], int],
         answers: Callable[[], None] = lambda: None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(name="metrics", daemon=True)
         self._kafka, self._prefix, self._feed, self._store = kafka, prefix, feed, store
-        self._consumed, self._answers = consumed, answers
+        self._consumed, self._answers, self._tell = consumed, answers, tell
+        self._told = ""
         self._end = threading.Event()
         self._blocks: dict[int, int] = {}
         """By partition of `blocks`, the next offset."""
@@ -180,8 +184,27 @@ class FeedThread(threading.Thread):
                     self._go_to_blocks(blocks)
                     self._follow(reports, blocks)
             except UserError:
-                self._store.set("validator_metrics_kafka_up", 0)
-                self._end.wait(PAUSE_S)
+                self._pause()
+            except Exception as error:  # noqa: BLE001 - such as what a registry's answer does to a parser
+                self._say(f"metrics cannot be read: {type(error).__name__}: {error}")
+                self._pause()
+
+    def _pause(self) -> None:
+        self._store.set("validator_metrics_kafka_up", 0)
+        self._end.wait(PAUSE_S)
+
+    def _say(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self._tell(shortened(line))
+
+    def _take(self, record: TopicRecord) -> None:
+        """Pass a record on. One that nobody can take is left out: it would come again after each pause."""
+        try:
+            self._feed.take(record)
+        except Exception as error:  # noqa: BLE001 - a bug, which is said
+            place = f"{record.topic}[{record.partition}]@{record.offset}"
+            self._say(f"metrics go without {place}: {type(error).__name__}: {error}")
 
     def _go_to_blocks(self, reader: TopicReader) -> None:
         offsets = {}
@@ -191,12 +214,17 @@ class FeedThread(threading.Thread):
         reader.start_at(BLOCKS, offsets)
 
     def _follow(self, reports: TopicReader, blocks: TopicReader) -> None:
-        self._store.set("validator_metrics_kafka_up", 1)
+        is_up = False
         while not self._end.is_set():
             for record in reports.poll(POLL_S):
-                self._feed.take(record)
+                self._take(record)
             for record in blocks.poll(0.0):
-                self._feed.take(record)
+                self._take(record)
                 self._blocks[record.partition] = record.offset + 1
+            if (
+                not is_up and reports.at_end and blocks.at_end
+            ):  # not before: a record may end this each time that it is read
+                is_up = True
+                self._store.set("validator_metrics_kafka_up", 1)
             if reports.caught_up:
                 self._answers()
