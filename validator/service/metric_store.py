@@ -26,6 +26,8 @@ class _Reported(NamedTuple):
     """The values of one reporter, and when they came, by this process's own clock."""
 
     values: Values
+    own: dict[str, definitions.Metric]
+    """Its plugin's definitions."""
     at_s: float
 
 
@@ -56,6 +58,9 @@ class MetricStore(Collector):
         self._own: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
         self._reported: dict[tuple[str, str], _Reported] = {}
         self._of_plugins: dict[str, definitions.Metric] = {}
+        """By name, the newest definition of a plugin's metric."""
+        self._grown: defaultdict[tuple[str, Labels], dict[Labels, float]] = defaultdict(dict)
+        """Counters of plugins that grow by increments, by name and names of labels: another version may have had others."""
         self._added = 0
         self.before_scrape: list[Callable[[], None]] = []
         self._histograms = {
@@ -82,7 +87,7 @@ class MetricStore(Collector):
     def add(self, name: str, value: float, *labels: str) -> None:
         """Let a counter grow."""
         with self._lock:
-            self._add(name, value, labels)
+            self._grow(self._own[name], value, labels)
 
     def observe(self, name: str, value: float) -> None:
         """Add an observation to a histogram."""
@@ -97,17 +102,19 @@ class MetricStore(Collector):
             if reporter not in self._reported and len(self._reported) >= REPORTERS_MAX:
                 return
             self._define(report)
-            self._reported[reporter] = _Reported(report.set, self._clock())
+            self._reported[reporter] = _Reported(report.set, report.own, self._clock())
             for name, rows in report.add.items() if is_new else ():
+                own = report.own.get(name)
+                into = self._own[name] if own is None else self._grown[name, own.labels]
                 for labels, value in rows.items():
-                    self._add(name, value, (report.reporter, *labels))
+                    self._grow(into, value, (report.reporter, *labels))
 
     def collect(self) -> Iterator[Metric]:
         """Return every metric that has a value, in the order of the definitions."""
         yield from self._collected(METRICS)
         with self._lock:
             own = [self._of_plugins[name] for name in sorted(self._of_plugins)]
-            families = [family for metric in own if (family := self._family(metric)) is not None]
+            families = [family for metric in own if (family := self._family_of_plugins(metric)) is not None]
         yield from families
         for histogram in self._histograms.values():
             yield from histogram.collect()
@@ -125,13 +132,12 @@ class MetricStore(Collector):
         yield from families
 
     def _define(self, report: Report) -> None:
-        """Take a report's definitions of a plugin's metrics; those of the newest version of the plugin hold."""
+        """Take a report's definitions of a plugin's metrics: the newest ones give name and help."""
         for name, metric in report.own.items():
             if name in self._of_plugins or len(self._of_plugins) < OWN_NAMES_MAX:
                 self._of_plugins[name] = metric
 
-    def _add(self, name: str, value: float, labels: Labels) -> None:
-        rows = self._own[name]
+    def _grow(self, rows: dict[Labels, float], value: float, labels: Labels) -> None:
         if labels not in rows:
             if self._added >= SERIES_PER_REPORTER_MAX:
                 return
@@ -152,14 +158,28 @@ class MetricStore(Collector):
         for (_, reporter), found in self._reported.items():
             for labels, value in found.values.get(metric.name, {}).items():
                 rows[reporter, *labels] = value
-        if not rows:
-            return None
-        family = (
-            CounterMetricFamily(metric.name.removesuffix(_TOTAL), metric.help, labels=metric.labels)
-            if metric.kind is Kind.COUNTER
-            else GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
-        )
-        for labels, value in sorted(rows.items()):
-            if len(labels) == len(metric.labels):  # another version of a plugin may have had others
-                family.add_metric(labels, value)
-        return family
+        return _family(metric, [(metric.labels, rows)])
+
+    def _family_of_plugins(self, metric: definitions.Metric) -> Metric | None:
+        """Return a plugin's metric. Two plugins may have one of the same name: each reporter's values stand under its own labels."""
+        found: defaultdict[Labels, dict[Labels, float]] = defaultdict(dict)
+        for (_, reporter), reported in self._reported.items():
+            own = reported.own.get(metric.name)
+            if own is not None:
+                found[own.labels] |= self._grown.get((metric.name, own.labels), {})
+                for labels, value in reported.values.get(metric.name, {}).items():
+                    found[own.labels][reporter, *labels] = value
+        return _family(metric, sorted(found.items()))
+
+
+def _family(metric: definitions.Metric, rows: Iterable[tuple[Labels, dict[Labels, float]]]) -> Metric | None:
+    """Return a metric with its values, by the names of their labels; None if it has none."""
+    family = (
+        CounterMetricFamily(metric.name.removesuffix(_TOTAL), metric.help)
+        if metric.kind is Kind.COUNTER
+        else GaugeMetricFamily(metric.name, metric.help)
+    )
+    for names, values in rows:
+        for labels, value in sorted(values.items()):
+            family.add_sample(metric.name, dict(zip(names, labels, strict=True)), value)
+    return family if family.samples else None

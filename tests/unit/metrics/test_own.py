@@ -61,6 +61,25 @@ def test_newer_definition_of_a_plugin_replaces_series_with_other_labels() -> Non
     assert page(store)[2:] == ['validator_plugin_mail_sent_total{country="fr",key="polkadot/mail/0"} 2.0']
 
 
+def test_plugins_with_a_metric_of_one_name_have_their_own_labels() -> None:
+    """A scrape cannot tell ``c`` of ``a-b`` from ``b_c`` of ``a``, nor a transport from a job of its name."""
+    store = MetricStore()
+    for of, plugin, name, labels, reporter, value in (
+        (TRANSPORT, "a-b", "c", ("peer",), "a-b", "x"),
+        (TRANSPORT, "a", "b_c", ("lane",), "a", "polkadot"),
+        (KEY, "a", "b_c", ("lane",), "k1", "kusama"),
+    ):
+        own = exported(plugin, of, [PluginMetric(name, "Counts.", labels)])
+        report = Report(of, reporter, own={metric.name: metric for metric in own.values()})
+        report.put("validator_plugin_a_b_c", 1, value)
+        store.take(Report.decode(report.encode()))
+    assert page(store)[2:] == [
+        'validator_plugin_a_b_c{key="k1",lane="kusama"} 1.0',
+        'validator_plugin_a_b_c{lane="polkadot",transport="a"} 1.0',
+        'validator_plugin_a_b_c{peer="x",transport="a-b"} 1.0',
+    ]
+
+
 def fails() -> list[Measure]:
     raise KeyError("country")
 
