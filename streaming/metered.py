@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from streaming.outside import Outages
 from validator.config import Config
+from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec, job_directory
@@ -39,10 +40,10 @@ class JobMetrics:
 class ServedMetrics(JobMetrics):
     """Metrics of a job with an endpoint at ``address``."""
 
-    def __init__(self, config: Config, lanes: Collection[str], store: MetricStore) -> None:
+    def __init__(self, config: Config, lanes: Mapping[str, BlockNumber], store: MetricStore) -> None:
         self.address = ""
         self._log: Any = None
-        self._config, self._store = config, store
+        self._config, self._lanes, self._store = config, lanes, store
         self._figures = JobFigures(store, lanes)
         self._feed = Feed(store, lanes, configured_codec(config))
 
@@ -60,10 +61,14 @@ class ServedMetrics(JobMetrics):
         """Return a context in which reports are read, beginning with the blocks that may not be executed."""
         config = self._config
         checkpoint = job_directory(config) / "checkpoint"
+        consumed = {}
         try:
-            consumed = consumed_by_batch(checkpoint, last_committed_batch(checkpoint))
-        except (UserError, OSError):  # there is none yet
-            consumed = {}
+            last = last_committed_batch(checkpoint)
+        except UserError:  # there is none yet
+            self._feed.starts(self._lanes)
+        else:
+            with suppress(UserError, OSError):
+                consumed = consumed_by_batch(checkpoint, last)
         answers = self._figures.kafka_answers
         return FeedThread(config.kafka, config.topics.prefix, self._feed, self._store, consumed, answers, self._tell)
 
@@ -89,8 +94,11 @@ def meter_settings(config: Config) -> MeterSettings | None:
 
 
 @contextmanager
-def serving(config: Config, lanes: Collection[str]) -> Iterator[JobMetrics]:
-    """Serve the metrics of a job, if it has an address for them. Raises `UserError` if that cannot be used."""
+def serving(config: Config, lanes: Mapping[str, BlockNumber]) -> Iterator[JobMetrics]:
+    """Serve the metrics of a job, if it has an address for them; ``lanes`` has the first block of each lane.
+
+    Raises `UserError` if the address cannot be used.
+    """
     listen = config.metrics.listen
     if listen is None:
         yield JobMetrics()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in the job's log what its workers do not log: that a lane is parked, or continues, and that Kafka is away.
+"""Says in the job's log what its workers do not log: that a lane is parked, or continues, what its audit finds, and that Kafka is away.
 
 In a batch, Spark waits two minutes for a record and a worker one minute for Kafka's answer, without a word. The thread here asks Kafka all
 the time, and says after a few seconds that it does not answer.
@@ -83,7 +83,7 @@ class KafkaWatch(threading.Thread):
 
 
 class ParkedLog(KafkaWatch):
-    """Follows the records of parked lanes, too; ``lanes`` are the configured ones."""
+    """Follows the records of parked lanes and audits, too; ``lanes`` are the configured ones."""
 
     tail = None
 
@@ -94,18 +94,32 @@ class ParkedLog(KafkaWatch):
         """By lane, what was said last."""
         self._news: dict[str, dict[str, Any]] = {}
         """By lane, what is not said yet."""
+        self._audits: dict[str, dict[str, Any]] = {}
+        """By lane, the last fault that its audit has found, which may be from before this start."""
+        self._audit_news: dict[str, dict[str, Any]] = {}
 
     def _take(self, records: list[TopicRecord]) -> None:
         for record in records:
-            if (record.key or b"").endswith(b"/parked"):
+            news = self._news_of(record.key or b"")
+            if news is not None:
                 shown = shown_json("lanes", record.value)
-                self._news[shown["lane"]] = shown
+                news[shown["lane"]] = shown
+
+    def _news_of(self, key: bytes) -> dict[str, dict[str, Any]] | None:
+        if key.endswith(b"/parked"):
+            return self._news
+        return self._audit_news if key.endswith(b"/audit") else None
 
     def _caught_up(self) -> None:
         """Log how each lane is once all records so far are read, and then every change."""
         for shown in self._news.values():
             self._tell(shown)
         self._news.clear()
+        for lane, fault in self._audit_news.items():
+            if lane in self._lanes and fault != self._audits.get(lane):
+                self._audits[lane] = fault
+                self._log.error("audit fault", **fault)
+        self._audit_news.clear()
 
     def _tell(self, shown: dict[str, Any]) -> None:
         lane, state = shown["lane"], shown["state"]

@@ -81,7 +81,8 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
     directory = job_directory(config)
     definitions = lane_definitions(config)
     stop = StopSignal()
-    with locked(directory), serving(config, definitions) as metrics, own_output(directory) as own:
+    first_blocks = {lane: definition.first_block for lane, definition in definitions.items()}
+    with locked(directory), serving(config, first_blocks) as metrics, own_output(directory) as own:
         log = logger(own, metrics.note)
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)

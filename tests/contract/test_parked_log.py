@@ -15,6 +15,7 @@ from validator.codec.encode import BlockOutput
 from validator.errors import Unavailable
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.kafka.topics import create_topics
+from validator.lanes.auditing import AuditFault, fault_record
 from validator.lanes.parked import Fault, Parked, running
 from validator.service.waiting import Patience
 
@@ -32,7 +33,7 @@ class Said:
     def info(self, event: str, **values: Any) -> None:
         self._events.put({"event": event, **values})
 
-    warning = info
+    warning = error = info
 
     def next(self) -> dict[str, Any]:
         return self._events.get(timeout=AWAITED_S_MAX)
@@ -65,6 +66,29 @@ def test_job_logs_how_its_lanes_are_and_become(kafka: dict[str, Any]) -> None:
         assert log.next() == {"event": "resumed", "lane": "b"}
         tell(running("a"))
         assert describe(log.next()) == "lane a is no longer parked"
+
+
+def test_job_logs_what_its_audits_find(kafka: dict[str, Any]) -> None:
+    """Also what one has found before this start: `validator health` shows it until another fault replaces it."""
+    prefix = "parked-log-audit."
+    create_topics(kafka, prefix=prefix)
+
+    def tell(lane: str, block: int) -> None:
+        found = fault_record(lane, AuditFault(block, "pages", "another page"))
+        send(kafka, prefix, [(found.topic, found.key, found.value)])
+
+    def said(block: int) -> dict[str, Any]:
+        return {"event": "audit fault", "lane": "a", "block": block, "check": "pages", "detail": "another page"}
+
+    for lane, block in (("a", 3), ("gone", 4), ("a", 5)):
+        tell(lane, block)
+    log = Said()
+    with ParkedLog(kafka, prefix, {"a", "b"}, log, Patience(60)):
+        first = log.next()
+        assert first == said(5), "what holds, not what held"
+        assert describe(first) == "lane a, block 5: pages: another page"
+        tell("a", 8)
+        assert log.next() == said(8)
 
 
 @pytest.mark.parametrize("plugin", [False, True])

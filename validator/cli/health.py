@@ -16,7 +16,8 @@ from validator.service.health import ask, endpoint_of
 def health(config_path: ConfigPath = None) -> None:
     """Say whether the job on this machine is healthy, by its endpoint `[metrics] listen`.
 
-    Exit code 0 while its query runs, also if a lane is parked; 1 if it starts, restarts, waits for Kafka or for a disk, or does not answer.
+    Exit code 0 while its query runs, also if a lane is parked or an audit has found a fault, which the line says; 1 if it starts, restarts,
+    waits for Kafka or for a disk, or does not answer.
     """
     found = ask(endpoint_of(load_config(config_path)))
     sys.stdout.write(f"{found.line}\n")

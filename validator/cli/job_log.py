@@ -25,6 +25,7 @@ _STYLES = {
     "waiting": "yellow",
     "parked": "bold red",
     "resumed": "bold green",
+    "audit fault": "bold red",
     "batch": "cyan",
 }
 
@@ -78,6 +79,8 @@ def describe(event: Event) -> str:
             return f"lane {event['lane']} is no longer parked"
         case "resuming":
             return f"lane {event['lane']} takes the inputs that it held"
+        case "audit fault":
+            return f"lane {event['lane']}, block {event['block']}: {event['check']}: {event['detail']}"
         case "stopped":
             return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
         case "starting":

@@ -76,7 +76,7 @@ _JOB: Final = (
 _LANE: Final = (
     _gauge("lane_executed_block", LANE, Origin.WORKER, "The last executed block."),
     _gauge("lane_newest_block", LANE, Origin.TOPICS, "The highest block whose record has arrived on the topic `blocks`."),
-    _gauge("lane_blocks_behind", LANE, Origin.TOPICS, "Blocks between the executed and the newest one."),
+    _gauge("lane_blocks_behind", LANE, Origin.TOPICS, "Blocks between the executed and the newest one; a new lane has executed none."),
     _gauge("lane_seconds_behind", LANE, Origin.TOPICS, "How long ago the oldest block arrived that is not executed; 0 if there is none."),
     _counter("lane_records", (*LANE, "outcome"), Origin.WORKER, "Records of the lane since its start, by outcome."),
     _gauge("lane_waiting_records", LANE, Origin.WORKER, "Records that wait for their block."),
@@ -87,6 +87,7 @@ _LANE: Final = (
     _gauge("lane_session", LANE, Origin.WORKER, "The session of the last executed block."),
     _gauge("lane_state", (*LANE, "state"), Origin.JOB, "1 for what the lane does: running, parked or resuming."),
     _gauge("lane_parked", (*LANE, "fault"), Origin.JOB, "1 while the lane is parked, with the kind of its fault."),
+    _gauge("lane_audit_fault_block", LANE, Origin.JOB, "The block in which [audit] has found a fault last; no series if it never has."),
     _gauge("lane_status_timestamp_seconds", LANE, Origin.TOPICS, "When the lane's last batch was committed, in Unix time."),
     _counter("lane_transaction_aborts", LANE, Origin.JOB, "Batches whose transaction Kafka did not commit, as the job logs them."),
     _counter("lane_transactions", LANE, Origin.WORKER, "Committed batches; one above 256 MiB is several transactions."),

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from validator.errors import UserError
 from validator.metrics.address import LOOPBACK_NAME, parse_address
@@ -24,10 +24,18 @@ HEALTH: Final = (
     "validator_job_outage",
     "validator_lane_state",
     "validator_lane_blocks_behind",
+    "validator_lane_audit_fault_block",
+    "validator_metrics_kafka_up",
 )
 """The metrics that count."""
 
 _SAMPLE: Final = re.compile(rf"({'|'.join(HEALTH)})(?:\{{(.*)\}})? (\S+)")
+_LABEL: Final = re.compile(r'\blane="([a-z0-9._-]+)"')
+_Sample: TypeAlias = tuple[str, str, float]
+"""A metric's name, its labels as the page has them, and its value."""
+
+FAULTS_SHOWN_MAX: Final = 3
+"""Lanes whose audit's fault is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,10 @@ def ask(listen: str) -> Health:
 
 
 def judge(page: str) -> Health:
-    """Return what a page of metrics says: a job is healthy while its query runs, also if a lane is parked."""
+    """Return what a page of metrics says: a job is healthy while its query runs, also if a lane is parked or its audit has found a fault.
+
+    A supervisor can do nothing about either, and what is not known yet is no reason to end what runs.
+    """
     samples = list(_samples(page))
     values = {name: value for name, _, value in samples}
     if "validator_job_ready" not in values:
@@ -77,14 +88,36 @@ def judge(page: str) -> Health:
         return Health(healthy=False, line="the job starts, or restarts")
     states = [labels for name, labels, _ in samples if name == "validator_lane_state"]
     parked = sum('state="parked"' in labels for labels in states)
+    line = f"the job runs: {_lanes(len(states))}, {parked} parked, {_behind(samples, len(states))}"
+    faults = [(_lane(labels), value) for name, labels, value in samples if name == "validator_lane_audit_fault_block"]
+    if faults:
+        shown = ", ".join(f"{lane} in block {block:.0f}" for lane, block in faults[:FAULTS_SHOWN_MAX])
+        more = f" and {_lanes(len(faults) - FAULTS_SHOWN_MAX)} more" if len(faults) > FAULTS_SHOWN_MAX else ""
+        line += f"; the audit has found a fault: {shown}{more}"
+    if values.get("validator_metrics_kafka_up") == 0:
+        line += "; the endpoint cannot read Kafka, so this may be old"
+    return Health(healthy=True, line=line)
+
+
+def _behind(samples: list[_Sample], lanes: int) -> str:
+    """Return how far the last lane is behind, and how many lanes do not say it: a missing value is not 0."""
     behind = [value for name, _, value in samples if name == "validator_lane_blocks_behind"]
-    lanes = "1 lane" if len(states) == 1 else f"{len(states)} lanes"
-    return Health(
-        healthy=True, line=f"the job runs: {lanes}, {parked} parked, {max(behind, default=0):.0f} blocks behind"
-    )
+    if not behind:
+        return "not known yet how many blocks behind"
+    unknown = f" (not known yet of {_lanes(lanes - len(behind))})" if len(behind) < lanes else ""
+    return f"{max(behind):.0f} blocks behind{unknown}"
 
 
-def _samples(page: str) -> Iterator[tuple[str, str, float]]:
+def _lanes(count: int) -> str:
+    return "1 lane" if count == 1 else f"{count} lanes"
+
+
+def _lane(labels: str) -> str:
+    found = _LABEL.search(labels)
+    return found[1] if found is not None else "a lane"
+
+
+def _samples(page: str) -> Iterator[_Sample]:
     """Yield name, labels and value of the samples that count; a page has thousands of others, which nobody has to parse."""
     for line in page.splitlines():
         found = _SAMPLE.fullmatch(line)

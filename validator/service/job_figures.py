@@ -49,6 +49,8 @@ class JobFigures:
                 self._state(event["lane"], "parked", event["fault"])
             case "resuming" | "resumed":
                 self._state(event["lane"], "resuming" if event["event"] == "resuming" else RUNNING, None)
+            case "audit fault":
+                self._store.set("validator_lane_audit_fault_block", event["block"], event["lane"])
             case "stopped":
                 self._set_ready(value=False)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.lanes.parked import shortened
@@ -41,6 +42,7 @@ class LaneArrivals:
     def __init__(self) -> None:
         self.newest: int | None = None
         self.executed: int | None = None
+        """None while nobody knows; before the first batch, the block before the lane's first one."""
         self._waiting: list[tuple[int, float]] = []
 
     def arrived(self, block: int, at_s: float) -> None:
@@ -81,6 +83,7 @@ class Feed:
         self._store, self._codec, self._wall_clock = store, codec, wall_clock
         self._arrivals = {lane: LaneArrivals() for lane in lanes}
         self._counted: dict[int, int] | None = None
+        self._has_read = False
         self._lock = threading.Lock()
         store.before_scrape.append(self.refresh)
         store.add("validator_metrics_reports_refused_total", 0)
@@ -89,6 +92,18 @@ class Feed:
         """Begin to count at the ends of the partitions of `metrics`, unless that was done before."""
         if self._counted is None:
             self._counted = dict(ends)
+
+    def starts(self, first_blocks: Mapping[str, BlockNumber]) -> None:
+        """Note that the lanes have executed nothing, and which block each of them begins with."""
+        with self._lock:
+            for lane, first in first_blocks.items():
+                arrivals = self._arrivals.get(lane)
+                if arrivals is not None and arrivals.executed is None:
+                    arrivals.execute(first - 1)
+
+    def has_read(self) -> None:
+        """Note that both topics have been read to their ends once: what has not arrived is not there."""
+        self._has_read = True
 
     def take(self, record: TopicRecord) -> None:
         """Take a record of either topic."""
@@ -104,8 +119,8 @@ class Feed:
             for lane, arrivals in self._arrivals.items():
                 if arrivals.newest is not None:
                     self._store.set("validator_lane_newest_block", arrivals.newest, lane)
-                if arrivals.executed is None:
-                    continue
+                if arrivals.executed is None or not self._has_read:
+                    continue  # what is not known has no series, which a 0 would hide
                 oldest_s = arrivals.oldest_s()
                 behind_s = 0.0 if oldest_s is None else max(0.0, now_s - oldest_s)
                 self._store.set("validator_lane_blocks_behind", arrivals.blocks_behind(), lane)
@@ -225,6 +240,7 @@ class FeedThread(threading.Thread):
                 not is_up and reports.at_end and blocks.at_end
             ):  # not before: a record may end this each time that it is read
                 is_up = True
+                self._feed.has_read()
                 self._store.set("validator_metrics_kafka_up", 1)
             if reports.caught_up:
                 self._answers()

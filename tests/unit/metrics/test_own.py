@@ -62,7 +62,7 @@ def test_newer_definition_of_a_plugin_replaces_series_with_other_labels() -> Non
 
 
 def test_plugins_with_a_metric_of_one_name_have_their_own_labels() -> None:
-    """A scrape cannot tell ``c`` of ``a-b`` from ``b_c`` of ``a``, nor a transport from a job of its name."""
+    """``c`` of ``a-b`` and ``b_c`` of ``a`` have one name in a scrape, and so have a transport and a job of one name."""
     store = MetricStore()
     for of, plugin, name, labels, reporter, value in (
         (TRANSPORT, "a-b", "c", ("peer",), "a-b", "x"),

@@ -56,6 +56,38 @@ def test_job_is_healthy_while_its_query_runs(served: tuple[JobFigures, MetricSto
     assert asked(address.replace("127.0.0.1", "0.0.0.0"), tmp_path)[0] == 0
 
 
+def test_what_is_not_known_is_not_printed_as_0(served: tuple[JobFigures, MetricStore, str], tmp_path: Path) -> None:
+    figures, store, address = served
+    figures.note({"event": "ready"})
+    expected = "the job runs: 2 lanes, 0 parked, not known yet how many blocks behind\n"
+    assert asked(address, tmp_path) == (0, expected)
+    store.set("validator_lane_blocks_behind", 0, "kusama")
+    expected = "the job runs: 2 lanes, 0 parked, 0 blocks behind (not known yet of 1 lane)\n"
+    assert asked(address, tmp_path) == (0, expected)
+    store.set("validator_lane_blocks_behind", 0, "polkadot")
+    store.set("validator_metrics_kafka_up", 0)
+    expected = "the job runs: 2 lanes, 0 parked, 0 blocks behind; the endpoint cannot read Kafka, so this may be old\n"
+    assert asked(address, tmp_path) == (0, expected)
+
+
+def test_fault_of_an_audit_is_said_and_the_job_is_healthy(
+    served: tuple[JobFigures, MetricStore, str], tmp_path: Path
+) -> None:
+    figures, store, address = served
+    figures.note({"event": "ready"})
+    for lane in LANES:
+        store.set("validator_lane_blocks_behind", 0, lane)
+    begin = "the job runs: 2 lanes, 0 parked, 0 blocks behind"
+    figures.note({"event": "audit fault", "lane": "polkadot", "block": 12, "check": "pages", "detail": "another page"})
+    assert asked(address, tmp_path) == (0, f"{begin}; the audit has found a fault: polkadot in block 12\n")
+    figures.note({"event": "audit fault", "lane": "kusama", "block": 7, "check": "pages", "detail": "another page"})
+    expected = f"{begin}; the audit has found a fault: kusama in block 7, polkadot in block 12\n"
+    assert asked(address, tmp_path) == (0, expected)
+    for at in range(5):
+        store.set("validator_lane_audit_fault_block", 1, f"a{at}")
+    assert asked(address, tmp_path)[1].endswith("a0 in block 1, a1 in block 1, a2 in block 1 and 4 lanes more\n")
+
+
 def test_no_answer_and_another_answer(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]

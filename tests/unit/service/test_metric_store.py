@@ -185,6 +185,7 @@ def test_lag_is_what_has_arrived_and_is_not_executed() -> None:
     feed.take(kafka_record("blocks", 99, b"an order, or no record at all"))
     newest = max(item.block for item in blocks)
     assert values(store)["validator_lane_newest_block", LANE_NAME] == newest
+    feed.has_read()
     assert ("validator_lane_blocks_behind", LANE_NAME) not in values(store)  # nothing is known of the lane yet
     feed.take(kafka_record("metrics", 0, report(executed_block=newest - 2).encode()))
     found = values(store)
@@ -196,6 +197,27 @@ def test_lag_is_what_has_arrived_and_is_not_executed() -> None:
         0,
         0,
     )
+
+
+def test_lag_of_a_lane_without_a_batch_counts_from_its_first_block() -> None:
+    of = chain(SimulationSettings(seed=1, blocks=6, lane=LANE_NAME))
+    store = MetricStore([LANE_NAME, "kusama"])
+    feed = Feed(store, [LANE_NAME, "kusama"], definition_of(of).codec, Clock(1000.0))
+    blocks = [item for item in inputs_of(of.records) if isinstance(item, Input) and item.kind is RecordKind.BLOCK]
+    first = min(item.block for item in blocks) + 2
+    feed.starts({LANE_NAME: first, "kusama": 7})
+    for item in blocks:
+        feed.take(kafka_record("blocks", item.block, item.raw, 900.0 + item.block))
+    assert ("validator_lane_blocks_behind", "kusama") not in values(store)  # more of its blocks may be unread
+    feed.has_read()
+    found = values(store)
+    assert found["validator_lane_blocks_behind", LANE_NAME] == len(blocks) - 2
+    assert found["validator_lane_seconds_behind", LANE_NAME] == 100 - first
+    assert found["validator_lane_blocks_behind", "kusama"] == 0
+    assert ("validator_lane_executed_block", LANE_NAME) not in found
+    feed.take(kafka_record("metrics", 0, report(executed_block=first).encode()))
+    feed.starts({LANE_NAME: first})  # the query began again before its first checkpoint
+    assert values(store)["validator_lane_blocks_behind", LANE_NAME] == len(blocks) - 3
 
 
 def test_arrivals_are_bounded_and_keep_the_oldest() -> None:

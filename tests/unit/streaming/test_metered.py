@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the endpoint of a job knows of its lanes before their first batch; without Kafka and Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.metered import ServedMetrics
+from validator.config import Config
+from validator.service.checkpoint import COMMITS
+from validator.service.metric_store import MetricStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_only_a_lane_of_a_job_without_a_batch_has_executed_nothing(tmp_path: Path, *, committed: bool) -> None:
+    if committed:
+        commits = tmp_path / "checkpoint" / COMMITS
+        commits.mkdir(parents=True)
+        (commits / "4").write_text("v1", encoding="utf-8")
+    store = MetricStore(["polkadot"])
+    metrics = ServedMetrics(Config.model_validate({"job": {"directory": str(tmp_path)}}), {"polkadot": 7}, store)
+    metrics.following()
+    metrics._feed.has_read()
+    behind = [sample.value for family in store.collect() for sample in family.samples if "blocks_behind" in sample.name]
+    assert behind == ([] if committed else [0])
