@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from validator.codec.json_form import shown_json
 from validator.errors import GivenUp, UserError
 from validator.kafka.reader import POLL_S, TopicReader
+from validator.lanes.parked import shortened
 from validator.service.parked import command_of, remedy_of
 
 if TYPE_CHECKING:
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     from validator.kafka.reader import TopicRecord
     from validator.service.waiting import Patience
 
+PAUSE_S: Final = 5.0
+"""Seconds after an error that nobody has foreseen."""
+
 END_S_MAX: Final = 2.0
 """Seconds that the end of the thread is waited for."""
 
 
 class KafkaWatch(threading.Thread):
-    """Asks Kafka all the time, while it is a context, and says when it is away.
+    """Asks Kafka all the time, while it is a context, and says when it is away. No error ends it.
 
     ``patience`` is for this thread alone: once it ends, the thread says nothing more of Kafka, and the job decides.
     """
@@ -39,6 +43,7 @@ class KafkaWatch(threading.Thread):
         self._kafka, self._prefix, self._log = kafka, prefix, log
         self._patience = patience
         self._end = threading.Event()
+        self._said = ""
 
     def __enter__(self) -> Self:
         self.start()
@@ -56,6 +61,15 @@ class KafkaWatch(threading.Thread):
             except UserError as error:
                 if not self._wait(str(error)):
                     return
+            except Exception as error:  # noqa: BLE001 - such as what a registry's answer does to a parser
+                self._unforeseen(shortened(f"{type(error).__name__}: {error}"))
+
+    def _unforeseen(self, reason: str) -> None:
+        """Say an error, once while it repeats, and wait."""
+        if reason != self._said:
+            self._said = reason
+            self._log.error("lanes unread", reason=f"the topic lanes cannot be read: {reason}")
+        self._end.wait(PAUSE_S)
 
     def _wait(self, reason: str) -> bool:
         """Say that Kafka is away, and wait; return whether to ask again."""

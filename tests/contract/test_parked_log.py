@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streaming import parked_log
 from streaming.parked_log import KafkaWatch, ParkedLog
 from tests.sending import send
 from validator.cli.job_log import describe
@@ -89,6 +90,28 @@ def test_job_logs_what_its_audits_find(kafka: dict[str, Any]) -> None:
         assert describe(first) == "lane a, block 5: pages: another page"
         tell("a", 8)
         assert log.next() == said(8)
+
+
+def test_no_error_ends_the_thread(kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = "parked-log-unforeseen."
+    create_topics(kafka, prefix=prefix)
+    hung = HUNG.record("a").records[0]
+    send(kafka, prefix, [(hung.topic, hung.key, hung.value)])
+    poll, deep = TopicReader.poll, [True, True]
+
+    def fails(self: TopicReader, timeout_s: float) -> list[TopicRecord]:
+        if deep:
+            deep.pop()
+            raise RecursionError("too deep")
+        return poll(self, timeout_s)
+
+    monkeypatch.setattr(TopicReader, "poll", fails)
+    monkeypatch.setattr(parked_log, "PAUSE_S", 0.0)
+    log = Said()
+    with ParkedLog(kafka, prefix, {"a"}, log, Patience(60)):
+        unread = log.next()
+        assert describe(unread) == "the topic lanes cannot be read: RecursionError: too deep"
+        assert log.next()["event"] == "parked", "and what repeats is said once"
 
 
 @pytest.mark.parametrize("plugin", [False, True])

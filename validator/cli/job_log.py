@@ -58,6 +58,8 @@ def describe(event: Event) -> str:
         case "batch":
             seconds = event["milliseconds"].get("triggerExecution", 0) / 1000
             return f"{event['batch']}: {event['records']} records in {seconds:.1f} s"
+        case "lanes unread":
+            return str(event["reason"])
         case "failed":
             return (
                 f"{event['reason']}; Spark's log is {event['spark_log']}"
