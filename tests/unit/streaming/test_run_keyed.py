@@ -17,6 +17,7 @@ from streaming.run_keyed import EFFECTS_BYTES_MAX, EFFECTS_PER_TRIGGER_MAX, effe
 from validator.codec.framing import id_header
 from validator.config import Config
 from validator.plugin.job_api import JobContext, JobRecord, open_job
+from validator.service.schema_ids import NO_IDS
 
 BODIES = open_job(JobContext("xcmp-bodies", chains={"a": {"protocol": "xcmp-network", "limits": {}}}))
 
@@ -67,7 +68,7 @@ def test_job_watches_kafka_while_its_query_runs(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(run_keyed, "run_queries", lambda *_: said.append("runs") or 0)
     config = Config.model_validate({"chains": {"a": {}}, "job": {"directory": str(tmp_path), "give_up_after": 77}})
     settings = KeyedJobSettings(BODIES, {"bootstrap.servers": "k"}, "p.", tmp_path, 1, 1)
-    outages: Any = SimpleNamespace(log="the log", wait_out=lambda attempt: attempt())
+    outages: Any = SimpleNamespace(log="the log", wait_out=lambda attempt: attempt(), registry_ids=lambda *_: NO_IDS)
     assert run_keyed._run_in_session(config, settings, outages) == 0
     assert said == [({"bootstrap.servers": "k"}, "p.", "the log", "77 s"), "runs", "end"]
 
