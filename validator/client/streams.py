@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from validator.client.backend import Reading
+    from validator.kafka.reader import TopicRecord
 
 R = TypeVar("R", bound=Record)
 
@@ -62,11 +63,14 @@ class Stream(Generic[R]):
     """The records of a topic. Iterating ends at the topic's end, or with ``follow`` waits for what arrives.
 
     ``positions`` count a record as taken when the iteration yields it; records that a filter leaves out are taken, too. As a context
-    manager a stream closes its connections on exit. Every method raises `UserError` if Kafka does not answer.
+    manager a stream closes its connections on exit. Every method raises `UserError` if Kafka does not answer, and for a record that cannot
+    be read, which the error names: the records before it come first, and the stream stays there, so the next call raises it again.
     """
 
     def __init__(self, topic: str, reading: Reading, wanted: Wanted, *, follow: bool) -> None:
         self._topic, self._reading, self._wanted, self._follow = topic, reading, wanted, follow
+        self._unread: deque[TopicRecord] = deque()
+        """What a poll has brought and was not read yet: it begins with the record that cannot be read, if there is one."""
         self._waiting: deque[R] = deque()
         self._read: Positions = {}
         """After the last record that was read, wanted or not."""
@@ -130,14 +134,31 @@ class Stream(Generic[R]):
     @property
     def at_end(self) -> bool:
         """Whether the topic was read to its end, and every record was taken."""
-        return self._reading.at_end and not self._waiting
+        return self._reading.at_end and not self._waiting and not self._unread
 
     def _poll(self, timeout_s: float) -> None:
-        for read in self._reading.poll(timeout_s):
-            at = Position(read.partition, read.offset)
-            record = read_record(self._topic, read.value, at)
+        if not self._unread:
+            self._unread.extend(self._reading.poll(timeout_s))
+        error = self._read_on()
+        if not self._waiting:
+            self.positions.update(self._read)
+        if error is not None:
+            raise error
+
+    def _read_on(self) -> UserError | None:
+        """Read what a poll has brought. Return why the first record cannot be read; one behind others waits for the next poll."""
+        is_first = True
+        while self._unread:
+            raw = self._unread[0]
+            at = Position(raw.partition, raw.offset)
+            try:
+                record = read_record(self._topic, raw.value, at)
+            except UserError as error:
+                words = str(error).removeprefix(f"{self._topic}: ")
+                return UserError(f"{self._topic}[{at.partition}]@{at.offset}: {words}") if is_first else None
+            self._unread.popleft()
             self._read[at.partition] = at.offset + 1
             if self._wanted.takes(record):
                 self._waiting.append(cast("R", record))
-        if not self._waiting:
-            self.positions.update(self._read)
+            is_first = False
+        return None

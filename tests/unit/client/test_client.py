@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 from tests.unit.lanes.chains import Chain, chain, inputs_of
 from validator import client
 from validator.client import aio
+from validator.client.streams import Wanted
 from validator.codec.json_form import to_json
 from validator.config import Config
+from validator.kafka.reader import TopicRecord
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
 from validator.simulate.settings import SimulationSettings
@@ -149,6 +152,65 @@ def test_taking_more_than_arrives_takes_none() -> None:
         assert receipts.positions == {}
         assert len(receipts.poll(0)) == 25
         assert receipts.poll(0) == []
+
+
+class OddReading:
+    """A topic that arrives in one poll; the value at offset 5 is of no known schema."""
+
+    def __init__(self, values: list[bytes]) -> None:
+        values = [*values[:5], b"\xc3\x01unknown", *values[5:]]
+        self._left = [TopicRecord("verdicts", 0, at, b"", value, 0) for at, value in enumerate(values)]
+
+    @property
+    def at_end(self) -> bool:
+        return not self._left
+
+    def poll(self, timeout_s: float) -> list[TopicRecord]:
+        found, self._left = self._left, []
+        return found
+
+    def close(self) -> None:
+        """Nothing to give up."""
+
+
+@pytest.fixture(scope="module")
+def verdict_values() -> list[bytes]:
+    of = simulated()
+    processor = LaneProcessor.create(lane_definition(Config.model_validate(tables(of)), of.lane))
+    output = [record for _, records in processor.process(inputs_of(of.records, "router")) for record in records]
+    return [record.value for record in output if record.topic == "verdicts"]
+
+
+UNREADABLE = re.escape("verdicts[0]@5: expected a record of validator.Verdict, found 9 bytes")
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_stream_stays_at_a_record_that_it_cannot_read(verdict_values: list[bytes], follow: bool) -> None:
+    stream: client.Stream[client.Verdict] = client.Stream(
+        "verdicts", OddReading(verdict_values), Wanted(), follow=follow
+    )
+    found: list[int] = []
+    for _ in range(3):
+        with pytest.raises(client.UserError, match=UNREADABLE):
+            found.extend(each.at.offset for each in stream)
+    assert found == [0, 1, 2, 3, 4]
+    assert stream.positions == {0: 5}
+    assert not stream.at_end
+
+
+def test_take_and_poll_stay_there_too(verdict_values: list[bytes]) -> None:
+    stream: client.Stream[client.Verdict] = client.Stream(
+        "verdicts", OddReading(verdict_values), Wanted(lane="none"), follow=True
+    )
+    for _ in range(2):
+        with pytest.raises(client.UserError, match=UNREADABLE):
+            stream.poll(0.01)
+        assert stream.positions == {0: 5}, "what a filter leaves out is taken"
+    stream = client.Stream("verdicts", OddReading(verdict_values), Wanted(), follow=True)
+    with pytest.raises(client.UserError, match=UNREADABLE):
+        stream.take(6)
+    assert stream.positions == {}, "none is taken"
+    assert len(stream.take(5)) == 5
 
 
 def send_a_wrong_one(producer: client.Producer) -> None:
