@@ -7,13 +7,16 @@ import json
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import pyspark
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.follower import follower
 from tests.registry_stand_in import StandIn, stand_in
@@ -21,7 +24,7 @@ from validator.client import connect
 from validator.codec.framing import id_header
 from validator.codec.json_form import to_json
 from validator.codec.schemas import HEADER_SIZE, schemas
-from validator.kafka.client import producer_config
+from validator.kafka.client import admin_config, producer_config
 from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import TopicReader
 from validator.kafka.spark_options import java_properties
@@ -31,13 +34,15 @@ PREFIX = "consumers."
 SCHEMA = schemas()["validator.Verdict"]
 SECONDS_MAX = 300
 
-Run: TypeAlias = Callable[..., list[dict[str, Any]]]
+PARTITIONS = 4
+VERDICTS = 24
 
 
 class Topic(NamedTuple):
     """A topic of verdicts: every second one is framed, and between them are some that were never committed."""
 
     registry: StandIn
+    plain: list[bytes]
     expected: list[dict[str, Any]]
 
 
@@ -52,15 +57,22 @@ def topic(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) ->
         framed = [frame + value[HEADER_SIZE:] for value in plain]
         _send(kafka, framed[:3], commit=False)
         _send(kafka, framed, commit=True)
-        yield Topic(registry, [*map(shown, plain), *map(shown, plain)])
+        yield Topic(registry, plain, [*map(shown, plain), *map(shown, plain)])
 
 
-def _send(kafka: dict[str, object], values: list[bytes], *, commit: bool) -> None:
+def _send(
+    kafka: dict[str, object],
+    values: list[bytes],
+    *,
+    commit: bool,
+    name: str = f"{PREFIX}verdicts",
+    partitions: int = 1,
+) -> None:
     producer = Producer(producer_config(kafka, transactional_id=f"{PREFIX}test"))
     producer.init_transactions(SECONDS_MAX)
     producer.begin_transaction()
-    for value in values:
-        producer.produce(f"{PREFIX}verdicts", value)
+    for number, value in enumerate(values):
+        producer.produce(name, value, partition=number % partitions)
     producer.flush(SECONDS_MAX)
     if commit:
         producer.commit_transaction(SECONDS_MAX)
@@ -88,14 +100,34 @@ def _schemas(folder: Path) -> str:
     return str(folder)
 
 
-def _lines(command: list[str]) -> list[dict[str, Any]]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+@dataclass
+class Consumer:
+    """A compiled program: its command line for a group and options, and what its last run has printed."""
+
+    command: Callable[[str, tuple[str, ...]], list[str]]
+    printed: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, group: str, *options: str) -> list[dict[str, Any]]:
+        """Return what it prints."""
+        done = self._run(group, options)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return self.printed
+
+    def fails(self, group: str, *options: str) -> str:
+        """Return what it says on standard error when it fails."""
+        done = self._run(group, options)
+        assert done.returncode == 1, done.stderr[-3000:]
+        return done.stderr
+
+    def _run(self, group: str, options: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        command = self.command(group, options)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+        self.printed = [json.loads(line) for line in done.stdout.splitlines()]
+        return done
 
 
 @pytest.fixture(scope="module")
-def java(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
+def java(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Consumer:
     """Compile the program with the jars that are here anyway: Kafka's client of the broker, Avro and Jackson of Spark."""
     if shutil.which("javac") is None:
         pytest.skip("only a JRE is here: javac is needed")
@@ -112,14 +144,12 @@ def java(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> 
     )
     settings, versions = _settings(folder / "settings", java_properties(kafka)), _schemas(folder / "schemas")
 
-    def run(group: str, *options: str) -> list[dict[str, Any]]:
-        return _lines(["java", "-XX:TieredStopAtLevel=1", "-cp", path, "Verdicts", settings, group, versions, *options])
-
-    return run
+    program = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, "Verdicts", settings]
+    return Consumer(lambda group, options: [*program, group, versions, *options])
 
 
 @pytest.fixture(scope="module")
-def go(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
+def go(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Consumer:
     """Build the program; its modules come from Go's module proxy unless they are in Go's cache."""
     if shutil.which("go") is None:
         pytest.skip("go is not installed")
@@ -138,14 +168,14 @@ def go(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Ru
     assert built.returncode == 0, built.stderr
     settings, versions = _settings(folder / "settings", dict(kafka)), _schemas(folder / "schemas")
 
-    def run(group: str, *options: str) -> list[dict[str, Any]]:
+    def command(group: str, options: tuple[str, ...]) -> list[str]:
         flags = [option.replace("--", "-") for option in options]
-        return _lines([str(program), *flags, settings, group, versions])
+        return [str(program), *flags, settings, group, versions]
 
-    return run
+    return Consumer(command)
 
 
-def check_resumes(run: Run, topic: Topic, group: str) -> None:
+def check_resumes(run: Consumer, topic: Topic, group: str) -> None:
     """End in the middle of a poll, between the forms, and continue with the next verdict; what was aborted never shows."""
     options = ("--topic", f"{PREFIX}verdicts", "--registry", topic.registry.url)
     first = len(topic.expected) // 2 + 1
@@ -154,7 +184,32 @@ def check_resumes(run: Run, topic: Topic, group: str) -> None:
     assert found == topic.expected
 
 
-def check_filters(run: Run, topic: Topic, group: str) -> None:
+def check_partitions(run: Consumer, kafka: dict[str, object], topic: Topic, group: str) -> None:
+    """End in the middle of a poll that has brought records of several partitions: each verdict is printed once."""
+    name = f"{group}.verdicts"
+    admin = AdminClient(admin_config(kafka))
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result()
+    _send(kafka, topic.plain[:VERDICTS], commit=True, name=name, partitions=PARTITIONS)
+    options = ("--topic", name)
+    first = VERDICTS * 3 // 8
+    found = run(group, "--count", str(first), *options)
+    found += run(group, "--count", str(VERDICTS - first), *options)
+    assert Counter(each["id"] for each in found) == Counter(each["id"] for each in topic.expected[:VERDICTS])
+
+
+def check_unreadable(run: Consumer, kafka: dict[str, object], topic: Topic, group: str) -> None:
+    """End at a value of no form; what was printed before it is taken."""
+    name = f"{group}.verdicts"
+    admin = AdminClient(admin_config(kafka))
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
+    _send(kafka, [*topic.plain[:3], b"neither"], commit=True, name=name)
+    assert "expected c301 or 00, found a value of 7 bytes" in run.fails(group, "--topic", name)
+    assert run.printed == topic.expected[:3]
+    run.fails(group, "--topic", name)
+    assert run.printed == []
+
+
+def check_filters(run: Consumer, topic: Topic, group: str) -> None:
     para = topic.expected[-1]["para_id"]
     expected = [each for each in topic.expected if each["para_id"] == para]
     assert 0 < len(expected) < len(topic.expected)
@@ -175,26 +230,42 @@ def test_client_library_reads_the_same(kafka: dict[str, object], topic: Topic) -
     assert found == expected
 
 
-def test_java_prints_both_forms(java: Run, topic: Topic) -> None:
+def test_java_prints_both_forms(java: Consumer, topic: Topic) -> None:
     options = ("--topic", f"{PREFIX}verdicts", "--registry", topic.registry.url)
     assert java(f"{PREFIX}java-all", "--count", str(len(topic.expected)), *options) == topic.expected
 
 
 @pytest.mark.long
-def test_java_resumes(java: Run, topic: Topic) -> None:
+def test_java_resumes(java: Consumer, topic: Topic) -> None:
     check_resumes(java, topic, f"{PREFIX}java")
 
 
 @pytest.mark.long
-def test_java_filters_by_para(java: Run, topic: Topic) -> None:
+def test_java_filters_by_para(java: Consumer, topic: Topic) -> None:
     check_filters(java, topic, f"{PREFIX}java-para")
 
 
 @pytest.mark.long
-def test_go_resumes(go: Run, topic: Topic) -> None:
+def test_go_resumes(go: Consumer, topic: Topic) -> None:
     check_resumes(go, topic, f"{PREFIX}go")
 
 
 @pytest.mark.long
-def test_go_filters_by_para(go: Run, topic: Topic) -> None:
+def test_go_filters_by_para(go: Consumer, topic: Topic) -> None:
     check_filters(go, topic, f"{PREFIX}go-para")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("check", [check_partitions, check_unreadable])
+def test_java_commits_what_it_has_printed(
+    java: Consumer, kafka: dict[str, object], topic: Topic, check: Callable[..., None]
+) -> None:
+    check(java, kafka, topic, f"{PREFIX}java-{check.__name__}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("check", [check_partitions, check_unreadable])
+def test_go_commits_what_it_has_printed(
+    go: Consumer, kafka: dict[str, object], topic: Topic, check: Callable[..., None]
+) -> None:
+    check(go, kafka, topic, f"{PREFIX}go-{check.__name__}")

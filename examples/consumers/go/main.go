@@ -221,16 +221,18 @@ func run(path, group, folder, topic, registry string, para, left int64) error {
 		if err := fetches.Err(); err != nil {
 			return err
 		}
-		var taken []*kgo.Record
+		var taken []*kgo.Record // of several partitions; the commit finds the last of each
+		var failed error
 		for records := fetches.RecordIter(); !records.Done() && left != 0; {
 			record := records.Next()
 			found, err := known.decode(record.Value)
 			if err != nil {
-				return fmt.Errorf("%s[%d]@%d: %w", record.Topic, record.Partition, record.Offset, err)
+				failed = fmt.Errorf("%s[%d]@%d: %w", record.Topic, record.Partition, record.Offset, err)
+				break
 			}
 			if para < 0 || found["para_id"] == para {
-				if err := lines.Encode(shown(found)); err != nil {
-					return err
+				if failed = lines.Encode(shown(found)); failed != nil {
+					break
 				}
 				left--
 			}
@@ -239,6 +241,9 @@ func run(path, group, folder, topic, registry string, para, left int64) error {
 		// After the output: a program that ends before this prints these verdicts again, and loses none.
 		if err := client.CommitRecords(ctx, taken...); err != nil {
 			return err
+		}
+		if failed != nil {
+			return failed
 		}
 	}
 	return nil

@@ -123,28 +123,31 @@ public class Verdicts {
         var bytes = new ByteArrayDeserializer();
         try (var consumer = new KafkaConsumer<>(config, bytes, bytes)) {
             consumer.subscribe(List.of(topic));
-            while (left > 0) {
-                for (var record : consumer.poll(Duration.ofSeconds(1))) {
-                    var value = ByteBuffer.wrap(record.value());
-                    Schema schema = schemas.of(value);
-                    var decoder = DecoderFactory.get().binaryDecoder(value.array(), value.position(), value.remaining(), null);
-                    GenericRecord verdict = new GenericDatumReader<GenericRecord>(schema).read(null, decoder);
-                    if (para < 0 || (Long) verdict.get("para_id") == para) {
-                        System.out.println(JSON.writeValueAsString(shown(verdict)));
-                        left--;
+            boolean isRead = true;
+            while (left > 0 && isRead) {
+                var taken = new HashMap<TopicPartition, OffsetAndMetadata>();
+                try {
+                    for (var record : consumer.poll(Duration.ofSeconds(1))) {
+                        var value = ByteBuffer.wrap(record.value());
+                        Schema schema = schemas.of(value);
+                        var decoder = DecoderFactory.get().binaryDecoder(value.array(), value.position(), value.remaining(), null);
+                        GenericRecord verdict = new GenericDatumReader<GenericRecord>(schema).read(null, decoder);
+                        if (para < 0 || (Long) verdict.get("para_id") == para) {
+                            System.out.println(JSON.writeValueAsString(shown(verdict)));
+                            isRead = !System.out.checkError();
+                            if (!isRead) break; // nobody reads the output any more: this verdict is not taken
+                            left--;
+                        }
+                        var place = new TopicPartition(record.topic(), record.partition());
+                        taken.put(place, new OffsetAndMetadata(record.offset() + 1));
+                        if (left == 0) break; // what was polled beyond it is not taken
                     }
-                    if (left == 0 || System.out.checkError()) { // what was polled beyond it is not taken
-                        commit(consumer, new TopicPartition(record.topic(), record.partition()), record.offset() + 1);
-                        return;
-                    }
+                } finally {
+                    // After the output: a program that ends before this prints these verdicts again, and loses none.
+                    // Each partition by itself, for a poll brings records of several.
+                    consumer.commitSync(taken);
                 }
-                // After the output: a program that ends before this prints these verdicts again, and loses none.
-                consumer.commitSync();
             }
         }
-    }
-
-    static void commit(KafkaConsumer<byte[], byte[]> consumer, TopicPartition place, long next) {
-        consumer.commitSync(Map.of(place, new OffsetAndMetadata(next)));
     }
 }
