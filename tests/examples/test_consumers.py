@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import pyspark
 import pytest
@@ -126,16 +128,19 @@ class Consumer:
         return done
 
 
+def _jars() -> list[Path]:
+    spark = Path(pyspark.__file__).parent / "jars"
+    needed = ["avro-1.*.jar", "jackson-annotations-*.jar", "jackson-core-2*.jar", "jackson-databind-*.jar"]
+    return [*(jar for name in needed for jar in spark.glob(name)), *ensure_jars("broker")]
+
+
 @pytest.fixture(scope="module")
 def java(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Consumer:
     """Compile the program with the jars that are here anyway: Kafka's client of the broker, Avro and Jackson of Spark."""
     if shutil.which("javac") is None:
         pytest.skip("only a JRE is here: javac is needed")
     folder = tmp_path_factory.mktemp("java")
-    spark = Path(pyspark.__file__).parent / "jars"
-    needed = ["avro-1.*.jar", "jackson-annotations-*.jar", "jackson-core-2*.jar", "jackson-databind-*.jar"]
-    jars = [*(jar for name in needed for jar in spark.glob(name)), *ensure_jars("broker")]
-    path = os.pathsep.join(map(str, [folder, *jars]))
+    path = os.pathsep.join(map(str, [folder, *_jars()]))
     source = CONSUMERS / "java/Verdicts.java"
     subprocess.run(
         ["javac", "-Xlint:all", "-Werror", "-proc:none", "-cp", path, "-d", folder, source],
@@ -233,6 +238,29 @@ def test_client_library_reads_the_same(kafka: dict[str, object], topic: Topic) -
 def test_java_prints_both_forms(java: Consumer, topic: Topic) -> None:
     options = ("--topic", f"{PREFIX}verdicts", "--registry", topic.registry.url)
     assert java(f"{PREFIX}java-all", "--count", str(len(topic.expected)), *options) == topic.expected
+
+
+def test_java_names_a_missing_topic(java: Consumer) -> None:
+    assert "topic acme.verdicts does not exist" in java.fails(f"{PREFIX}java-missing", "--topic", "acme.verdicts")
+
+
+def test_go_names_a_missing_topic(go: Consumer) -> None:
+    assert go.fails(f"{PREFIX}go-missing", "--topic", "acme.verdicts") == "topic acme.verdicts does not exist\n"
+
+
+def test_readme_names_the_versions_that_are_tested() -> None:
+    readme = (CONSUMERS / "README.md").read_text(encoding="utf-8")
+    go = re.search(r"^go (\d+\.\d+)", (CONSUMERS / "go/go.mod").read_text(encoding="utf-8"), re.MULTILINE)
+    assert go is not None
+    assert f"**In Go**, {go[1]} or newer" in readme
+    used = {jar.name for jar in _jars()}
+    pom = ElementTree.parse(CONSUMERS / "java/pom.xml").getroot()
+    found = pom.findall("dependencies/dependency")
+    assert found
+    for each in found:
+        group, artifact, version = (each.findtext(name, "") for name in ("groupId", "artifactId", "version"))
+        assert f"{artifact}-{version}.jar" in used
+        assert f"`{group}:{artifact}:{version}`" in readme
 
 
 @pytest.mark.long

@@ -23,7 +23,9 @@ import (
 	"time"
 
 	"github.com/linkedin/goavro/v2"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -181,6 +183,24 @@ func readSettings(path string) (map[string]string, error) {
 	return found, nil
 }
 
+// check returns an error for a topic that does not exist: a client waits for such a topic without a word.
+func check(ctx context.Context, client *kgo.Client, topic string) error {
+	request := kmsg.NewPtrMetadataRequest()
+	asked := kmsg.NewMetadataRequestTopic()
+	asked.Topic = kmsg.StringPtr(topic)
+	request.Topics = append(request.Topics, asked)
+	answer, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, found := range answer.Topics {
+		if found.ErrorCode == kerr.UnknownTopicOrPartition.Code {
+			return fmt.Errorf("topic %s does not exist", topic)
+		}
+	}
+	return nil
+}
+
 func main() {
 	log.SetFlags(0)
 	para := flag.Int64("para", -1, "only verdicts of this para")
@@ -216,6 +236,9 @@ func run(path, group, folder, topic, registry string, para, left int64) error {
 	defer client.Close()
 	lines := json.NewEncoder(os.Stdout)
 	ctx := context.Background()
+	if err := check(ctx, client, topic); err != nil {
+		return err
+	}
 	for left != 0 {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {

@@ -119,9 +119,13 @@ public class Verdicts {
         config.put("isolation.level", "read_committed");
         config.put("enable.auto.commit", "false");
         config.put("auto.offset.reset", "earliest");
+        config.put("allow.auto.create.topics", "false");
         var schemas = new Schemas(Path.of(arguments[2]), registry);
         var bytes = new ByteArrayDeserializer();
         try (var consumer = new KafkaConsumer<>(config, bytes, bytes)) {
+            // A subscription to a topic that does not exist waits for it without a word.
+            var partitions = consumer.partitionsFor(topic);
+            if (partitions == null || partitions.isEmpty()) throw new IOException("topic " + topic + " does not exist");
             consumer.subscribe(List.of(topic));
             boolean isRead = true;
             while (left > 0 && isRead) {
