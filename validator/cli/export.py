@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -24,13 +24,15 @@ from validator.service.lane_inputs import recorded_inputs
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import IO
 
     from validator.codec.codec import Codec
     from validator.core.inputs import Input
 
 UNREADABLE: Final = "unreadable"
+PARTIAL: Final = ".partial"
+"""What a file's name ends with until the export is complete."""
 
 
 def export(
@@ -47,7 +49,7 @@ def export(
     """Write a lane's recorded inputs from Kafka to a folder, one JSON line for each record, by topic.
 
     `what-if` and `audit` read the folder with --records, `submit` takes each file. A record that cannot be decoded is left out and counted;
-    what was sent twice is there twice.
+    what was sent twice is there twice. An export that fails or is interrupted leaves no files.
     """
     if to_block < from_block:
         raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
@@ -61,11 +63,11 @@ def export(
     taken = next((path for path in paths.values() if path.exists()), None)
     if taken is not None:
         raise UserError(f"{taken}: exists already: expected a folder without files of an earlier export")
-    with terminated_as_interrupted(), counting(f"lane {lane}: exporting its inputs") as progress, ExitStack() as stack:
+    counted = counting(f"lane {lane}: exporting its inputs")
+    with terminated_as_interrupted(), counted as progress, _written(paths) as files:
         inputs = recorded_inputs(
             kafka_table(config), config.topics.prefix, codec, lane_definition(config, lane), progress
         )
-        files = _opened(stack, paths)
         counts = _write(inputs, codec, files, range(from_block, to_block + 1))
     if as_json:
         sys.stdout.write(json.dumps({"lane": lane, "folder": str(out), **counts}) + "\n")
@@ -76,14 +78,49 @@ def export(
         say(f"left out, as they cannot be decoded: {counts[UNREADABLE]}; see `validator dead-letters list`")
 
 
-def _opened(stack: ExitStack, paths: dict[str, Path]) -> dict[str, IO[str]]:
+@contextmanager
+def _written(paths: dict[str, Path]) -> Iterator[dict[str, IO[str]]]:
+    """Yield files that get their names once all are complete; whatever ends it earlier removes them.
+
+    The first gets its name last: `what-if` and `audit` refuse a folder without it. Raises `UserError` if a file cannot be written.
+    """
+    made: list[Path] = []
+    files: dict[str, IO[str]] = {}
     try:
-        next(iter(paths.values())).parent.mkdir(parents=True, exist_ok=True)
-        return {
-            topic: stack.enter_context(path.open("x", encoding="utf-8", newline="\n")) for topic, path in paths.items()
-        }
+        with _translated():
+            for topic, path in paths.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                made.append(path.with_name(path.name + PARTIAL))
+                try:
+                    files[topic] = made[-1].open("x", encoding="utf-8", newline="\n")
+                except FileExistsError:
+                    unfinished = made.pop()
+                    raise UserError(
+                        f"{unfinished}: exists already: another export writes it, or was killed; then remove it"
+                    ) from None
+        yield files
+        for file in files.values():
+            with _translated(file.name):
+                file.close()
+        with _translated():
+            for path in reversed(paths.values()):
+                path.with_name(path.name + PARTIAL).replace(path)
+                made.append(path)
+    except BaseException:
+        for file in files.values():
+            with suppress(OSError):  # it may have no room for what is left to be written
+                file.close()
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _translated(name: str | None = None) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise UserError(f"{error.filename}: cannot be written: {error.strerror}") from error
+        raise UserError(f"{name or error.filename}: cannot be written: {error.strerror}") from error
 
 
 def _write(
@@ -96,6 +133,8 @@ def _write(
             counts[UNREADABLE] += 1
         elif item.block in blocks:
             topic = TOPIC_OF_KIND[item.kind]
-            files[topic].write(json.dumps(shown_json(topic, item.raw, codec)) + "\n")
+            line = json.dumps(shown_json(topic, item.raw, codec)) + "\n"
+            with _translated(files[topic].name):
+                files[topic].write(line)
             counts[topic] += 1
     return counts
