@@ -145,3 +145,16 @@ def test_other_methods_and_large_requests_are_refused(web: Web) -> None:
     assert web.client.get("/lanes/polkadot/paras/" + "1" * QUERY_MAX).status_code == 414
     assert web.client.post("/", content=b"x" * (FORM_BYTES_MAX + 1), headers={"origin": BASE}).status_code == 413
     assert web.client.post("/", content=iter([b"x"]), headers={"origin": BASE}).status_code == 413
+    for length in ("0" * 12 + "40000000", "9" * 5_000, "-1", "1_0", ""):
+        headers = {"origin": BASE, "content-length": length}
+        assert web.client.post("/", content=b"x", headers=headers).status_code == 413, length
+
+
+def test_odd_requests_are_refused_without_a_traceback(web: Web) -> None:
+    many = "&".join(f"name{number}=1" for number in range(60))
+    for page in ("http://[::1", "//[x/", f"/lanes/polkadot/verdicts?{many}"):
+        assert web.client.get("/events", params={"page": page}).status_code == 400, page
+    own = {"origin": BASE}
+    place = "/dead-letters/0/0"
+    assert web.client.post(place, content=many, headers=own).status_code == 400
+    assert web.log == []

@@ -25,7 +25,7 @@ from validator.console.context import ConsoleContext, Missing, Page
 from validator.console.find import find
 from validator.console.letter_pages import executed_blocks, letter_page
 from validator.console.letters import Answer, Form
-from validator.console.limits import FRAME_S, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
+from validator.console.limits import FIELDS_MAX, FRAME_S, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
 from validator.console.pages import PAGES, STILL, PageOf
 from validator.console.rendering import parts, render
 from validator.console.security import Guard, Secrets, is_same
@@ -34,10 +34,11 @@ from validator.service.dead_letters import Place
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 ASSETS: Final = {"console.css": "text/css", "console.js": "text/javascript"}
 NO_STORE: Final = {"cache-control": "no-store"}
+ATTEMPT_DIGITS_MAX: Final = 9
 
 
 class Compiled(NamedTuple):
@@ -45,6 +46,20 @@ class Compiled(NamedTuple):
 
     pattern: re.Pattern[str]
     page: PageOf
+
+
+class _CountedResponse(StreamingResponse):
+    """A stream that counts from the check of their number to the end of its answer, begun or not."""
+
+    def __init__(self, console: WebConsole, frames: AsyncIterator[str], **options: Any) -> None:
+        super().__init__(frames, **options)
+        self._console = console
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._console.streams -= 1
 
 
 @dataclass(slots=True)
@@ -140,8 +155,11 @@ class WebConsole:
 
     async def events(self, request: Request) -> Response:
         """Stream the parts of a page that change, at most one frame a second."""
-        target = urlsplit(request.query_params.get("page", "/"))
-        query = {name: values[-1] for name, values in parse_qs(target.query, max_num_fields=50).items()}
+        try:
+            target = urlsplit(request.query_params.get("page", "/"))
+            query = {name: values[-1] for name, values in parse_qs(target.query, max_num_fields=FIELDS_MAX).items()}
+        except ValueError:
+            return PlainTextResponse("This is no address of a page.\n", 400)
         for pattern, page in self.compiled:
             match = pattern.match(target.path)
             if match and page not in STILL:
@@ -151,27 +169,24 @@ class WebConsole:
         if self.streams >= STREAMS_MAX:
             return PlainTextResponse(f"{STREAMS_MAX} pages are live already: close one.\n", 503)
         frames = self._frames(page, {name: unquote(value) for name, value in match.groupdict().items()}, query)
-        return StreamingResponse(frames, media_type="text/event-stream", headers=NO_STORE)
+        self.streams += 1
+        return _CountedResponse(self, frames, media_type="text/event-stream", headers=NO_STORE)
 
     async def _frames(self, page: PageOf, path: dict[str, Any], query: dict[str, str]) -> AsyncIterator[str]:
         sent: dict[str, bytes] = {}
         version: object = None
         silent_s = 0.0
-        self.streams += 1
-        try:
-            yield "retry: 2000\n\n"
-            while not self.stopping.is_set():
-                silent_s += FRAME_S
-                if self.console.version != version or silent_s >= HEARTBEAT_S:
-                    version, silent_s = self.console.version, 0.0
-                    changed = await run_in_threadpool(self._changed, page, path, query, sent)
-                    yield f"event: parts\ndata: {json.dumps(changed)}\n\n" if changed else ": nothing new\n\n"
-                try:
-                    await asyncio.wait_for(self.stopping.wait(), FRAME_S)
-                except TimeoutError:
-                    continue
-        finally:
-            self.streams -= 1
+        yield "retry: 2000\n\n"
+        while not self.stopping.is_set():
+            silent_s += FRAME_S
+            if self.console.version != version or silent_s >= HEARTBEAT_S:
+                version, silent_s = self.console.version, 0.0
+                changed = await run_in_threadpool(self._changed, page, path, query, sent)
+                yield f"event: parts\ndata: {json.dumps(changed)}\n\n" if changed else ": nothing new\n\n"
+            try:
+                await asyncio.wait_for(self.stopping.wait(), FRAME_S)
+            except TimeoutError:
+                continue
 
     def _changed(
         self, page: PageOf, path: dict[str, Any], query: dict[str, str], sent: dict[str, bytes]
@@ -203,7 +218,11 @@ class WebConsole:
 
     async def put_back(self, request: Request) -> Response:
         """Check or put back a dead letter, as its form says, and show what became of it."""
-        fields = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+        text = (await request.body()).decode("utf-8", "replace")
+        try:
+            fields = parse_qs(text, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        except ValueError:
+            return PlainTextResponse(f"Expected a form of at most {FIELDS_MAX} fields.\n", 400)
         form = {name: values[-1] for name, values in fields.items()}
         if not is_same(form.get("form_token", ""), self.secrets.form):
             return PlainTextResponse("The form's token is not that of this console: load the page again.\n", 403)
@@ -219,7 +238,8 @@ class WebConsole:
         try:
             if form.get("action") == "replay":
                 attempt = form.get("attempt", "")
-                answer = letters.put_back(place, kind, text, int(attempt) if attempt.isdecimal() else 0)
+                number = int(attempt) if attempt.isdecimal() and len(attempt) <= ATTEMPT_DIGITS_MAX else 0
+                answer = letters.put_back(place, kind, text, number)
             else:
                 answer = letters.check(place, kind, text, executed_blocks(self.console))
         except UserError as error:

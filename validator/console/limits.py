@@ -82,6 +82,10 @@ STREAMS_MAX: Final = 20
 """Open streams of live updates."""
 REQUESTS_AT_ONCE_MAX: Final = 64
 """Connections, those of streams not counted."""
+REQUEST_S: Final = 10.0
+"""Seconds in which the whole head of a request has to arrive."""
+FIELDS_MAX: Final = 50
+"""Fields of a query or a form."""
 FRAME_S: Final = 1.0
 """Seconds between two updates of a page."""
 HEARTBEAT_S: Final = 15.0

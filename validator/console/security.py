@@ -118,7 +118,8 @@ class Guard:
         if max(len(scope.get("query_string", b"")), len(scope["path"])) > QUERY_MAX:
             return 414, f"The address is too long: expected at most {QUERY_MAX} characters."
         length = headers.get("content-length", "0")
-        if "transfer-encoding" in headers or not length.isdecimal() or int(length[:12]) > FORM_BYTES_MAX:
+        is_small = length.isdecimal() and len(length) <= len(str(FORM_BYTES_MAX)) and int(length) <= FORM_BYTES_MAX
+        if "transfer-encoding" in headers or not is_small:
             return 413, f"The request is too large: expected at most {FORM_BYTES_MAX} bytes, with their length."
         if scope["method"] not in ("GET", "HEAD"):
             if scope["method"] != "POST":

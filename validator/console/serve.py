@@ -10,13 +10,12 @@ import socket
 from threading import Thread
 from typing import TYPE_CHECKING, Final, Self
 
-import uvicorn
-
 from validator.console.app import WebConsole
+from validator.console.connections import server_of
 from validator.console.context import ConsoleContext
 from validator.console.follow import Follower
 from validator.console.letters import Letters
-from validator.console.limits import REQUESTS_AT_ONCE_MAX, STOP_S, STREAMS_MAX
+from validator.console.limits import STOP_S
 from validator.console.model import Model
 from validator.console.security import Secrets
 from validator.console.stored import StoredLanes
@@ -73,17 +72,7 @@ class RunningConsole:
             config, self.model, self.follower, StoredLanes(config), Letters(config, say), read_only
         )
         self._web = WebConsole(console, self.secrets, say)
-        settings = uvicorn.Config(
-            self._web.app(host, self.port),
-            access_log=False,
-            log_config=None,
-            lifespan="off",
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=REQUESTS_AT_ONCE_MAX + STREAMS_MAX,
-            timeout_graceful_shutdown=STOP_S,
-        )
-        self._server = uvicorn.Server(settings)
+        self._server = server_of(self._web.app(host, self.port))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = Thread(target=self._serve, daemon=True)
 
