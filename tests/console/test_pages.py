@@ -245,6 +245,13 @@ def test_stream_sends_what_has_changed(web: Web, monkeypatch: pytest.MonkeyPatch
     assert web.app.streams == 0
 
 
+def test_limits_of_the_configuration_are_those_of_the_start(web: Web) -> None:
+    text = web.get(f"{LINK}/runtime")
+    assert re.search("<h2>Limits at the lane.s start</h2>", text)
+    assert "Session changes may have replaced them." in text
+    assert "<code>validator state show --lane polkadot --json</code>" in text
+
+
 def test_streams_are_bounded_and_only_of_live_pages(web: Web) -> None:
     for path in ("/rules?name=R-18", "/nowhere", "//elsewhere"):
         assert web.client.get("/events", params={"page": path}).status_code == 404
