@@ -50,7 +50,33 @@ def test_counts_agree_with_their_nouns() -> None:
     error = {"kind": "UpwardMessages/MessageSize", "idx": 0, "msg_size": 70_000, "max_size": 65_531}
     reason = why({"para_id": 1, "error": error})
     assert reason.text == "Upward message 1 of the candidate has 68.4 KiB; the limit is 64.0 KiB."
-    assert (reason.observed, reason.limit, reason.is_size) == (70_000, 65_531, True)
+    assert (reason.observed, reason.limit, reason.numbers) == (70_000, 65_531, ("68.4 KiB", "64.0 KiB"))
+
+
+@pytest.mark.parametrize(
+    ("observed", "limit", "numbers"),
+    [
+        (102_401, 102_400, ("102,401 B", "102,400 B")),  # both would be 100.0 KiB
+        (102_400, 102_400, ("100.0 KiB", "100.0 KiB")),
+        (153_600, 102_400, ("150.0 KiB", "100.0 KiB")),
+        (102_400, 1_024, ("102,400 B", "1,024 B")),  # one unit
+        (12 << 20, 102_400, ("12,582,912 B", "102,400 B")),
+        (1_025, 1_024, ("1,025 B", "1,024 B")),
+        (102_400, 0, ("102,400 B", "0 B")),
+    ],
+)
+def test_sizes_can_be_compared(observed: int, limit: int, numbers: tuple[str, str]) -> None:
+    error = {"kind": "OpenHrmpChannelMessageSizeExceedsLimit", "max_message_size": observed, "limit": limit}
+    reason = why({"para_id": 1, "error": error})
+    expected = "The channel asked for would carry messages of {}; the relay chain allows {}.".format(*numbers)
+    assert (reason.text, reason.numbers) == (expected, numbers)
+
+
+def test_counts_have_separators() -> None:
+    error = {"kind": "UpwardMessages/CapacityExceeded", "count": 1_201, "limit": 1_200}
+    reason = why({"para_id": 1, "error": error})
+    assert reason.text == "The upward queue of para 1 would hold 1,201 messages; it takes 1,200."
+    assert reason.numbers == ("1,201", "1,200")
 
 
 def test_unknown_errors_show_their_fields() -> None:

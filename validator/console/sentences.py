@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from validator.console.kept import Json
-from validator.console.shown import count, plain, plural, size
+from validator.console.shown import count, plain, plural, sizes
 
 _ENDS: Final = ("sender", "recipient")
 
@@ -23,8 +23,8 @@ class Why:
     then: str = ""
     observed: int | None = None
     limit: int | None = None
-    is_size: bool = False
-    """Whether these numbers are bytes."""
+    numbers: tuple[str, str] = ("", "")
+    """Both as a page writes them."""
 
 
 @cache
@@ -39,17 +39,18 @@ def why(record: Json) -> Why:
     words = sentences().get(error["kind"])
     if words is not None:
         try:
-            text = words["text"].format_map(_fields(record["para_id"], error))
+            fields = _fields(record["para_id"], error, _sizes(words, error))
+            text = words["text"].format_map(fields)
         except (KeyError, IndexError, ValueError):
             words = None
     if words is None:
-        fields = ", ".join(f"{name} {plain(value)}" for name, value in error.items() if name != "kind")
-        return Why(f"Rejected by the rule {error['kind']}{': ' + fields if fields else ''}.")
-    then = words.get("then", "").format_map(_Lenient(_fields(record["para_id"], error)))
+        listed = ", ".join(f"{name} {plain(value)}" for name, value in error.items() if name != "kind")
+        return Why(f"Rejected by the rule {error['kind']}{': ' + listed if listed else ''}.")
+    then = words.get("then", "").format_map(_Lenient(fields))
     observed, limit = error.get(words.get("observed", "")), error.get(words.get("limit", ""))
     if not isinstance(observed, int) or not isinstance(limit, int):
         return Why(text, then)
-    return Why(text, then, observed, limit, "size" in words["observed"])
+    return Why(text, then, observed, limit, (str(fields[words["observed"]]), str(fields[words["limit"]])))
 
 
 class _Lenient(dict[str, Any]):
@@ -60,14 +61,27 @@ class _Lenient(dict[str, Any]):
 class _Count(int):
     """A count; ``{sent:message}`` writes it with what it counts, such as ``1 message`` and ``2 messages``."""
 
+    def __str__(self) -> str:
+        return count(int(self))
+
     def __format__(self, what: str) -> str:
-        return plural(int(self), what) if what else count(int(self))
+        return plural(int(self), what) if what else str(self)
 
 
-def _fields(para: int, error: Json) -> dict[str, Any]:
+def _sizes(words: dict[str, str], error: Json) -> dict[str, str]:
+    """Return an error's numbers of bytes by field: its name says size, or it is the limit of one whose name does."""
+    names = {name for name in error if "size" in name}
+    if words.get("observed") in names and "limit" in words:
+        names.add(words["limit"])
+    values = {name: error[name] for name in names if _is_number(error.get(name))}
+    texts = sizes(values.values())
+    return {name: texts[value] for name, value in values.items()}
+
+
+def _fields(para: int, error: Json, of_size: dict[str, str]) -> dict[str, Any]:
     fields: dict[str, Any] = {"para": str(para)}
     for name, value in error.items():
-        fields[name] = _shown(name, value)
+        fields[name] = of_size.get(name) or _shown(name, value)
         if isinstance(value, dict):
             fields |= {end: str(value[end]) for end in _ENDS if end in value}
     if isinstance(error.get("idx"), int):
@@ -76,6 +90,8 @@ def _fields(para: int, error: Json) -> dict[str, Any]:
 
 
 def _shown(name: str, value: Any) -> str | _Count:
-    if not isinstance(value, int) or isinstance(value, bool) or name in _ENDS or name.endswith("para_id"):
-        return plain(value)
-    return size(value) if "size" in name else _Count(value)
+    return plain(value) if not _is_number(value) or name in _ENDS or name.endswith("para_id") else _Count(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from validator.core.limits import U32_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 UNREACHED: Final = U32_MAX // 2
 """Messages or bytes of a limit beyond which it is no limit that anybody reaches."""
@@ -36,6 +39,15 @@ def size(value: int | None) -> str:
     if value < 10 * KIB * KIB:
         return f"{value / KIB:,.1f} KiB"
     return f"{value / KIB / KIB:,.1f} MiB"
+
+
+def sizes(values: Iterable[int]) -> dict[int, str]:
+    """Return numbers of bytes as texts that can be compared: all in one unit, and exact if two of them would look the same."""
+    rounded = {value: size(value) for value in values}
+    reached = [text for value, text in rounded.items() if value <= UNREACHED]
+    if len({text.rpartition(" ")[2] for text in reached}) <= 1 and len(set(reached)) == len(reached):
+        return rounded
+    return {value: text if value > UNREACHED else f"{value:,} B" for value, text in rounded.items()}
 
 
 def plural(value: int, what: str) -> str:
