@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Final
 
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
@@ -28,8 +29,8 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
     path = _path(location[:-1] if location[-1] == "[key]" else location)
     if error["type"] in ("extra_forbidden", UNKNOWN_KEY):
         known = error["ctx"]["known"] if error["type"] == UNKNOWN_KEY else sorted(names_at(location[:-1]))
-        close = get_close_matches(str(location[-1]), known, 1)
-        return f"{path}: no such key; " + (f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}")
+        close = closest(str(location[-1]), known)
+        return f"{path}: no such key; " + (f"did you mean {close!r}?" if close else f"known are {', '.join(known)}")
     if error["type"] == "missing":
         return f"{path}: expected a value, found none"
     message = error["msg"].removeprefix("Value error, ")
@@ -47,6 +48,34 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
         expected = f"a number {expected}"
     found = repr(error["input"])
     return f"{path}: expected {expected}, found {found if len(found) <= 60 else found[:57] + '...'}"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known key that somebody may have meant, None if no one is close.
+
+    A key that has the same words in their order, some of them abbreviated, goes before one that merely looks alike: ``hrmp_max_msg`` is
+    ``hrmp_max_message_num_per_candidate`` rather than ``hrmp_channel_max_size``.
+    """
+    known = list(known)
+    same_words = [key for key in known if _has_words(key, name.split("_"))]
+    if same_words:
+        return max(same_words, key=lambda key: (_same_start(key, name), -len(key)))
+    return next(iter(get_close_matches(name, known, 1)), None)
+
+
+def _same_start(one: str, other: str) -> int:
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
+
+
+def _has_words(key: str, words: list[str]) -> bool:
+    left = iter(key.split("_"))
+    return all(any(_is_short_for(word, full) for full in left) for word in words)
+
+
+def _is_short_for(word: str, full: str) -> bool:
+    """Return whether a word begins as another one does, and has letters of it in their order."""
+    letters = iter(full)
+    return word[:1] == full[:1] and all(letter in letters for letter in word)
 
 
 def _path(location: tuple[int | str, ...]) -> str:

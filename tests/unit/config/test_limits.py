@@ -13,6 +13,7 @@ import pytest
 from tests.protocol_from_outside import FILES, NAME
 from tests.throwaway import importable, install
 from validator.config import Config, configuration_digest, load_config
+from validator.config.explain import closest
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
 
@@ -168,3 +169,29 @@ def test_configuration_survives_json(tmp_path: Path) -> None:
     again = Config.model_validate(config.model_dump(mode="json"))
     assert again == config
     assert configuration_digest(again.chains["a"]) == configuration_digest(config.chains["a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("hrmp_max_msg", "hrmp_max_message_num_per_candidate"),
+        ("hrmp_chan_max_size", "hrmp_channel_max_size"),
+        ("upward_queue_count", "max_upward_queue_count"),
+        ("max_upward_mesage_size", "max_upward_message_size"),
+        ("hrmp_channel_max_place", "hrmp_channel_max_places"),
+        ("max_upwrad_queue_count", "max_upward_queue_count"),
+        ("", None),
+        ("_", None),
+        ("nothing", None),
+    ],
+)
+def test_suggestion_shares_the_words(name: str, meant: str | None) -> None:
+    known = [
+        "hrmp_channel_max_places",
+        "hrmp_channel_max_size",
+        "hrmp_channel_max_total_size",
+        "hrmp_max_message_num_per_candidate",
+        "max_upward_message_size",
+        "max_upward_queue_count",
+    ]
+    assert closest(name, known) == meant
