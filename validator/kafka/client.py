@@ -26,6 +26,9 @@ SPARK_PREFIX: Final = "spark."
 
 _PREFIXES: Final = (SPARK_PREFIX, "kafka.")
 
+_BY_PASSWORD: Final = ("PLAIN", "SCRAM-")
+"""What the names of mechanisms with a name and a password begin with."""
+
 MESSAGE_BYTES_MAX: Final = 8 << 20
 """A candidate carries its messages: at most the 5 MiB of a proof of validity, plus room; Kafka's default is 1 MiB."""
 
@@ -161,8 +164,22 @@ def admin_config(kafka: KafkaTable) -> dict[str, Any]:
     return _ADMIN | _common(kafka)
 
 
+def _check_login(flat: Mapping[str, str]) -> None:
+    """Raise `UserError` for a login by password without its name or password; librdkafka would not say where they come from."""
+    mechanism = flat.get("sasl.mechanism", flat.get("sasl.mechanisms", "")).upper()
+    if "SASL" not in flat.get("security.protocol", "").upper() or not mechanism.startswith(_BY_PASSWORD):
+        return
+    for part in ("username", "password"):
+        if f"sasl.{part}" not in flat:
+            raise UserError(
+                f"[kafka] sasl.{part} is missing, which {mechanism} needs: "
+                f"set it, or the environment variable VALIDATOR_KAFKA__SASL__{part.upper()}"
+            )
+
+
 def _common(kafka: KafkaTable) -> dict[str, Any]:
     flat = {key: value for key, value in flatten(kafka).items() if not key.startswith(SPARK_PREFIX)}
     if not flat.get("bootstrap.servers"):
         raise UserError("[kafka] bootstrap.servers is missing: expected host:port, or several with commas")
+    _check_login(flat)
     return {"client.id": "validator", "logger": _LOGGER} | flat

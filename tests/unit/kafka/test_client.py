@@ -172,6 +172,29 @@ def test_protection_that_no_protocol_uses_is_refused(table: dict[str, object], m
     flatten({"security.protocol": "sasl_ssl", "ssl.ca.location": "/ca", "sasl.username": "u"})
 
 
+@pytest.mark.parametrize(
+    ("given", "missing"), [({"username": "me"}, "password"), ({"password": "x"}, "username"), ({}, "username")]
+)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_missing_part_of_a_login_is_named(mechanism: str, given: dict[str, str], missing: str) -> None:
+    kafka = {
+        "bootstrap.servers": "broker:9093",
+        "security": {"protocol": "sasl_ssl"},
+        "sasl": {"mechanism": mechanism, **given},
+    }
+    with pytest.raises(UserError) as raised:
+        producer_config(kafka)
+    assert str(raised.value) == (
+        f"[kafka] sasl.{missing} is missing, which {mechanism} needs: set it, or the environment variable "
+        f"VALIDATOR_KAFKA__SASL__{missing.upper()}"
+    )
+
+
+def test_login_without_a_password_needs_none() -> None:
+    kafka = {"bootstrap.servers": "broker:9093", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    assert producer_config(kafka)["sasl.mechanism"] == "OAUTHBEARER"
+
+
 @pytest.mark.parametrize("spelling", [False, 0, "false", "False", "FALSE", "f", "F", "0", " false ", "no"])
 def test_every_spelling_of_false_is_false(spelling: object) -> None:
     with pytest.raises(UserError, match="the Java client always verifies"):
