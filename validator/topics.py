@@ -64,6 +64,8 @@ TOPICS: Final[tuple[Topic, ...]] = (
     Topic("dead-letter-replays", None, "compact", FOREVER, "which dead letters were put back, and where"),
 )  # fmt: skip
 
+LANES: Final = "lanes"
+
 INPUT_TOPICS: Final[dict[str, RecordKind]] = {
     topic.name: topic.kind
     for topic in sorted(TOPICS, key=lambda topic: -1 if topic.kind is None else topic.kind)

@@ -11,9 +11,11 @@ from tests.cli.follower import LANE, follower
 from tests.sending import send
 from validator import client
 from validator.codec.decode import decode_record
+from validator.codec.encode import BlockOutput
 from validator.core.inputs import Input, Source
 from validator.kafka.reader import TopicReader
 from validator.lanes.configured import configured_codec
+from validator.lanes.parked import Fault, Parked, running
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -59,6 +61,27 @@ def test_blocks_reach_the_topics_and_verdicts_come_back(kafka: dict[str, object]
             assert list(stream) == verdicts[1:]
         with connected.receipts(lane=LANE) as receipts:
             assert [each.block for each in receipts] == [1, 2]
+
+
+def test_progress_is_what_the_job_has_committed(kafka: dict[str, object], tmp_path: Path) -> None:
+    prefix = "client-progress."
+    chain = follower(tmp_path, kafka, prefix, blocks=5)
+
+    def said(output: BlockOutput) -> None:
+        send(kafka, prefix, [(record.topic, record.key, record.value) for record in output.records])
+
+    parked = Parked(Fault.HANDLER, "a handler does not end", 5)
+
+    with client.connect(chain.config_path) as connected:
+        assert connected.progress(LANE) == client.Progress(LANE)
+        chain.judge(chain.records)
+        assert connected.progress(LANE).executed_block == 5
+        assert connected.progress(LANE).parked is None
+        said(parked.record(LANE))
+        assert connected.progress(LANE).parked == "a handler does not end"
+        assert connected.progress(LANE).executed_block == 5
+        said(running(LANE))
+        assert connected.progress(LANE).parked is None
 
 
 def test_missing_topics_are_named(kafka: dict[str, object]) -> None:

@@ -17,6 +17,7 @@ def test_page_works(tmp_path: Path) -> None:
     found = blocks((DOCS / PAGE).read_text(encoding="utf-8"))
     assert [block.file for block in found if block.language == "python"] == [
         "send.py",
+        "continue.py",
         "ask.py",
         "resume.py",
         "watch.py",

@@ -20,6 +20,7 @@ from validator.client.records import (
     MessageRef,
     ParaHeadroom,
     Position,
+    Progress,
     Receipt,
     Verdict,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Position",
     "Positions",
     "Producer",
+    "Progress",
     "Receipt",
     "Stream",
     "UserError",

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from validator.client.facade import Client
     from validator.client.opening import Configuration
     from validator.client.producer import BlockOnItsWay, Producer
-    from validator.client.records import ChannelEvent, ChannelHeadroom, Dispatch, DryRun, ParaHeadroom, Receipt, Verdict
+    from validator.client.records import (
+        ChannelEvent,
+        ChannelHeadroom,
+        Dispatch,
+        DryRun,
+        ParaHeadroom,
+        Progress,
+        Receipt,
+        Verdict,
+    )
     from validator.client.streams import Positions, Stream
 
 R = TypeVar("R", bound=Record)
@@ -89,9 +98,13 @@ class AsyncClient:
     ) -> None:
         await asyncio.to_thread(self._client.close)
 
-    def producer(self, lane: str) -> AsyncProducer:
-        """Return a producer of a lane's blocks."""
-        return AsyncProducer(self._client.producer(lane))
+    def producer(self, lane: str, *, after: int | None = None) -> AsyncProducer:
+        """Return a producer of a lane's blocks, which refuses blocks up to ``after``."""
+        return AsyncProducer(self._client.producer(lane, after=after))
+
+    async def progress(self, lane: str) -> Progress:
+        """Return where a lane stands, as `Client.progress` does."""
+        return await asyncio.to_thread(self._client.progress, lane)
 
     async def dry_run(
         self, lane: str, record: Mapping[str, Any], kind: str = "candidates", *, timeout_s: float = ASK_S_DEFAULT

@@ -19,7 +19,7 @@ from validator.lanes.processor import LaneProcessor
 from validator.service.answerer import Answerer, Asked
 from validator.service.sender import RecordSender
 from validator.service.standing import standing_of_lane
-from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS, INPUT_TOPICS
+from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS, INPUT_TOPICS, LANES
 
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
@@ -179,7 +179,12 @@ class MemoryBackend:
             self._arrived.notify_all()
 
     def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
-        """Read a topic, which has one partition."""
+        """Read a topic, which has one partition. The topic `lanes` says how the lanes are when it is read."""
+        if topic == LANES:
+            found = [each for processor in self._lanes.values() for each in processor.status().records]
+            return _MemoryReading(
+                self._arrived, [TopicRecord(LANES, 0, at, *each[1:3], 0) for at, each in enumerate(found)], 0
+            )
         records = self._topics.setdefault(topic, [])
         return _MemoryReading(self._arrived, records, len(records) if start is None else start.get(0, 0))
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,17 +16,20 @@ from validator.client.records import (
     Dispatch,
     DryRun,
     ParaHeadroom,
+    Progress,
     Receipt,
     Verdict,
     dry_run_of,
+    progress_of,
 )
-from validator.client.streams import Start, Stream, Wanted, offsets_of
+from validator.client.streams import POLL_S, Start, Stream, Wanted, offsets_of
 from validator.codec.dry_runs import DryRunRequest
 from validator.codec.record_format import RecordUnreadable
 from validator.errors import UserError
 from validator.lanes.configured import protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.service.dry_run import KINDS
+from validator.topics import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,11 +67,28 @@ class Client:
         """Send what is still to be sent, and close the connections of producers."""
         self._backend.close()
 
-    def producer(self, lane: str) -> Producer:
-        """Return a producer of a lane's blocks. Raises `UserError` if chains are configured and the lane is none of them."""
+    def producer(self, lane: str, *, after: int | None = None) -> Producer:
+        """Return a producer of a lane's blocks, which refuses blocks up to ``after``, such as the last one that `progress` names.
+
+        Raises `UserError` if chains are configured and the lane is none of them.
+        """
         self._check_lane(lane)
         protocol = protocol_of(self._config, lane)
-        return Producer(self._backend, codec_of([RuntimePlan(protocol)]), protocol, lane)
+        return Producer(self._backend, codec_of([RuntimePlan(protocol)]), protocol, lane, after)
+
+    def progress(self, lane: str) -> Progress:
+        """Return where a lane stands: its last executed block, and what it waits for.
+
+        On Kafka the topic `lanes` says so, as the job committed last; records that are on their way are not counted. Raises `UserError`:
+        the lane is not configured, the topic does not exist, Kafka does not answer.
+        """
+        self._check_lane(lane)
+        values: dict[bytes, bytes] = {}
+        with closing(self._backend.read(LANES, {})) as reading:
+            while True:
+                values.update((each.key or b"", each.value) for each in reading.poll(POLL_S))
+                if reading.at_end:
+                    return progress_of(lane, values)
 
     def verdicts(
         self,

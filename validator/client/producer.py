@@ -23,19 +23,21 @@ _COUNTS = {"candidates": "candidates", "channel-requests": "requests", "downward
 class Producer:
     """Sends the blocks of one lane, one after the other."""
 
-    def __init__(self, backend: Backend, codec: Codec, protocol: str, lane: str) -> None:
+    def __init__(self, backend: Backend, codec: Codec, protocol: str, lane: str, after: int | None = None) -> None:
         self.lane = lane
         self._backend, self._codec, self._protocol = backend, codec, protocol
-        self._last: int | None = None
+        self._last = after
 
     def block(self, number: int, *, parent: int | None = None, block_hash: bytes | str | None = None) -> BlockOnItsWay:
         """Begin a block. ``parent`` is by default the number before it.
 
         Leave the block's ``with`` statement, or call `BlockOnItsWay.end`, to send it; an exception inside drops it. Raises `UserError`
-        unless blocks ascend.
+        unless blocks ascend, and for one up to the block that the producer begins after.
         """
         if self._last is not None and number <= self._last:
-            raise UserError(f"block: expected a block after {self._last}, which this producer has sent, found {number}")
+            raise UserError(
+                f"block: expected a block after {self._last}, which is sent or executed already, found {number}"
+            )
         place: dict[str, Any] = {
             "lane": self.lane,
             "block": number,

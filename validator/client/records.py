@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from validator.codec.json_form import to_json
+from validator.lanes.parked import parked_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,6 +197,32 @@ class Receipt:
     def paras(self) -> tuple[int, ...]:
         """The paras that the record is about: none."""
         return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a lane stands, as its job committed last; None where the job has not said anything yet.
+
+    ``waiting_blocks`` have records, but are not executed yet; ``waiting_for`` says in words what the block after ``executed_block`` lacks.
+    ``parked`` is why the lane takes no more records until an operator acts, None if it runs.
+    """
+
+    lane: str
+    executed_block: int | None = None
+    waiting_blocks: int = 0
+    waiting_for: str | None = None
+    parked: str | None = None
+
+
+def progress_of(lane: str, values: Mapping[bytes, bytes]) -> Progress:
+    """Return a lane's progress by the last values of the topic `lanes`, by key. Raises `UserError` if one cannot be read."""
+    status, parked = (
+        to_json("lanes", values[key]) if key in values else None for key in (lane.encode(), parked_key(lane))
+    )
+    reason = None if parked is None or parked["state"] == "running" else parked["reason"]
+    if status is None:
+        return Progress(lane, parked=reason)
+    return Progress(lane, status["executed_block"], status["waiting_blocks"], status["waiting_for"], reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,39 @@ def test_wrong_record_spoils_no_block() -> None:
             lanes.producer("kusama")
 
 
+def test_progress_says_where_a_lane_stands() -> None:
+    with client.in_memory(TABLES) as lanes:
+        found = lanes.progress("polkadot")
+        assert (found.executed_block, found.waiting_blocks, found.parked) == (0, 0, None)
+        producer = lanes.producer("polkadot")
+        for number in (1, 2, 4):
+            with producer.block(number):
+                pass
+        found = lanes.progress("polkadot")
+        assert (found.executed_block, found.waiting_blocks, found.parked) == (2, 1, None)
+        assert found.waiting_for == lanes.waits_for("polkadot")
+        again = lanes.producer("polkadot", after=found.executed_block)
+        with pytest.raises(
+            client.UserError, match="expected a block after 2, which is sent or executed already, found 2"
+        ):
+            again.block(2)
+        with again.block(3):
+            pass
+        assert lanes.progress("polkadot").executed_block == 4
+        with pytest.raises(client.UserError, match="lane: expected polkadot, found 'kusama'"):
+            lanes.progress("kusama")
+
+
+def test_progress_with_asyncio() -> None:
+    async def run() -> client.Progress:
+        async with await aio.in_memory(TABLES) as lanes:
+            async with lanes.producer("polkadot", after=0).block(1):
+                pass
+            return await lanes.progress("polkadot")
+
+    assert asyncio.run(run()).executed_block == 1
+
+
 def test_dry_run_says_what_a_block_would_then_say() -> None:
     with client.in_memory(TABLES) as lanes:
         with lanes.producer("polkadot").block(1) as block:
