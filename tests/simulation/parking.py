@@ -17,6 +17,7 @@ from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Checkpoint
 from validator.codec.encode import BlockOutput
 from validator.codec.orders import InputSpan, LaneOrder
+from validator.core.execute import Executor
 from validator.core.handlers.errors import HandlerFault
 from validator.core.inputs import Source
 from validator.core.lane import WaitingOverflow
@@ -60,9 +61,9 @@ class LaneFaults:
             faults._here.key = (self.lane, tuple(sorted(consumed_by(self.items).items())))
             yield from run(self)
 
-        def process_some(self: LaneProcessor, items: Iterable[Any]) -> Iterator[BlockOutput]:
+        def process_some(self: LaneProcessor, items: Iterable[Any], execute: Executor) -> Iterator[BlockOutput]:
             after = faults._decide(faults._here.key)
-            for at, output in enumerate(process(self, items)):
+            for at, output in enumerate(process(self, items, execute)):
                 if at == after:
                     break
                 yield output

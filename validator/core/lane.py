@@ -68,7 +68,6 @@ class Lane:
         self.rules = rules
         self.executed_block = executed_block
         self.settings = settings or LaneSettings()
-        self.execute: Executor = execute
         self.counters = Counters()
         self._waiting = WaitingRecords()
         self._far = FarRecords(self.settings.blocks_ahead_max)
@@ -119,7 +118,7 @@ class Lane:
         self.counters.consumed += 1
         self.counters.dead += 1
 
-    def execute_ready(self) -> Iterator[tuple[Executed, list[DeadLetter]]]:
+    def execute_ready(self, execute: Executor = execute) -> Iterator[tuple[Executed, list[DeadLetter]]]:
         """Execute, in order, every block that is complete and whose parent has been executed.
 
         Yields the outcomes of each block, and the dead letters of records whose block number the chain has now passed. Raises
@@ -131,7 +130,7 @@ class Lane:
                 break
             block = self._assemble(waiting)
             try:
-                executed = self.execute(self.rules, block, self.settings.intervals)
+                executed = execute(self.rules, block, self.settings.intervals)
             except HandlerFault as fault:
                 fault.place(number, waiting.candidates_of(fault.para, block))
                 raise

@@ -4,14 +4,16 @@
 The state before a chosen block is encoded in pages. After the block a second rule set, restored from these pages, executes it again. What
 both emit and all of their pages must be the same bytes, and the root that the lane keeps up to date must be the one over these pages. So a
 state that its pages do not hold completely is found, a page whose change was not noted, and a rule or handler that does not give the same
-result twice. The protocol's invariants are checked on the lane's own state. Which blocks are chosen depends on the lane's name and the
-block's number only: a block that is executed again is chosen again, and two deployments choose the same ones.
+result twice. The protocol's invariants are checked on the lane's own state. An exception in a check is a fault that it found, and does the
+lane no harm. Which blocks are chosen depends on the lane's name and the block's number only: a block that is executed again is chosen
+again, and two deployments choose the same ones.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -48,7 +50,7 @@ class Outcome(StrEnum):
     SOUND = "sound"
     FAULTY = "faulty"
     INCOMPLETE = "incomplete"
-    """The invariants hold, but the block was not executed a second time: the state is too large, or a handler was too slow."""
+    """No fault was found, but not everything was checked: the state is too large, memory was short, or a handler was too slow."""
 
 
 class AuditFault(NamedTuple):
@@ -70,6 +72,14 @@ class _Incomplete(Exception):
     """A block cannot be executed a second time here."""
 
 
+class _Raised(Exception):
+    """A check has raised something."""
+
+    def __init__(self, fault: AuditFault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
 class Auditor:
     """Executes the blocks of one batch of a lane, and checks the chosen ones; ``note`` gets how each audit ended and its seconds."""
 
@@ -89,7 +99,7 @@ class Auditor:
         if not is_chosen(self._definition.name, number, self._settings.share):
             return execute(rules, block, intervals)
         began_s = self._clock()
-        before = _pages(rules)
+        before = self._before(rules, number)
         executing_s = self._clock()
         executed = execute(rules, block, intervals)
         executed_s = self._clock()
@@ -98,6 +108,8 @@ class Auditor:
             fault = self._fault(rules, block, intervals, before, executed)
         except _Incomplete:
             outcome, fault = Outcome.INCOMPLETE, None
+        except _Raised as raised:
+            fault = raised.fault
         if fault is not None:
             outcome, self._last = Outcome.FAULTY, fault
         self._note(outcome, self._clock() - began_s - (executed_s - executing_s))
@@ -110,29 +122,41 @@ class Auditor:
         if self._last is not None:
             yield BlockOutput(None, [fault_record(self._definition.name, self._last)])
 
+    def _before(self, rules: RuleSet[Any], number: BlockNumber) -> list[bytes] | _Incomplete | _Raised:
+        """Return the state before the block in pages, or why there are none."""
+        try:
+            with _checking(number, "pages", "encoding the state before the block"):
+                return _pages(rules)
+        except (_Incomplete, _Raised) as error:
+            return error.with_traceback(None)
+
     def _fault(
-        self, rules: RuleSet[Any], block: Block, intervals: Intervals, before: list[bytes] | None, executed: Executed
+        self,
+        rules: RuleSet[Any],
+        block: Block,
+        intervals: Intervals,
+        before: list[bytes] | _Incomplete | _Raised,
+        executed: Executed,
     ) -> AuditFault | None:
-        """Return the first fault. Raises `_Incomplete`."""
+        """Return the first fault. Raises `_Incomplete`, `_Raised`."""
         number = block.record.block
         invariants = self._definition.protocol.invariants
         if invariants is not None:
-            try:
-                invariants(rules)
-            except InvariantBroken as error:
-                return AuditFault(number, "invariants", str(error))
-        if before is None:
-            raise _Incomplete
-        try:
+            with _checking(number, "invariants", "the check of the invariants"):
+                try:
+                    invariants(rules)
+                except InvariantBroken as error:
+                    return AuditFault(number, "invariants", str(error))
+        if not isinstance(before, list):
+            raise before
+        with _checking(number, "execution", "a second execution"):
             second = self._definition.restore_rules(before)
             again = execute(second, block, intervals)
-        except (HandlerFault, MemoryError) as error:
-            raise _Incomplete from error
-        except Exception as error:  # noqa: BLE001 - the first execution raised nothing
-            return AuditFault(number, "execution", f"a second execution raised {type(error).__name__}: {error}")
-        if (detail := self._difference(executed, again)) is not None:
-            return AuditFault(number, "execution", detail)
-        detail = _differing_pages(rules, second)
+        with _checking(number, "execution", "the comparison of what both executions emit"):
+            if (detail := self._difference(executed, again)) is not None:
+                return AuditFault(number, "execution", detail)
+        with _checking(number, "pages", "the comparison of both states"):
+            detail = _differing_pages(rules, second)
         return None if detail is None else AuditFault(number, "pages", detail)
 
     def _difference(self, executed: Executed, again: Executed) -> str | None:
@@ -166,8 +190,28 @@ def fault_record(lane: str, fault: AuditFault) -> OutputRecord:
     return OutputRecord("lanes", fault_key(lane), write(schemas()["validator.LaneAudit"], datum))
 
 
-def _pages(rules: RuleSet[Any]) -> list[bytes] | None:
-    """Return a state in pages (`core.rules.pages`), or None if it has too many bytes."""
+@contextmanager
+def _checking(number: BlockNumber, check: str, what: str) -> Iterator[None]:
+    """Raise `_Incomplete` or `_Raised` in place of whatever a check raises."""
+    try:
+        yield
+    except _Incomplete:
+        raise
+    except (HandlerFault, MemoryError) as error:
+        raise _Incomplete from error
+    except (Exception, SystemExit) as error:
+        raise _Raised(AuditFault(number, check, f"{what} raised {_named(error)}")) from error
+
+
+def _named(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - the exception of a plugin may have no words
+        return type(error).__name__
+
+
+def _pages(rules: RuleSet[Any]) -> list[bytes]:
+    """Return a state in pages (`core.rules.pages`). Raises `_Incomplete` if it has too many bytes."""
     found = rules.common_pages()
     size = sum(map(len, found))
     for owner in rules.owners():
@@ -176,7 +220,7 @@ def _pages(rules: RuleSet[Any]) -> list[bytes] | None:
             found.append(page)
             size += len(page)
         if size > AUDIT_STATE_BYTES_MAX:
-            return None
+            raise _Incomplete
     return found
 
 

@@ -173,7 +173,7 @@ def point_of(stored: bytes | None) -> str:
 
 def shortened(reason: str) -> str:
     """Return a reason in one line of bounded length."""
-    line = " ".join(reason.split())
+    line = " ".join(reason.split()).encode("utf-8", "replace").decode()
     return line if len(line) <= PARK_REASON_CHARACTERS_MAX else f"{line[: PARK_REASON_CHARACTERS_MAX - 3]}..."
 
 

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from validator.codec.encode import BlockOutput, Encoder, LaneStatus, OutputRecord, encode_dead_letter
+from validator.core.execute import Executor, execute
 from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
 from validator.core.outcomes import Executed, Receipt
@@ -42,8 +43,8 @@ class LaneProcessor:
         """Return the processor of a lane before its first block."""
         return cls(definition.create(), definition)
 
-    def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[BlockOutput]:
-        """Take a whole batch, then yield the output of its arrival and of each block that it completes.
+    def process(self, items: Iterable[Input | DeadLetter], execute: Executor = execute) -> Iterator[BlockOutput]:
+        """Take a whole batch, then yield the output of its arrival and of each block that it completes by ``execute``.
 
         Raises `core.lane.WaitingOverflow`; any other exception is a bug.
         """
@@ -57,7 +58,7 @@ class LaneProcessor:
                 dead += map(encode_dead_letter, lane.add(item))
         if dead:
             yield BlockOutput(None, dead)
-        for executed, passed in lane.execute_ready():
+        for executed, passed in lane.execute_ready(execute):
             self._note(executed.receipt)
             if self.observe is not None:
                 self.observe(executed, lane)

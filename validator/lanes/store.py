@@ -245,11 +245,8 @@ def process_batch(
         yield BlockOutput(None, list(map(encode_dead_letter, evicted)))
     entry = encode_entry(items)
     lane.processor.observe = observe
+    yield from lane.processor.process(items, execute if audit is None else audit.execute)
     if audit is not None:
-        lane.processor.lane.execute = audit.execute
-    yield from lane.processor.process(items)
-    if audit is not None:
-        lane.processor.lane.execute = execute
         yield from audit.said()
     yield lane.processor.status()
 

@@ -15,6 +15,7 @@ from tests.unit.lanes.chains import PREFIX, Chain, chain, definition_of, inputs_
 from validator.codec.encode import BlockOutput, OutputRecord
 from validator.codec.inflight import Arrival
 from validator.codec.orders import InputSpan, LaneOrder
+from validator.core.execute import Executor
 from validator.core.inputs import Source
 from validator.lanes.auditing import Auditor
 from validator.lanes.definition import LaneDefinition
@@ -149,8 +150,8 @@ def failing(make_error: Callable[[], BaseException]) -> Break:
     def fail(patch: pytest.MonkeyPatch, running: Running) -> None:
         process = LaneProcessor.process
 
-        def some(self: LaneProcessor, items: Any) -> Iterator[BlockOutput]:
-            for at, output in enumerate(process(self, items)):
+        def some(self: LaneProcessor, items: Any, execute: Executor) -> Iterator[BlockOutput]:
+            for at, output in enumerate(process(self, items, execute)):
                 if at == 1 and self.lane.name == running.chain.lane:
                     break
                 yield output

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from validator.core.outcomes import Executed
+    from validator.lanes.definition import LaneDefinition
 
 __all__ = ["make"]
 
@@ -63,11 +65,9 @@ def test_every_block_of_every_protocol_is_sound_and_emits_what_it_would(protocol
     ends, outputs = Ends(), []
     for auditor in (None, Auditor(definition, ALL, ends.note)):
         processor = LaneProcessor.create(definition)
-        if auditor is not None:
-            processor.lane.execute = auditor.execute
-        outputs.append(
-            [record for output in processor.process(inputs_of(of.records, protocol)) for record in output.records]
-        )
+        executor = execute if auditor is None else auditor.execute
+        items = inputs_of(of.records, protocol)
+        outputs.append([record for output in processor.process(items, executor) for record in output.records])
         if auditor is not None:
             assert list(auditor.said()) == []
     assert outputs[0] == outputs[1]
@@ -146,6 +146,83 @@ def test_each_fault_is_reported_with_its_block_and_the_lane_continues(
     (line,) = _audit_lines({"audit": fault})
     assert line == f"AUDIT FAULT in block {BLOCK} ({check}): {fault['detail']}"
     assert _audit_lines({"audit": None}) == []
+
+
+class Wordless(Exception):
+    """An exception that cannot be printed."""
+
+    def __str__(self) -> str:
+        raise TypeError("no words")
+
+
+RAISED: dict[str, tuple[BaseException, str]] = {
+    "invariants": (KeyError("unknown"), "the check of the invariants raised KeyError: 'unknown'"),
+    "_pages": (ValueError("a para\ud800"), "encoding the state before the block raised ValueError: a para?"),
+    "restore_rules": (SystemExit("no more"), "a second execution raised SystemExit: no more"),
+    "Encoder": (Wordless(), "the comparison of what both executions emit raised Wordless"),
+    "_differing_pages": (IndexError(4), "the comparison of both states raised IndexError: 4"),
+}
+"""By the part of the audit that fails, what it raises, and the words of the fault."""
+
+
+def fails_in(part: str, error: BaseException, running: Running, ends: Ends, patch: pytest.MonkeyPatch) -> None:
+    """Let a part of the audit fail at the eleventh block."""
+    before = list(range(10))
+
+    def or_raises(result: Callable[..., Any]) -> Callable[..., Any]:
+        def some(*arguments: Any) -> Any:
+            if not before:
+                raise error
+            before.pop()
+            return result(*arguments)
+
+        return some
+
+    if part.islower() and not part.startswith("_"):
+        definition = running.definition
+        watched = SimpleNamespace(
+            name=definition.name,
+            digest_at=definition.digest_at,
+            restore_rules=definition.restore_rules,
+            protocol=SimpleNamespace(invariants=definition.protocol.invariants),
+        )
+        owner = watched if hasattr(watched, part) else watched.protocol
+        setattr(owner, part, or_raises(getattr(owner, part)))
+        running.auditor = lambda: Auditor(cast("LaneDefinition", watched), ALL, ends.note)
+    else:
+        patch.setattr(auditing, part, or_raises(getattr(auditing, part)))
+
+
+@pytest.mark.parametrize("part", RAISED)
+def test_exception_in_the_audit_itself_is_reported_and_the_lane_emits_what_it_would(
+    part: str, make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = make()
+    ends = audited(running)
+    error, words = RAISED[part]
+    fails_in(part, error, running, ends, monkeypatch)
+    for items in batches_of(running.chain):
+        running.run(items)
+    found = faults(running)
+    assert {fault["detail"] for fault in found} == {words}
+    assert found[-1]["block"] == 12
+    assert ends.counts == {Outcome.SOUND: 10, Outcome.FAULTY: 2}
+    assert running.parked() is None
+    assert running.output() == undisturbed(running).output()
+
+
+@pytest.mark.parametrize("part", ["invariants", "_pages", "_differing_pages"])
+def test_audit_without_memory_is_incomplete(
+    part: str, make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = make()
+    ends = audited(running)
+    fails_in(part, MemoryError(), running, ends, monkeypatch)
+    for items in batches_of(running.chain):
+        running.run(items)
+    assert faults(running) == []
+    assert ends.counts == {Outcome.SOUND: 10, Outcome.INCOMPLETE: 2}
+    assert running.parked() is None
 
 
 def test_other_output_of_a_second_execution_is_found(
