@@ -84,7 +84,7 @@ class Answerer:
         try:
             answer = ask(asked.standing, request.kind, document)
         finally:
-            if answer is None or answer.ok:  # a violation changes nothing; an exception may have come at any place
+            if answer is None or answer.changed:  # an exception may have come at any place
                 self._standings.changed(request.lane)
         records = records_of(answer)
         verdicts = records.verdicts[:DRY_RUN_VERDICTS_MAX]

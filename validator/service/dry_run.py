@@ -16,7 +16,7 @@ from validator.codec.json_form import encode_input, shown_json
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.core.outcomes import InputKind, Verdict
-from validator.core.rules import Effects
+from validator.core.rules import Effects, in_force
 from validator.errors import UserError
 from validator.hexadecimal import to_hex
 from validator.service.plain_view import plain_view
@@ -68,7 +68,7 @@ class Answer:
 
     ``violations`` are in the order of the checks: the lane would reject the record for the first. ``complete`` says whether they are all.
     ``before`` and ``after`` are the headroom of the para and of the channels that it sends over. ``after`` is empty if there are
-    violations.
+    violations. ``changed`` says whether the state that was asked is another one now.
     """
 
     lane: str
@@ -82,6 +82,7 @@ class Answer:
     effects: Effects | None
     before: tuple[ParaHeadroom | ChannelHeadroom, ...]
     after: tuple[ParaHeadroom | ChannelHeadroom, ...]
+    changed: bool
 
     @property
     def ok(self) -> bool:
@@ -113,6 +114,7 @@ def ask(standing: Standing, topic: str, document: Any) -> Answer:
         effects,
         before,
         () if violations else _headroom(standing, para),
+        not violations or _rules_change(rules, standing.executed_block, item.block),
     )
 
 
@@ -193,6 +195,12 @@ def _record(rules: RuleSet[Any], kind: InputKind, item: Input) -> tuple[Any, Par
         return request, request[0]  # the first field of every request is the para that sends it
     record = rules.candidate(item.fields) if kind is InputKind.CANDIDATE else rules.downward(item.fields)
     return record, record.para_id
+
+
+def _rules_change(rules: RuleSet[Any], executed: BlockNumber, block: BlockNumber) -> bool:
+    """Return whether a block has other rules than the executed one: then its beginning may change the state."""
+    epochs = rules.settings.rules
+    return in_force(epochs, executed) != in_force(epochs, block)
 
 
 def _judge(rules: RuleSet[Any], kind: InputKind, record: Any) -> tuple[list[Violation], bool, Effects | None]:

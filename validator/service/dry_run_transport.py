@@ -151,13 +151,16 @@ class Service:
         ends = reader.ends()
         answers, cursors = [], {}
         for topic, partition, offset, _, value in requests:
+            if self.context.stopping:  # the next run answers the rest
+                break
             waiting = ends[topic, partition] - offset - 1
             answer = self.answerer.answer(
                 value, partition, offset, waiting=waiting, waiting_max=self.settings.waiting_max
             )
             answers.append((DRY_RUN_ANSWERS, decode_answer(answer).correlation, answer))
             cursors[_cursor(partition)] = b"%d" % (offset + 1)
-        self.context.commit(answers, cursors)
+        if answers:
+            self.context.commit(answers, cursors)
 
     @property
     def _requests_max(self) -> int:

@@ -11,7 +11,7 @@ from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import job_directory
 from validator.service.answerer import Asked
-from validator.service.checkpoint import last_committed_batch
+from validator.service.checkpoint import checkpoint_id, last_committed_batch
 from validator.service.limits import REFRESH_SHARE_MAX
 from validator.service.standing import standing_of
 from validator.service.state import restore, stored_lanes
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 class _Kept:
     """A lane's state as pages, from which it is restored after a request has changed it; or why there is none."""
 
+    checkpoint: str = ""
     batch: int | None = None
     definition: LaneDefinition | None = None
     pages: list[bytes] = field(default_factory=list)
@@ -75,18 +76,22 @@ class CheckpointStandings:
         try:
             self._read(lane, kept)
         except UserError as error:
-            kept.standing, kept.batch, kept.reason = None, None, str(error)
-        except RuntimeError as error:  # the process that reads the checkpoint has crashed
-            kept.standing, kept.batch, kept.reason = None, None, f"the checkpoint cannot be read: {error}"
+            kept.standing, kept.reason = None, str(error)
+        except Exception as error:  # noqa: BLE001 - a full disk, a reader that has crashed: the next look may find it well
+            kind = "" if isinstance(error, OSError | RuntimeError) else f"{type(error).__name__}: "
+            kept.standing, kept.reason = None, f"the checkpoint cannot be read: {kind}{error}"
         ended_s = self._clock()
         kept.next_look_s = ended_s + max(self._refresh_s, (ended_s - began_s) * (1 / REFRESH_SHARE_MAX - 1))
 
     def _read(self, lane: str, kept: _Kept) -> None:
         directory = job_directory(self._config)
-        if kept.standing is not None and last_committed_batch(directory / "checkpoint") == kept.batch:
+        checkpoint = directory / "checkpoint"
+        batch = last_committed_batch(checkpoint)
+        found = checkpoint_id(checkpoint)  # another checkpoint may have come as far
+        if kept.standing is not None and (found, batch) == (kept.checkpoint, kept.batch):
             return
         with stored_lanes(directory, [lane]) as stored:
             restored = restore(stored, lane)
-        kept.batch, kept.definition = restored.batch, restored.definition
+        kept.checkpoint, kept.batch, kept.definition = found, restored.batch, restored.definition
         kept.pages = pages(restored.rules)
         kept.standing, kept.is_changed = standing_of(restored.definition, restored.processor), False

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -239,13 +240,20 @@ def test_request_is_checked_before_it_is_sent() -> None:
 class Checkpoint:
     """A job's checkpoint that grows in this process."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.of = chain(SimulationSettings(seed=31, blocks=30, lane=LANE))
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **table: Any) -> None:
+        of = chain(SimulationSettings(seed=31, blocks=30, lane=LANE))
+        self.of = replace(of, table={**of.table, **table})
         self.config = config_of(self.of, job={"directory": str(folder / "job")})
         self.commits = folder / "job" / "checkpoint" / "commits"
         self.commits.mkdir(parents=True)
-        self.store, self.cache, self.reads = Store(), LaneCache(), 0
+        self.reads = 0
+        self.begin("one")
         monkeypatch.setattr(state, "read_checkpoint", self.read)
+
+    def begin(self, checkpoint: str) -> None:
+        """Begin again, with another checkpoint."""
+        self.store, self.cache = Store(), LaneCache()
+        (self.commits.parent / "metadata").write_text(json.dumps({"id": checkpoint}))
 
     def read(self, _: Path, output: Path, names: Sequence[str]) -> None:
         self.reads += 1
@@ -283,3 +291,85 @@ def test_newer_state_is_asked_once_the_job_has_committed_it(tmp_path: Path, monk
     with pytest.raises(UserError, match="lane: expected polkadot, found 'kusama'"):
         standings.of("kusama")
     assert kept.reads == 1
+
+
+def test_state_of_another_checkpoint_is_asked_though_it_has_as_many_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, now_s = Checkpoint(tmp_path, monkeypatch), 0.0
+    kept.execute(1, 10, BATCH)
+    standings = CheckpointStandings(kept.config, 2.0, lambda: now_s)
+    assert standings.of(LANE).standing.executed_block == 10
+    kept.begin("another")
+    kept.execute(1, 25, BATCH)
+    now_s = 2.0
+    assert standings.of(LANE).standing.executed_block == 25
+    now_s = 4.0
+    assert standings.of(LANE).standing.executed_block == 25
+    assert kept.reads == 2
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), RuntimeError("it exited"), KeyError("a bug")]
+)
+def test_checkpoint_that_cannot_be_read_is_read_again_only_after_a_while(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, now_s, reads = Checkpoint(tmp_path, monkeypatch), 0.0, 0
+
+    def fails(*_: Any) -> None:
+        nonlocal reads
+        reads += 1
+        raise error
+
+    kept.execute(1, 10, BATCH)
+    monkeypatch.setattr(state, "read_checkpoint", fails)
+    asked = Answerer(CheckpointStandings(kept.config, 2.0, lambda: now_s))
+    refused = {decode_answer(asked.answer(request(GOOD), 0, 0)).refused for _ in range(5)}
+    assert refused == {f"the checkpoint cannot be read: {error}"}
+    assert reads == 1
+    monkeypatch.setattr(state, "read_checkpoint", kept.read)
+    now_s = 2.0
+    assert decode_answer(asked.answer(request(GOOD), 0, 0)).executed_block == 10
+
+
+def test_refused_record_of_a_block_with_other_rules_changes_nothing_that_another_request_meets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = [
+        {"from_block": 100, "features": ["versioned_notifications", "no_ttl", "dmq_length_limit", "message_queue"]}
+    ]
+    kept = Checkpoint(tmp_path, monkeypatch, rules=later)
+    kept.execute(1, 20, BATCH)
+    standings = CheckpointStandings(kept.config, 2.0, lambda: 0.0)
+    asked = Answerer(standings)
+    root = standings.of(LANE).standing.rules.state_root()
+    bad = {"para_id": 2000, "hrmp_watermark": 10**6}
+    for block in (21, 100, 21):
+        answer = decode_answer(asked.answer(request({**bad, "block": block}), 0, 0))
+        assert not to_json("verdicts", answer.verdicts[0], shared_codec())["ok"]
+        assert standings.of(LANE).standing.rules.state_root() == root
+
+
+def test_stop_waits_for_one_answer_not_for_all_that_were_taken() -> None:
+    of = transport()
+    requests = [request(GOOD, b"%d" % number) for number in range(10)]
+    for value in requests:
+        of.append(DRY_RUN_REQUESTS, b"", value)
+    asked = Answerer(lanes())
+    with of.open(live=True) as context:
+
+        class Stops(Answerer):
+            """Is told to stop while it answers the fourth request."""
+
+            def answer(
+                self, value: bytes, partition: int, offset: int, *, waiting: int = 0, waiting_max: int = 0
+            ) -> bytes:
+                if offset == 3:
+                    context.stop()
+                return asked.answer(value, partition, offset, waiting=waiting, waiting_max=waiting_max)
+
+        Service(context, Stops(lanes()), DryRunSettings()).run()
+    assert [answer.offset for answer in answers(of)] == [0, 1, 2, 3]
+    run(of, 6)
+    assert [answer.offset for answer in answers(of)] == list(range(10))
