@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from validator.lanes.store import Head, restore_lane
 from validator.lanes.stored import StateExport
 from validator.service.checkpoint import last_committed_batch
 from validator.service.plain_view import plain_view
+from validator.service.reading_folder import reading_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +87,7 @@ def stored_lanes(directory: Path, lanes: Sequence[str] = ()) -> Iterator[StateEx
         raise UserError("reading a checkpoint needs rocksdict, which is not installed: pip install 'validator[spark]'")
     checkpoint = directory / "checkpoint"
     last_committed_batch(checkpoint)
-    with _temporary_folder(directory) as folder:
+    with reading_folder(directory) as folder:
         output = folder / "lanes"
         read_checkpoint(checkpoint, output, lanes)
         yield StateExport(output)
@@ -186,14 +186,3 @@ def about_channel(lane: RestoredState, channel_id: ChannelId, part: T | None) ->
             f"channels of either para: {known or 'none'}"
         )
     return part
-
-
-@contextmanager
-def _temporary_folder(directory: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to the checkpoint, where links to its files work; elsewhere if that place is not writable."""
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="state-", dir=directory)
-    except OSError:
-        folder = tempfile.TemporaryDirectory(prefix="validator-state-")
-    with folder as path:
-        yield Path(path).absolute()

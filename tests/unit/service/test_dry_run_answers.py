@@ -310,10 +310,15 @@ def test_state_of_another_checkpoint_is_asked_though_it_has_as_many_batches(
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(28, "No space left on device"), RuntimeError("it exited"), KeyError("a bug")]
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (RuntimeError("it exited"), "it exited"),
+        (KeyError("lane"), "KeyError: 'lane'"),
+    ],
 )
 def test_checkpoint_that_cannot_be_read_is_read_again_only_after_a_while(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, now_s, reads = Checkpoint(tmp_path, monkeypatch), 0.0, 0
 
@@ -326,7 +331,7 @@ def test_checkpoint_that_cannot_be_read_is_read_again_only_after_a_while(
     monkeypatch.setattr(state, "read_checkpoint", fails)
     asked = Answerer(CheckpointStandings(kept.config, 2.0, lambda: now_s))
     refused = {decode_answer(asked.answer(request(GOOD), 0, 0)).refused for _ in range(5)}
-    assert refused == {f"the checkpoint cannot be read: {error}"}
+    assert refused == {f"the checkpoint cannot be read: {words}"}
     assert reads == 1
     monkeypatch.setattr(state, "read_checkpoint", kept.read)
     now_s = 2.0
@@ -360,7 +365,7 @@ def test_stop_waits_for_one_answer_not_for_all_that_were_taken() -> None:
     with of.open(live=True) as context:
 
         class Stops(Answerer):
-            """Is told to stop while it answers the fourth request."""
+            """Must stop while it answers the fourth request."""
 
             def answer(
                 self, value: bytes, partition: int, offset: int, *, waiting: int = 0, waiting_max: int = 0
