@@ -169,6 +169,12 @@ def test_other_configuration_applies_from_a_block(folder: Path) -> None:
     assert (summary["first_block"], summary["last_block"], summary["blocks"]) == (at, 45, 15)
     assert summary["changes"]["newly_rejected"] > 0
     assert min(map(int, summary["differing_blocks"])) >= at
+    recorded = verdicts(folder, folder / "validator.toml")
+    for begin in (30, at):  # block 10 has raised limits, which hold on
+        *differences, _ = answers(folder, f"--sweep={LIMIT}=1", f"--from-block={begin}", "--limit=10000")
+        for each in differences:
+            own = recorded[each["block"], each["kind"], each["index"]]
+            assert (each["own"]["ok"], each["own"].get("error")) == (own["ok"], own.get("error"))
     (same,) = answers(folder, f"--config={folder / 'validator.toml'}", f"--from-block={at}", "--limit=0")
     assert set(same["changes"].values()) == {0}
     refused(ask(folder, f"--sweep={LIMIT}=1", "--from-block=900"), "--from-block: the inputs do not lead to block 900")

@@ -67,8 +67,8 @@ def what_if(
     """Replay a lane's recorded inputs under another configuration, and show which verdicts differ.
 
     Limits, handlers, rules by height and modes may differ; the protocol may not. Both configurations execute the inputs in this process;
-    the job may run. Without --from-block, each begins with its own first state. With it, both begin with the state before that block,
-    as `validator state show --json` writes it.
+    the job may run. Without --from-block, each begins with its own first state. With it, the other one begins with the lane's state before
+    that block, and limits that both files give alike keep the values in force there.
     """
     if config is None and sweep is None:
         raise UserError("expected --config OTHER.toml, --sweep LIMIT=N,N,... or both, found neither")

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from validator.codec.codec import Codec
 from validator.config import DEFAULT_PROTOCOL, Chain, Config, configuration_digest
 from validator.config.limits import check_table, find_limits
+from validator.core.errors import InvariantBroken
 from validator.core.execute import Intervals
-from validator.core.lane import LaneSettings
+from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import RuleSet, pages
 from validator.core.types import BlockNumber
 from validator.document import Node, read_document
@@ -160,26 +161,55 @@ def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tu
     return first_block, rules
 
 
-def restated(
-    config: Config, definition: LaneDefinition, rules: RuleSet[Any], executed_block: BlockNumber
-) -> LaneDefinition:
-    """Return a lane that begins after ``executed_block`` with a state in the form of a state file, under the lane's configuration.
+def limit_differences(one: Chain, other: Chain, protocol: ProtocolDefinition) -> frozenset[str]:
+    """Return the limits to which two configurations of a chain give different values."""
+    first, second = (_limits(chain, protocol) for chain in (one, other))
+    return frozenset(name for name in {*first, *second} if first.get(name) != second.get(name))
 
-    What a state file has no key for is lost: numbers of messages, the session's number, pending candidates. Raises `UserError`: the
-    protocol has no state files, the state cannot exist under the configuration.
+
+def modes_differ(one: Chain, other: Chain) -> bool:
+    """Return whether two configurations of a chain differ in what a state holds besides its limits."""
+    return (one.balances, one.hrmp_notifications) != (other.balances, other.hrmp_notifications)
+
+
+def continued(
+    config: Config, definition: LaneDefinition, lane: Lane, limits: Collection[str], *, modes: bool = False
+) -> Lane:
+    """Return a lane with the state and the waiting records of another one, under a configuration of which only some limits apply.
+
+    Handlers and rules by height come from the definition, the modes from the configuration if they differ (``modes``). Every other
+    limit keeps the value in force. Raises `UserError`: the protocol cannot change limits in the middle of a chain, or the state cannot
+    exist under the configuration.
     """
-    lane = definition.name
-    chain, runtime = config.chains[lane], make_runtime(definition.plan)
-    state_file = runtime.protocol.state_file
-    if state_file is None:
-        raise UserError(f"lane {lane}: protocol {runtime.protocol.name} cannot start from a state file")
-    node = Node(state_file.write(rules), f"state after block {executed_block}")
-    started = state_file.read(node, _settings(chain, lane, runtime))
+    name, protocol = definition.name, definition.protocol
+    followed = definition.restore(lane.snapshot())
+    rules, first_block = followed.rules, lane.executed_block + 1
+    if limits or modes:
+        if protocol.reconfigure is None:
+            raise UserError(
+                f"lane {name}: protocol {protocol.name} cannot take other limits or modes in the middle of a chain: compare from the first "
+                "block on"
+            )
+        settings = _settings(config.chains[name], name, make_runtime(definition.plan))
+        try:
+            protocol.reconfigure(rules, settings, frozenset(limits))
+        except ValueError as error:
+            raise UserError(f"lane {name}: {error}") from None
     try:
-        started.check_start(executed_block + 1)
-    except ValueError as error:
-        raise UserError(f"{node.path}.{error}") from None
-    return replace(definition, genesis=tuple(pages(started)), first_block=executed_block + 1)
+        rules.check_start(first_block)
+        if protocol.invariants is not None:
+            protocol.invariants(rules)
+    except (ValueError, InvariantBroken) as error:
+        raise UserError(
+            f"lane {name}: its state cannot exist under the configuration in block {first_block}: {error}"
+        ) from None
+    return followed
+
+
+def _limits(chain: Chain, protocol: ProtocolDefinition) -> Mapping[str, Any]:
+    table = protocol.limits_table
+    given = chain.limit_tables()
+    return given.get(LIMITS, {}) if table is None else table.resolve(given.get(table.key, {}))
 
 
 def _checked_runtime(config: Config, chain: Chain, lane: str) -> Runtime:

@@ -8,7 +8,7 @@ but never removed or changed in meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
@@ -227,7 +227,9 @@ class ProtocolDefinition:
     displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
     ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md). ``rule_profiles`` are
     rules that a chain can choose by height in its own list, which then takes the place of ``rules``. ``invariants`` raises
-    `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each block.
+    `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each block. ``reconfigure`` gives a
+    state in the middle of a chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit
+    keeps the value in force. It raises ``ValueError`` for a limit that only a chain's beginning may set.
 
     Raises ``ValueError``, in this order: an ``encoding_version`` that is not a u32; ``rules`` with another number than a u32, whose blocks
     do not ascend from 0, or that list a version twice; a greatest value of a limit that is not an integer from 0 on; a record type whose
@@ -256,6 +258,7 @@ class ProtocolDefinition:
     rules_page: Traversable | None = None
     rule_profiles: RuleProfiles | None = None
     invariants: Callable[[Any], None] | None = None
+    reconfigure: Callable[[Any, ChainSettings, Collection[str]], None] | None = None
 
     def __post_init__(self) -> None:
         try:

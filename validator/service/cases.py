@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from validator.config.limits import find_limits
 from validator.errors import UserError
-from validator.lanes.configured import lane_definition, restated
+from validator.lanes.configured import continued, lane_definition, limit_differences, modes_differ
 from validator.service.what_if import Case
 
 if TYPE_CHECKING:
@@ -34,14 +34,21 @@ def read_sweep(text: str) -> Sweep:
     return Sweep(name, tuple(map(int, parts)))
 
 
-def case_of(name: str, config: Config, lane: str) -> Case:
-    """Return a configuration as a case. Raises `UserError` if its chain is not usable."""
+def case_of(name: str, config: Config, lane: str, own: Config | None = None, swept: str | None = None) -> Case:
+    """Return a configuration as a case, next to the ``own`` one; the limit ``swept`` counts as changed.
+
+    Raises `UserError` if its chain is not usable.
+    """
     definition = lane_definition(config, lane)
+    chain, before = config.chains[lane], (own or config).chains[lane]
 
-    def restate(after: Lane) -> LaneDefinition:
-        return restated(config, definition, after.rules, after.executed_block)
+    def resume(after: Lane, under: LaneDefinition) -> Lane:
+        limits = limit_differences(before, chain, under.protocol)
+        return continued(
+            config, under, after, limits if swept is None else limits | {swept}, modes=modes_differ(before, chain)
+        )
 
-    return Case(name, definition, restate)
+    return Case(name, definition, resume)
 
 
 def other_cases(own: Config, other: Config | None, name: str, lane: str, sweep: Sweep | None) -> Sequence[Case]:
@@ -61,9 +68,10 @@ def other_cases(own: Config, other: Config | None, name: str, lane: str, sweep: 
     # imported states lie in the folder of the lane's own job
     config = own if other is None else other.model_copy(update={"job": own.job})
     if sweep is None:
-        return [case_of(name, config, lane)]
+        return [case_of(name, config, lane, own)]
     return [
-        case_of(f"{sweep.limit}={value}", _with_limit(config, lane, sweep.limit, value), lane) for value in sweep.values
+        case_of(f"{sweep.limit}={value}", _with_limit(config, lane, sweep.limit, value), lane, own, sweep.limit)
+        for value in sweep.values
     ]
 
 

@@ -54,6 +54,16 @@ class Levels:
         self, block: BlockNumber, headroom: Iterable[ParaHeadroom | ChannelHeadroom], rules: RuleSet[Any]
     ) -> None:
         """Take what has changed in a block; ``rules`` is the rule set of the lane after it."""
+        self.take(headroom)
+        if self._blocks % self._step == 0:
+            self.samples.append(self._sample(block, rules))
+            if len(self.samples) > SAMPLES_MAX:
+                del self.samples[1::2]
+                self._step *= 2
+        self._blocks += 1
+
+    def take(self, headroom: Iterable[ParaHeadroom | ChannelHeadroom]) -> None:
+        """Take the headroom of some paras and channels."""
         for each in headroom:
             if isinstance(each, ParaHeadroom):
                 if each.valid:
@@ -64,12 +74,6 @@ class Levels:
                 self._channels[each.sender, each.recipient] = each
             else:
                 self._channels.pop((each.sender, each.recipient), None)
-        if self._blocks % self._step == 0:
-            self.samples.append(self._sample(block, rules))
-            if len(self.samples) > SAMPLES_MAX:
-                del self.samples[1::2]
-                self._step *= 2
-        self._blocks += 1
 
     def _sample(self, block: BlockNumber, rules: RuleSet[Any]) -> Sample:
         paras, channels = self._paras.values(), self._channels.values()

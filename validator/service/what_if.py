@@ -7,29 +7,32 @@ same blocks, and the verdicts of a block are the same places in the same order.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from validator.core.execute import Intervals
+from validator.core.execute import Intervals, execute
 from validator.core.handlers.errors import HandlerFault
-from validator.core.inputs import DeadLetter, Input, RecordKind
+from validator.core.inputs import DeadLetter, Input
 from validator.core.limits import U32_MAX, U64_MAX
-from validator.core.records import block_record
 from validator.errors import UserError
 from validator.service.lane_inputs import rare_collection
 from validator.service.levels import Levels
+from validator.service.plain_view import plain_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from validator.core.errors import Violation
+    from validator.core.execute import Executor
     from validator.core.lane import Lane
-    from validator.core.outcomes import Executed, Verdict
-    from validator.core.types import BlockNumber, ParaId
+    from validator.core.outcomes import ChannelHeadroom, Executed, ParaHeadroom, Verdict
+    from validator.core.rules import RuleSet
+    from validator.core.types import Block, BlockNumber, ParaId
     from validator.lanes.definition import LaneDefinition
+    from validator.plugin.protocol_api import ProtocolDefinition
 
 RECORDS_PER_STEP: Final = 1_000
 """Inputs that the lanes take before they execute what is complete."""
@@ -48,14 +51,19 @@ class Change(StrEnum):
 
 
 class Case(NamedTuple):
-    """A configuration to be compared: its name, its lane, and how to begin with a state of the lane as it is.
+    """A configuration to be compared: its name, its lane, and how it continues the lane from a block on.
 
-    ``restate`` takes a lane after a block and returns the definition of one that begins with its state.
+    ``resume`` takes the lane after a block and a definition, and returns one under that definition with the same state and waiting records,
+    apart from what the configuration changes.
     """
 
     name: str
     definition: LaneDefinition
-    restate: Callable[[Lane], LaneDefinition]
+    resume: Callable[[Lane, LaneDefinition], Lane]
+
+
+class _Reached(Exception):
+    """The next block is the one from which on configurations are compared."""
 
 
 class Difference(NamedTuple):
@@ -126,14 +134,14 @@ def replay(
 ) -> Replayed:
     """Execute inputs under the lane's own configuration and under others, and compare the verdicts.
 
-    All begin with the first block that their configurations give, or, if ``from_block`` is given, with the state before that block under
-    the lane's own configuration. Ends after ``to_block``. Raises `UserError`: a handler fails, a case cannot begin with the state.
+    All begin with the first block that their configurations give. If ``from_block`` is given, the others begin with the lane's state before
+    that block, and its own continues. Ends after ``to_block``. Raises `UserError`: a handler fails, a case cannot begin with the state.
     """
     run = _Run(own, others, to_block)
     source = iter(inputs)
     with rare_collection():
         if from_block is None:
-            run.begin(None)
+            run.begin()
         else:
             run.approach(source, from_block)
         while not run.ended and (items := list(islice(source, RECORDS_PER_STEP))):
@@ -149,12 +157,11 @@ class _Run:
         self._lanes: list[Lane] = []
         self.result = Replayed(own.definition.name, comparisons=[Comparison(case.name) for case in others])
         self.ended = False
+        self._continues = False
 
-    def begin(self, after: Lane | None) -> None:
-        """Make the lanes, at their own beginning or with the state of a lane."""
-        for case in self._cases:
-            definition = case.definition if after is None else case.restate(after)
-            self._lanes.append(_unlimited(definition, headroom=1).create())
+    def begin(self) -> None:
+        """Make the lanes, at their own beginning."""
+        self._lanes = [_unlimited(case.definition, headroom=1).create() for case in self._cases]
         firsts = [lane.executed_block + 1 for lane in self._lanes]
         for case, first in zip(self._cases, firsts, strict=True):
             if first != firsts[0]:
@@ -162,38 +169,37 @@ class _Run:
                     f"{case.name}: expected a chain that begins with block {firsts[0]}, found block {first}"
                 )
 
-    def approach(self, source: Iterable[Input | DeadLetter], from_block: BlockNumber) -> None:
-        """Execute what comes before a block under the lane's own configuration, then begin."""
-        own = self._cases[0]
+    def approach(self, source: Iterator[Input | DeadLetter], from_block: BlockNumber) -> None:
+        """Execute what comes before a block under the lane's own configuration; from there this lane continues next to the others."""
+        own, *others = self._cases
         lane = _unlimited(own.definition, headroom=0).create()
         if from_block <= lane.executed_block:
             raise UserError(
                 f"--from-block: lane {lane.name} begins with block {lane.executed_block + 1}, found {from_block}"
             )
-        held: deque[Input | DeadLetter] = deque()
-        parents: set[BlockNumber] = set()
-        """Parents of the blocks from ``from_block`` on whose records are here."""
-        items = iter(source)
-        while lane.executed_block not in parents:
-            chunk = list(islice(items, RECORDS_PER_STEP))
-            if not chunk:
-                raise UserError(
-                    f"--from-block: the inputs do not lead to block {from_block}: block {lane.executed_block} is the last before it; "
-                    f"{lane.waits_for()}"
-                )
-            for item in chunk:
-                if isinstance(item, DeadLetter):
-                    continue
-                if item.block < from_block:
-                    lane.add(item)
-                    continue
-                held.append(item)
-                if item.kind == RecordKind.BLOCK:
-                    parents.add(block_record(item.fields).parent_number)
-            for _ in self._executed(own, lane):
-                pass
-        self.begin(lane)
-        self.take(list(held))
+
+        def before(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
+            if block.record.block >= from_block:
+                raise _Reached
+            return execute(rules, block, intervals)
+
+        try:
+            while items := list(islice(source, RECORDS_PER_STEP)):
+                _add(lane, items)
+                for _ in self._executed(own, lane, before):
+                    pass
+        except _Reached:
+            pass
+        else:
+            raise UserError(
+                f"--from-block: the inputs do not lead to block {from_block}: block {lane.executed_block} is the last before it; "
+                f"{lane.waits_for()}"
+            )
+        lane.settings = _unlimited(own.definition, headroom=1).settings
+        self._lanes = [lane, *(case.resume(lane, _unlimited(case.definition, headroom=1)) for case in others)]
+        self._continues = True
+        self.result.records = lane.counters.waiting
+        self.take([])
 
     def take(self, items: Sequence[Input | DeadLetter]) -> None:
         """Give inputs to all lanes, execute what is complete and compare."""
@@ -202,9 +208,7 @@ class _Run:
         result.dead += dead
         result.records += len(items) - dead
         for lane in self._lanes:
-            for item in items:
-                if isinstance(item, Input):
-                    lane.add(item)
+            _add(lane, items)
         runs = [self._executed(case, lane) for case, lane in zip(self._cases, self._lanes, strict=True)]
         for executed in zip(*runs, strict=True):
             block = executed[0].receipt.block
@@ -224,17 +228,40 @@ class _Run:
         result.last_block = block
         own, *others = executed
         lane, *other_lanes = self._lanes
+        if self._continues and result.blocks == 1:  # what has not changed since has no headroom in the block
+            for case, each, levels in zip(self._cases, self._lanes, self._levels(), strict=True):
+                levels.take(_headroom(case.definition.protocol, each.rules))
         result.levels.observe(block, own.headroom, lane.rules)
         for comparison, other, other_lane in zip(result.comparisons, others, other_lanes, strict=True):
             comparison.compare(block, own, other)
             comparison.levels.observe(block, other.headroom, other_lane.rules)
 
-    def _executed(self, case: Case, lane: Lane) -> Iterable[Executed]:
+    def _levels(self) -> list[Levels]:
+        return [self.result.levels, *(comparison.levels for comparison in self.result.comparisons)]
+
+    def _executed(self, case: Case, lane: Lane, executor: Executor = execute) -> Iterable[Executed]:
         try:
-            for executed, _ in lane.execute_ready():
+            for executed, _ in lane.execute_ready(executor):
                 yield executed
         except HandlerFault as fault:
             raise UserError(f"{case.name}: the inputs of lane {lane.name} cannot be executed: {fault}") from fault
+
+
+def _add(lane: Lane, items: Iterable[Input | DeadLetter]) -> None:
+    for item in items:
+        if isinstance(item, Input):
+            lane.add(item)
+
+
+def _headroom(protocol: ProtocolDefinition, rules: RuleSet[Any]) -> Iterator[ParaHeadroom | ChannelHeadroom]:
+    """Yield the headroom of every para and channel."""
+    view = protocol.state_view or plain_view(protocol.traces)
+    for each in (
+        *map(rules.para_headroom, view.paras(rules)),
+        *map(rules.channel_headroom, view.channels(rules)),
+    ):
+        if each is not None:
+            yield each
 
 
 def _unlimited(definition: LaneDefinition, *, headroom: int) -> LaneDefinition:

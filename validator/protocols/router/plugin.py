@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validator import __version__
 from validator.plugin.protocol_api import (
     BlockNumber,
+    ChainSettings,
     HandlerStates,
     Manifest,
     ProtocolDefinition,
@@ -61,6 +63,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         state_view=STATE_VIEW,
         handler_states=_handler_states,
         invariants=_check_invariants,
+        reconfigure=_reconfigure,
         handler_bench=HANDLER_BENCH,
         typed_limits=True,
         rules_page=Path(__file__).resolve().parent / "rules.md",
@@ -95,3 +98,9 @@ def _handler_states(rules: Router) -> HandlerStates:
 
 def _check_invariants(rules: Any) -> None:
     check_invariants(rules.state)
+
+
+def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
+    state, given = rules.state, settings.configuration
+    state.host_configuration = replace(state.host_configuration, **{name: getattr(given, name) for name in limits})
+    state.balances_mode, state.hrmp_notifications = settings.balances, settings.notifications

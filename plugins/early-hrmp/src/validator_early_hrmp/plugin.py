@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.plugin.protocol_api import Manifest, ProtocolDefinition, TraceFormat, hookimpl
+from validator.plugin.protocol_api import ChainSettings, Manifest, ProtocolDefinition, TraceFormat, hookimpl
 from validator_early_hrmp import __version__
 from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
 from validator_early_hrmp.invariants import check_invariants
@@ -55,6 +56,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         ),
         simulation=_simulation,
         invariants=_check_invariants,
+        reconfigure=_reconfigure,
         rules_page=_FOLDER.joinpath("rules.md"),
     )
 
@@ -71,3 +73,11 @@ def _view(rules: EarlyHrmp) -> dict[str, object]:
 
 def _check_invariants(rules: Any) -> None:
     check_invariants(rules.state)
+
+
+def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
+    state, given = rules.state, settings.configuration
+    state.configuration = replace(
+        state.configuration, **{name: getattr(given, name) for name in limits if name in MAXIMA}
+    )
+    state.balances_mode = settings.balances

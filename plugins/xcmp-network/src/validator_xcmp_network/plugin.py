@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.plugin.protocol_api import Manifest, ProofFormat, ProtocolDefinition, TraceFormat, hookimpl
+from validator.plugin.protocol_api import (
+    ChainSettings,
+    Manifest,
+    ProofFormat,
+    ProtocolDefinition,
+    TraceFormat,
+    hookimpl,
+)
 from validator_xcmp_network import __version__
 from validator_xcmp_network.configuration import LIMITS, MAXIMA, OPEN_CHANNELS, ChannelMode, Setup, read_configuration
 from validator_xcmp_network.invariants import check_invariants
@@ -62,6 +70,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         proofs=ProofFormat(KINDS, prove_document, verify_document),
         state_view=STATE_VIEW,
         invariants=_check_invariants,
+        reconfigure=_reconfigure,
         rules_page=_PACKAGE.joinpath("rules.md"),
     )
 
@@ -84,3 +93,14 @@ def _view(rules: Any) -> dict[str, Any]:
 
 def _check_invariants(rules: Any) -> None:
     check_invariants(rules.state)
+
+
+def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
+    state, given = rules.state, settings.configuration
+    for name in ("channels", OPEN_CHANNELS):
+        if name in limits:
+            raise ValueError(f"{name}: expected the same, since only a chain's beginning can set it, found another")
+    network = {name: getattr(given.network, name) for name in limits if hasattr(given.network, name)}
+    xcmp = {name: getattr(given.xcmp, name) for name in limits if hasattr(given.xcmp, name)}
+    state.network, state.configuration = replace(state.network, **network), replace(state.configuration, **xcmp)
+    state.balances_mode = settings.balances

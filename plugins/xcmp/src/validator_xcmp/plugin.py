@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
 from typing import TYPE_CHECKING, Any
 
-from validator.plugin.protocol_api import Manifest, ProofFormat, ProtocolDefinition, TraceFormat, hookimpl
+from validator.plugin.protocol_api import (
+    ChainSettings,
+    Manifest,
+    ProofFormat,
+    ProtocolDefinition,
+    TraceFormat,
+    hookimpl,
+)
 from validator_xcmp import __version__
 from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import ENCODING_VERSION
@@ -59,6 +67,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
         invariants=_check_invariants,
+        reconfigure=_reconfigure,
         rules_page=_PACKAGE.joinpath("rules.md"),
     )
 
@@ -76,3 +85,11 @@ def _view(rules: Any) -> dict[str, Any]:
 
 def _check_invariants(rules: Any) -> None:
     check_invariants(rules.state)
+
+
+def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
+    state, given = rules.state, settings.configuration
+    state.configuration = replace(
+        state.configuration, **{name: getattr(given, name) for name in limits if name in MAXIMA}
+    )
+    state.balances_mode = settings.balances
