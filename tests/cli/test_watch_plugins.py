@@ -11,6 +11,7 @@ import pytest
 from tests.cli.follower import invoke, lines
 from tests.sending import send
 from validator.cli.watched import watchable, watched
+from validator.codec.dry_runs import DryRunAnswer, DryRunRequest, encode_answer, encode_request
 from validator.codec.json_form import encode_json
 from validator.config import Config
 from validator.kafka.topics import create_topics
@@ -43,6 +44,7 @@ def test_every_topic_of_transports_and_jobs_is_listed() -> None:
     assert there["verdicts"] == "job"
     assert there[NAME] == there["relay-chain.agreement"] == "transport relay-chain"
     assert there["xcmp.queues"] == "job xcmp-bodies"
+    assert there["dry-run-requests"] == there["dry-run-answers"] == "transport dry-run"
     assert [each["topic"] for each in lines(invoke("watch", "--json").stdout)] == list(there)
     assert NAME in invoke("watch").stdout
 
@@ -66,6 +68,20 @@ def test_rows_of_nested_records_and_hashes_are_short() -> None:
     assert (lane, block, ends, included) == ("a", "1", "no", "[]")
     assert len(backed) == 80
     assert backed.endswith("…")
+
+
+def test_answers_of_dry_runs_have_a_row_and_all_their_fields_in_json() -> None:
+    shown = watched("dry-run-answers", Config())
+    answer = DryRunAnswer(b"\x01\x02", 0, 7, "polkadot", refused="kind: expected candidates")
+    record = shown.decode(encode_answer(answer))
+    assert dict(zip(shown.columns, shown.row(record), strict=True)) == {
+        "lane": "polkadot", "correlation": "0x0102", "partition": "0", "offset": "7", "executed block": "", "complete": "no",
+        "refused": "kind: expected candidates",
+    }  # fmt: skip
+    assert record["verdicts"] == []
+    asked = watched("dry-run-requests", Config())
+    request = DryRunRequest("polkadot", b"a", "candidates", "{}")
+    assert asked.decode(encode_request(request)) == {**request._asdict(), "correlation": "0x61"}
 
 
 def test_topic_that_nobody_has_is_refused_with_a_suggestion() -> None:

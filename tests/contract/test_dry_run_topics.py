@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from validator.kafka.topics import create_topics
 from validator.plugin.registry import configure, transports_of
 from validator.service.dry_run_transport import dry_run_plugin, own_topics
 from validator.service.transport import Chosen, TransportGroup, record_forms, run_transport
+from validator.service.transport_lines import transport_lines
 from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, TOPICS
 
 if TYPE_CHECKING:
@@ -69,9 +71,13 @@ def test_client_is_answered_on_topics_as_in_memory(kafka: dict[str, Any], tmp_pa
             with pytest.raises(UserError, match="hrmp_watermark"):
                 client.dry_run(LANE, {**GOOD, "hrmp_watermark": -1})
             assert standby.wait(60)
+            said = transport_lines(config)
+            assert list(said) == [LANE]
+            assert re.fullmatch(r"dry runs: \S+@\S+:\d+ \(.+\) answers dry-run-requests", said[LANE][0])
             assert not active[1].is_set()
         finally:
             stop.set()
             for thread in threads:
                 if thread.ident is not None:
                     thread.join(60)
+        assert transport_lines(config) == {}

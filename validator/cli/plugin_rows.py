@@ -30,9 +30,14 @@ Row: TypeAlias = dict[str, Any]
 NEEDS_CONFIGURATION = "needs a configuration"
 
 
-def rows_of(found: Iterable[Found], config: Config) -> list[Row]:
-    """Return a row for each entry point, in the given order; ``problems`` is a list of lines, empty if there is none."""
-    loaded = [(each, *_load(each)) for each in found]
+def rows_of(found: Iterable[Found], config: Config, shipped: Iterable[Plugin] = ()) -> list[Row]:
+    """Return a row for each entry point and each ``shipped`` plugin, which has none, sorted by group and name.
+
+    ``problems`` is a list of lines, empty if there is none.
+    """
+    loaded: list[tuple[Found, Plugin | None, list[str]]] = [(each, *_load(each)) for each in found]
+    loaded += [(plugin.found, plugin, []) for plugin in shipped]
+    loaded.sort(key=lambda each: (each[0].group, each[0].name))
     versions: dict[tuple[str, str, str], list[Plugin]] = {}
     for _, plugin, _ in loaded:
         if plugin is not None:

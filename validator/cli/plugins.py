@@ -41,7 +41,7 @@ LOCK: Path = Path("plugins.lock")
 def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
     """List every installed plugin with what it provides, or why it cannot be used."""
     with working("loading every plugin"):
-        rows = rows_of(discover(), _config(config_path))
+        rows = _rows(_config(config_path))
     if as_json:
         _print_json(rows)
         return
@@ -58,6 +58,12 @@ def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
     print_table(table)
 
 
+def _rows(config: Config) -> list[dict[str, Any]]:
+    from validator.service.transport import shipped_transports  # imports the client of Kafka
+
+    return rows_of(discover(), config, shipped_transports(config))
+
+
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="A plugin's name, or name@version.")],
@@ -71,11 +77,12 @@ def show(
     config = _config(config_path)
     wanted, _, version = name.partition("@")
     with working("loading every plugin"):
-        rows = [row for row in rows_of(discover(), config) if row["name"] == wanted]
+        every = _rows(config)
+        rows = [row for row in every if row["name"] == wanted]
     if version:
         rows = [row for row in rows if row["version"] == version]
     if not rows:
-        known = ", ".join(sorted({found.name for found in discover()})) or "none"
+        known = ", ".join(sorted({row["name"] for row in every})) or "none"
         raise UserError(f"plugin {name!r} is not installed; installed are {known}")
     if as_json:
         _print_json(rows)

@@ -176,18 +176,21 @@ def load_all(found: Iterable[Found]) -> tuple[list[Plugin], list[Problem]]:
     return plugins, problems
 
 
-def installed(group: str, names: Iterable[str]) -> dict[tuple[str, str], Plugin]:
+def installed(group: str, names: Iterable[str], shipped: Iterable[str] = ()) -> dict[tuple[str, str], Plugin]:
     """Return every installed version of the named plugins by (name, version); other plugins are not imported.
 
-    Raises `PluginError` with all problems of these plugins and all names that no plugin has.
+    Raises `PluginError` with all problems of these plugins and all names that no plugin has; it lists those that there are, and ``shipped``
+    ones, which need no installation.
     """
-    plugins, problems = find_installed(group, names)
+    plugins, problems = find_installed(group, names, shipped)
     if problems:
         raise PluginError(problems)
     return plugins
 
 
-def find_installed(group: str, names: Iterable[str]) -> tuple[dict[tuple[str, str], Plugin], list[Problem]]:
+def find_installed(
+    group: str, names: Iterable[str], shipped: Iterable[str] = ()
+) -> tuple[dict[tuple[str, str], Plugin], list[Problem]]:
     """Return what `installed` returns for the plugins that load, and the problems of the rest."""
     wanted = sorted(set(names))
     found = [each for each in discover(group) if each.name in wanted]
@@ -195,7 +198,7 @@ def find_installed(group: str, names: Iterable[str]) -> tuple[dict[tuple[str, st
     there = {each.name for each in found}
     for name in wanted:
         if name not in there:
-            known = ", ".join(sorted({each.name for each in discover(group)})) or "none"
+            known = ", ".join(sorted({*shipped, *(each.name for each in discover(group))})) or "none"
             problems.append(
                 Problem(
                     name, f"no installed plugin of group {group} has this name", f"install it; installed are: {known}"

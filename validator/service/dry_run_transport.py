@@ -96,7 +96,12 @@ def own_topics() -> tuple[OwnTopic, ...]:
         ),
         OwnTopic(
             answers,
-            TopicForm(answer_format(), lambda value: decode_answer(value).correlation, DRY_RUN_ANSWER_BYTES_MAX),
+            TopicForm(
+                answer_format(),
+                lambda value: decode_answer(value).correlation,
+                DRY_RUN_ANSWER_BYTES_MAX,
+                columns=("lane", "correlation", "partition", "offset", "executed_block", "complete", "refused"),
+            ),
         ),
     )
 

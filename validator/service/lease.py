@@ -254,6 +254,17 @@ class Lease:
         return UserError(f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})")
 
 
+def active_processes(kafka: KafkaTable, group: str) -> list[str]:
+    """Return who is a member of a transport's group: its active process, and for a moment one that joins; none if Kafka does not say."""
+    try:
+        found = answer(
+            lambda left_s: AdminClient(admin_config(kafka)).list_groups(group, timeout=min(left_s, ANSWER_S_MAX))
+        )
+    except KafkaException:
+        return []
+    return sorted(f"{each.client_id} ({each.client_host.lstrip('/')})" for one in found for each in one.members)
+
+
 def _has_ended(name: str) -> bool:
     """Return whether a member's name (`_member_config`) names a process of this machine that does not exist any more."""
     host, _, pid = name.partition(" ")[0].rpartition("@")[2].rpartition(":")

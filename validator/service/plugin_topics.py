@@ -9,7 +9,7 @@ from validator.errors import UserError
 from validator.plugin.registry import canonical, discover, load_all, transports_of
 from validator.service.all_schemas import every_chain, installed_jobs
 from validator.service.plugin_job import configured_job
-from validator.service.transport import GROUP
+from validator.service.transport import GROUP, shipped_transports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ class PluginTopic(NamedTuple):
 
 
 def plugin_topics(config: Config) -> dict[str, PluginTopic]:
-    """Return the topics of all installed plugins by name, sorted.
+    """Return the topics of all plugins, installed and shipped, by name, sorted.
 
     A plugin that cannot be loaded, or that needs a table which the configuration lacks, is left out: `validator plugins list` says why.
     """
@@ -39,7 +39,7 @@ def plugin_topics(config: Config) -> dict[str, PluginTopic]:
 
 
 def _of_transports(config: Config) -> Iterator[PluginTopic]:
-    for plugin in load_all(discover(GROUP))[0]:
+    for plugin in (*load_all(discover(GROUP))[0], *shipped_transports(config)):
         name = plugin.manifest.name
         try:
             transports = transports_of(plugin, canonical(config.transports.get(name, {})))

@@ -25,7 +25,6 @@ from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
 from validator.plugin.submission import NO_CURSORS, RecordForms, check_commit, check_enqueued, check_timeout, job_topics
 from validator.service.cursors import Cursors
-from validator.service.dry_run_transport import NAME as DRY_RUN
 from validator.service.dry_run_transport import dry_run_plugin
 from validator.service.lease import Lease
 from validator.service.output_reader import KafkaOutputReader
@@ -77,7 +76,8 @@ def choose_transport(config: Config, name: str) -> Chosen:
     known = {found.name for found in discover(GROUP)}
     prefixes = [name[:at] for at, character in enumerate(name) if character == "."]
     plugin_name = next((each for each in (name, *reversed(prefixes)) if each in known), name)
-    plugin = _shipped(config) if plugin_name == DRY_RUN else _only(plugin_name, config)
+    shipped = {each.manifest.name: each for each in shipped_transports(config)}
+    plugin = shipped[plugin_name] if plugin_name in shipped else _only(plugin_name, config, shipped)
     values = canonical(config.transports.get(plugin_name, {}))
     transports = {
         each.name if each.name == plugin_name else f"{plugin_name}.{each.name}": each
@@ -105,16 +105,16 @@ def choose_transport(config: Config, name: str) -> Chosen:
     return Chosen(wanted, plugin, transport, configure(plugin, values), forms, jobs)
 
 
-def _shipped(config: Config) -> Plugin:
-    """Return the plugin of the transport that is part of the product: it reads the job's checkpoint."""
-    return dry_run_plugin(lambda settings: CheckpointStandings(config, settings.refresh_seconds))
+def shipped_transports(config: Config) -> list[Plugin]:
+    """Return the plugins of the transports that are part of the product: that of dry runs, which reads the job's checkpoint."""
+    return [dry_run_plugin(lambda settings: CheckpointStandings(config, settings.refresh_seconds))]
 
 
-def _only(name: str, config: Config) -> Plugin:
+def _only(name: str, config: Config, shipped: Iterable[str]) -> Plugin:
     lock = None if config.plugins.lock is None else read_lock(Path(config.plugins.lock))
     if lock is not None and (problems := check_lock(lock, [each for each in discover(GROUP) if each.name == name])):
         raise PluginError(problems)
-    plugins = installed(GROUP, [name])
+    plugins = installed(GROUP, [name], shipped)
     if lock is not None and (problems := check_versions(lock, plugins.values())):
         raise PluginError(problems)
     if len(plugins) > 1:

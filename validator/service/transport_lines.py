@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the configured transports say about lanes, for `validator lanes`: lines from their compacted topics."""
+"""What transports say about lanes, for `validator lanes`: lines from their compacted topics, and who answers dry runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from validator.errors import Unavailable, UserError
 from validator.kafka.reader import TopicReader
 from validator.plugin.registry import canonical, installed, transports_of
-from validator.service.transport import GROUP
+from validator.service.dry_run_transport import NAME as DRY_RUN
+from validator.service.lease import active_processes
+from validator.service.transport import GROUP, TransportGroup
+from validator.topics import DRY_RUN_REQUESTS
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def transport_lines(config: Config) -> dict[str, list[str]]:
-    """Return lines by lane, from the plugins of `[transports]`; a topic that does not exist yet has none.
+    """Return lines by lane, from the plugins of `[transports]`, whose topics may not exist yet, and from the active process of `dry-run`.
 
     A plugin that cannot be loaded, or whose table is wrong, has none either: its own command says why. Raises `Unavailable` if no broker
     answers.
@@ -25,6 +28,9 @@ def transport_lines(config: Config) -> dict[str, list[str]]:
     for topic in _topics(config):
         for lane, line in sorted(_latest(config, topic).values()):
             found.setdefault(lane, []).append(line)
+    active = active_processes(config.kafka, TransportGroup(config.kafka, config.topics.prefix, DRY_RUN).group_id)
+    for lane in config.chains if active else ():
+        found.setdefault(lane, []).append(f"dry runs: {', '.join(active)} answers {DRY_RUN_REQUESTS}")
     return found
 
 
