@@ -56,6 +56,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "lag_complete": True,
             "parked": None,
             "audit": None,
+            "audit_share": 0.0,
             "transports": [],
         }
     ]

@@ -98,6 +98,16 @@ def test_list_prints_json(site: Path) -> None:
     assert found["router"]["provides"] == ["router"]
 
 
+def test_transport_that_is_part_of_the_product_is_listed_and_shown(site: Path) -> None:
+    rows = [json.loads(line) for line in run(site, "list", "--json").stdout.splitlines()]
+    (row,) = (row for row in rows if row["name"] == "dry-run")
+    assert (row["group"], row["provides"], row["problems"]) == ("validator.transports", ["dry-run"], [])
+    assert [each["group"] for each in rows] == sorted(each["group"] for each in rows)
+    shown = run(site, "show", "dry-run")
+    assert shown.exit_code == 0
+    assert "configuration  per_second: int, default 200" in shown.stdout
+
+
 def test_list_reports_both_duplicates(site: Path) -> None:
     install(site, "memo", plugin_source("memo"), distribution="another")
     twins = [row for row in map(json.loads, run(site, "list", "--json").stdout.splitlines()) if row["name"] == "memo"]

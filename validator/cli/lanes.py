@@ -54,10 +54,19 @@ def lanes(
         ),
     ] = None,
     parked: Annotated[bool, typer.Option("--parked", help="Exit with code 1 if a lane is parked: for alerts.")] = False,
+    audit_since: Annotated[
+        int | None,
+        typer.Option(
+            "--audit-since",
+            min=0,
+            metavar="BLOCK",
+            help="Exit with code 1 if the audit in the job has found a fault in this block of a lane or a later one: for alerts.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show each lane's progress: executed block, last receipt, record counts, lag, plugins, what it waits for, why it is parked, and what
-    transports say about it.
+    """Show each lane's progress: executed block, last receipt, record counts, lag, plugins, what it waits for, why it is parked, what the
+    audit in the job has found, and what transports say about it.
 
     The lag counts the lane's own records that the job has not consumed, and the blocks among them. Configured lanes that have not consumed
     anything yet are listed too.
@@ -80,6 +89,7 @@ def lanes(
                 **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
                 "parked": _parked(config, reports.parked.get(lane)),
                 "audit": reports.audits.get(lane),
+                "audit_share": config.audit.share,
                 "transports": said.get(lane, []),
             }
             for lane in names
@@ -94,7 +104,10 @@ def lanes(
                 f"{printable(row['lane']):<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others)
             )
     too_far = lag_max is not None and any(row["lag"] > lag_max for row in rows)
-    if too_far or (parked and any(row["configured"] and row["parked"] is not None for row in rows)):
+    faulty = audit_since is not None and any(
+        row["configured"] and row["audit"] is not None and row["audit"]["block"] >= audit_since for row in rows
+    )
+    if too_far or faulty or (parked and any(row["configured"] and row["parked"] is not None for row in rows)):
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
 
@@ -164,10 +177,12 @@ def _lines(row: dict[str, Any]) -> list[str]:
         parked = _parked_lines(row)
         return [*parked, *([begins] if parked else [f"no records yet; {begins}"]), *row["transports"]]
     configured = "" if row["configured"] else " (not configured)"
+    audit = _audit_lines(row)
+    faulty = int(row["audit"] is not None)  # a fault comes first
     executed = "no block executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
     lines = [
         *_parked_lines(row),
-        *_audit_lines(row),
+        *audit[:faulty],
         f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}",
     ]
     counts = f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _COUNTS)}"
@@ -189,7 +204,7 @@ def _lines(row: dict[str, Any]) -> list[str]:
         named = ", ".join(row["plugins_configured"])
         same = "the same, with another configuration" if row["plugins_configured"] == row["plugins"] else named
         lines.append(f"the configuration differs from what the job started with; after its next start: {same}")
-    return [*lines, *row["transports"]]
+    return [*lines, *audit[faulty:], *row["transports"]]
 
 
 def _parked_lines(row: dict[str, Any]) -> list[str]:
@@ -216,9 +231,13 @@ def _parked_lines(row: dict[str, Any]) -> list[str]:
 
 
 def _audit_lines(row: dict[str, Any]) -> list[str]:
-    """Describe the last fault that the audit in the job has found."""
+    """Describe the last fault that the audit in the job has found, or that it is on and has found none."""
     fault = row["audit"]
-    return [] if fault is None else [f"AUDIT FAULT in block {fault['block']} ({fault['check']}): {fault['detail']}"]
+    if fault is not None:
+        return [f"AUDIT FAULT in block {fault['block']} ({fault['check']}): {fault['detail']}"]
+    if not row["configured"] or not row["audit_share"]:
+        return []
+    return [f"audit of {row['audit_share'] * 100:g} % of all blocks: no fault found"]
 
 
 def _lag(row: dict[str, Any]) -> str:

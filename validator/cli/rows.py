@@ -133,6 +133,18 @@ def _dead_letter(record: Json) -> Row:
     return record["lane"], block, record["reason"], where, record["detail"]
 
 
+def _lane(record: Json) -> Row:
+    """Describe what a lane says of itself: its status, why it is parked, or the fault that the audit has found."""
+    if "check" in record:
+        block, says, detail = record["block"], "audit fault", f"{record['check']}: {record['detail']}"
+    elif "fault" in record:
+        why_parked = [each for each in (record["fault"], record["reason"]) if each]
+        block, says, detail = record["since_block"], record["state"], ": ".join(why_parked)
+    else:
+        block, says, detail = record["executed_block"], "executed", record["waiting_for"] or ""
+    return record["lane"], "" if block is None else str(block), says, detail
+
+
 COLUMNS: Final[dict[str, Row]] = {
     "verdicts": ("lane", "block", "kind", "index", "para", "ok", "why", "effect, or broken clause"),
     "dispatches": ("lane", "block", "index", "para", "ok", "weight", "payload", "failure"),
@@ -152,6 +164,7 @@ COLUMNS: Final[dict[str, Row]] = {
         "runtime",
     ),
     "dead-letters": ("lane", "block", "reason", "read from", "detail"),
+    "lanes": ("lane", "block", "state", "detail"),
 }
 """Column headings by topic."""
 
@@ -168,6 +181,7 @@ ROWS: Final[dict[str, Callable[[Json], Row]]] = {
     "headroom": _visible(_headroom),
     "receipts": _visible(_receipt),
     "dead-letters": _visible(_dead_letter),
+    "lanes": _visible(_lane),
 }
 """Functions that turn a record into its cells, by topic; every cell is `printable`."""
 

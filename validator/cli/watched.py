@@ -28,7 +28,7 @@ PARA_FIELDS: Final = ("para_id", "sender", "recipient")
 CELL_CHARACTERS: Final = 80
 """Characters of a list or an object in a cell; `--json` shows all."""
 
-_OF_NO_PARA: Final = ("receipts", "dead-letters")
+_OF_NO_PARA: Final = ("receipts", "dead-letters", "lanes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ def test_each_fault_is_reported_with_its_block_and_the_lane_continues(
     assert running.parked() is None
     (line,) = _audit_lines({"audit": fault})
     assert line == f"AUDIT FAULT in block {BLOCK} ({check}): {fault['detail']}"
-    assert _audit_lines({"audit": None}) == []
+    assert _audit_lines({"audit": None, "configured": True, "audit_share": 0}) == []
 
 
 class Wordless(Exception):
