@@ -25,6 +25,9 @@ STOP_QUERY_S_MAX = 120
 """Seconds in which a query that is stopped must end; Spark by default waits forever for a batch that hangs."""
 
 
+EMPTY_FETCH_MS = 5
+"""Milliseconds by which a broker delays the answer to a fetch without records: a small batch waits for one in each decode task."""
+
 WHOLE_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of a record's value that Python workers get. Of a larger one they get the ends and the size: a batch that compresses well may hold
 a value of any size, whatever the topic's limit."""
@@ -179,6 +182,9 @@ def source_options(
         "maxRecordsPerPartition": str(records_per_task),
         # transactional producers may abort: read only committed records
         "kafka.isolation.level": "read_committed",
+        # After each poll Spark asks for the partition's end, and the client has sent the next fetch before: on one connection the broker
+        # answers in order, and by default it delays an empty fetch by 500 ms. Nothing is polled between batches, so this costs nothing.
+        "kafka.fetch.max.wait.ms": str(EMPTY_FETCH_MS),
         # a fetch must hold the largest record
         "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES_MAX),
         # see `streaming.pace`
