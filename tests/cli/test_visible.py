@@ -51,12 +51,12 @@ def test_every_cell_of_every_topic_is_visible(topic: str) -> None:
     fields = {
         "lane": HOSTILE, "kind": HOSTILE, "error": {"kind": HOSTILE, "field": HOSTILE}, "ok": False, "clause": HOSTILE,
         "event": HOSTILE, "reason": HOSTILE, "detail": HOSTILE, "topic": HOSTILE, "failure": HOSTILE, "outcome": HOSTILE,
-        "payload": "00", "state_root": HOSTILE, "runtime_digest": HOSTILE, "root": HOSTILE, "valid_watermarks": [], "valid": True,
+        "payload": "00", "waiting_for": HOSTILE, "state_root": HOSTILE, "runtime_digest": HOSTILE, "root": HOSTILE, "valid_watermarks": [], "valid": True,
     }  # fmt: skip
     numbers = (
         "block", "index", "para_id", "session", "sender", "recipient", "weight", "accepted", "rejected", "enacted", "dispatched",
         "weight_used", "partition", "offset", "upward_count_left", "upward_bytes_left", "downward_pending", "watermark",
-        "sender_reserved", "sender_returned", "recipient_reserved", "recipient_returned", "sent_at", "size",
+        "sender_reserved", "sender_returned", "recipient_reserved", "recipient_returned", "sent_at", "size", "executed_block",
     )  # fmt: skip
     cells = rows.ROWS[topic]({**dict.fromkeys(numbers, 1), **fields})
     assert any("owned" in cell for cell in cells)
