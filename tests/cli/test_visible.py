@@ -51,7 +51,8 @@ def test_every_cell_of_every_topic_is_visible(topic: str) -> None:
     fields = {
         "lane": HOSTILE, "kind": HOSTILE, "error": {"kind": HOSTILE, "field": HOSTILE}, "ok": False, "clause": HOSTILE,
         "event": HOSTILE, "reason": HOSTILE, "detail": HOSTILE, "topic": HOSTILE, "failure": HOSTILE, "outcome": HOSTILE,
-        "payload": "00", "waiting_for": HOSTILE, "state_root": HOSTILE, "runtime_digest": HOSTILE, "root": HOSTILE, "valid_watermarks": [], "valid": True,
+        "payload": "00", "waiting_for": HOSTILE,
+        "state_root": HOSTILE, "runtime_digest": HOSTILE, "root": HOSTILE, "valid_watermarks": [], "valid": True,
     }  # fmt: skip
     numbers = (
         "block", "index", "para_id", "session", "sender", "recipient", "weight", "accepted", "rejected", "enacted", "dispatched",

@@ -108,7 +108,10 @@ def test_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.Monke
 def test_next_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", SOON_S)
     with served.connection() as slow:
-        assert served.status("/healthz", slow) == b"HTTP/1.1 200 OK"
+        slow.sendall(served.head("/healthz"))
+        answer = b""
+        while not answer.rstrip().endswith(b"ok"):  # head and body may come one after the other
+            answer += slow.recv(1 << 16)
         with suppress(ConnectionError):
             for byte in served.head("/healthz")[:-1] * 100:
                 slow.sendall(bytes([byte]))
