@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import kafka_rows
-from streaming.options import jvm_options, protection_options, session_options
+from streaming.options import jvm_options, protection_options, session_options, source_options
 from tests.streaming.conftest import DRIVER_MEMORY
 from validator.kafka import class_archive
 
@@ -106,3 +106,8 @@ def test_image_of_executors_may_come_from_the_environment(spark: SparkSession) -
     conf.set("spark.kubernetes.container.image", "${env:PATH}")
     entry = machine.org.apache.spark.deploy.k8s.Config.EXECUTOR_CONTAINER_IMAGE()
     assert conf.get(entry).get() == machine.java.lang.System.getenv("PATH")
+
+
+def test_small_batch_does_not_wait_for_an_empty_fetch() -> None:
+    """By default a broker answers one after 500 ms, and each decode task of a small batch waits for that answer."""
+    assert int(source_options(["blocks"], None)["kafka.fetch.max.wait.ms"]) <= 10
