@@ -42,13 +42,14 @@ def same_name(name: str) -> str:
 
 def find_distribution(name: str) -> Distribution:
     """Return an installed distribution: the first on the path, as imports do. Raises `UserError`."""
-    plugins = []
-    for distribution in distributions():
-        found = distribution.metadata["Name"] or ""
-        if same_name(found) == same_name(name):
-            return distribution
-        if any(entry.group.startswith(GROUP_PREFIX) and entry.name == name for entry in distribution.entry_points):
-            plugins.append(found)
+    found = next(iter(distributions(name=name)), None) if name else None
+    if found is not None:
+        return found
+    plugins = [
+        each.metadata["Name"] or "?"
+        for each in distributions()
+        if any(entry.group.startswith(GROUP_PREFIX) and entry.name == name for entry in each.entry_points)
+    ]
     hint = f"; the plugin {name!r} is in {' and '.join(dict.fromkeys(plugins))}" if plugins else ""
     raise UserError(f"distribution {name!r}: expected one that is installed, found none of this name{hint}")
 

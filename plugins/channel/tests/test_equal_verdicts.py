@@ -280,7 +280,7 @@ def test_edited_base64(data: bytes, edits: list[tuple[int, int, bytes]]) -> None
 
 def test_base64_of_the_samples() -> None:
     if not SAMPLES.is_file():
-        pytest.skip("needs the shared traces")
+        pytest.skip("the checkout has no sibling ../shared/traces")
     texts = _texts(json.loads(SAMPLES.read_bytes()))
     assert len(texts) > 100
     for text in texts:

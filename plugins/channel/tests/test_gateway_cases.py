@@ -38,7 +38,7 @@ def request(kind: str, **fields: Any) -> dict[str, Any]:
 
 def test_every_case_has_a_test() -> None:
     if not SAMPLES.exists():
-        pytest.skip("the shared samples are not here")
+        pytest.skip("the checkout has no sibling ../shared/traces")
     ids = {case["id"] for case in json.loads(SAMPLES.read_text())["gateway_cases"]}
     here, processes = Path(__file__).parent, Path(__file__).parents[3] / "tests" / "channel"
     sources = "".join(path.read_text() for folder in (here, processes) for path in folder.glob("test_*.py"))
