@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from tests.router.test_invariants import rich_state
 from validator.core.rules import ChainSettings, pages
 from validator.core.scale import DecodeError
-from validator.core.types import DownwardMessage, Para
+from validator.core.types import ZERO_HASH, DownwardMessage, Para, ParaKind
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
 from validator.protocols.router.view import view
 
 
@@ -34,6 +35,22 @@ def test_state_round_trips() -> None:
         assert getattr(decoded, name) == getattr(state, name)
     assert decoded.hrmp_channels == state.hrmp_channels  # with pruned_head and messages_sent
     assert decoded.hrmp_channel_contents == state.hrmp_channel_contents  # with the head after each message
+
+
+def test_numbers_of_many_channels_are_kept_once() -> None:
+    """They would be 200 MB of the memory of a million channels."""
+    state = RouterState(HostConfiguration())
+    for sender in (2000, 2001):
+        state.paras[sender] = ParaKind.PARACHAIN
+    for channel_id in ((2000, 2001), (2001, 2000)):
+        add_channel(state, channel_id, HrmpChannel(10**30, 10**20, 1_000, 100_000, 10_000, mqc_head=ZERO_HASH))
+    common, pages_of_paras = encode_state(state)
+    one, other = decode_state(common, pages_of_paras.values()).hrmp_channels.items()
+    names = ("sender_deposit", "recipient_deposit", "limit_used_places", "limit_used_bytes", "limit_message_size")
+    for name in names:
+        assert getattr(one[1], name) is getattr(other[1], name)
+    assert one[0][0] is other[0][1]
+    assert one[1].mqc_head is one[1].pruned_head is other[1].mqc_head
 
 
 def test_page_of_other_version_is_refused() -> None:
