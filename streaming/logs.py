@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,6 +25,9 @@ OUTPUT_LOG_BYTES_MAX = 16 * 1024 * 1024
 
 LOG_DRAIN_S_MAX = 2.0
 """Seconds to wait at the end until the last of that output is written."""
+
+_END = "the end of the job's output\0\n"
+"""What the job itself prints last: others may hold the pipe for longer, a JVM for two seconds."""
 
 
 class _Noise(RotatingFileHandler):
@@ -45,7 +48,6 @@ def own_output(directory: Path) -> Iterator[TextIO]:
     read, write = os.pipe()
     os.dup2(write, 1)
     os.dup2(write, 2)
-    os.close(write)
     drained = threading.Thread(target=_drain, args=(read, noise), daemon=True)
     drained.start()
     try:
@@ -54,14 +56,25 @@ def own_output(directory: Path) -> Iterator[TextIO]:
         own.flush()
         os.dup2(own.fileno(), 1)
         os.dup2(own.fileno(), 2)
+        threading.Thread(target=_end_output, args=(write,), daemon=True).start()  # it waits while the pipe is full
         drained.join(LOG_DRAIN_S_MAX)
 
 
+def _end_output(pipe: int) -> None:
+    with suppress(OSError):
+        os.write(pipe, _END.encode())
+    os.close(pipe)
+
+
 def _drain(pipe: int, log: RotatingFileHandler) -> None:
-    """Copy a pipe to a log until nobody holds the pipe's other end."""
+    """Copy a pipe to a log, until its end or until nobody holds the other end."""
     with os.fdopen(pipe, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            log.emit(logging.makeLogRecord({"msg": line}))
+            last = line.removesuffix(_END)
+            if last:
+                log.emit(logging.makeLogRecord({"msg": last}))
+            if last != line:
+                break
     log.close()
 
 

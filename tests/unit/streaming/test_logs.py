@@ -51,6 +51,25 @@ def test_other_output_is_kept_up_to_size_limit(output: tuple[str, Path]) -> None
     assert numbers == list(range(numbers[0], 200)), "no line is lost or cut"
 
 
+HELD = """
+import subprocess, sys
+from pathlib import Path
+import streaming.logs as logs
+logs.LOG_DRAIN_S_MAX = 3600
+with logs.own_output(Path(sys.argv[1])) as own:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    sys.stdout.write("the last of it")
+    sys.stdout.flush()
+child.communicate(b"end")
+"""
+
+
+def test_end_does_not_wait_for_others_who_hold_the_output(tmp_path: Path) -> None:
+    """Spark's JVM ends two seconds after the job has stopped it."""
+    subprocess.run([sys.executable, "-c", HELD, str(tmp_path)], timeout=120, check=True)
+    assert (tmp_path / "logs" / OUTPUT_LOG).read_text() == "the last of it"
+
+
 FULL = """
 import sys
 from pathlib import Path
