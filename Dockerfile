@@ -31,6 +31,8 @@ RUN pip install --no-deps --no-build-isolation --no-index . ./plugins/*/ \
 # the archive of classes holds for jars of these times, and layers keep whole seconds
  && find /opt/validator -name '*.jar' -exec touch --date=@1577836800 {} + \
  && validator jars \
+# workers would import pyspark from archives there, and compile it each time
+ && rm -r "${SPARK_HOME}/python/lib" \
  && chmod -R a+rX /opt/validator
 
 FROM base

@@ -19,7 +19,7 @@ COMPILED := build/channel-compiled
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## create the virtual environment with pinned versions, fetch the jars, make Spark's class archive
+setup: $(STAMP) ## create the virtual environment with pinned versions, fetch the jars, make the archives of classes
 	@$(BIN)/validator jars
 
 $(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)

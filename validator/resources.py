@@ -5,7 +5,7 @@
 |---|---|
 | schemas | `validator/schemas` in a wheel, `avro/` in a checkout |
 | what `validator init` copies | `validator/first_channel` in a wheel, `examples/first-channel/` in a checkout |
-| jars and Spark's class archive, one copy per user | `$XDG_CACHE_HOME/validator`, by default `~/.cache/validator` |
+| jars, archives of classes and Spark's folder of links, one copy per user | `$XDG_CACHE_HOME/validator`, by default `~/.cache/validator` |
 | state: broker data, checkpoints, logs | `.validator` in the working directory, next to `validator.toml` |
 
 With `VALIDATOR_HOME` set, everything that is kept is below it.

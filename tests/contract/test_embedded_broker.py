@@ -95,6 +95,27 @@ def clients(table: dict[str, object], patience_s: float) -> list[Callable[[], ob
     return [lambda: reader.list_topics(timeout=patience_s), write]
 
 
+@pytest.mark.parametrize("writes", [False, True])
+def test_archive_of_classes_is_used_by_both_programs_and_written_by_the_broker(
+    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, *, writes: bool
+) -> None:
+    formats: list[list[str]] = []
+    starts: list[list[str]] = []
+
+    def start(command: list[str], **_: object) -> None:
+        starts.append(command)
+        raise UserError("seen enough")
+
+    monkeypatch.setattr(broker_module, "is_writing", lambda _: writes)
+    monkeypatch.setattr(broker_module, "java_options", lambda program, _jars: (f"-Darchive={program}",))
+    monkeypatch.setattr(EmbeddedBroker, "_format", lambda _self, command, *_: formats.append(command))
+    monkeypatch.setattr(broker_module.subprocess, "Popen", start)
+    with pytest.raises(UserError, match="seen enough"):
+        fresh.start()
+    assert "-Darchive=broker" in starts[0]
+    assert ("-Darchive=broker" in formats[0]) is not writes
+
+
 def test_other_users_of_the_machine_neither_read_nor_write(broker: EmbeddedBroker) -> None:
     login = broker.kafka
     create_topic(broker, "open")

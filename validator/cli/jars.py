@@ -10,7 +10,7 @@ import typer
 from validator.cli.common import say, terminated_as_interrupted
 from validator.cli.progress import jar_progress, working
 from validator.errors import UserError
-from validator.kafka.class_archive import class_archive
+from validator.kafka.class_archive import PROGRAMS, class_archive
 from validator.kafka.jars import JAR_SETS, ensure_jars
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ def jars(
         bool, typer.Option("--classpath", help="Print only a class path with Kafka's Java client, for `java -cp`.")
     ] = False,
 ) -> None:
-    """Fetch and verify the jars of the broker and of Spark's Kafka connector, and make the archive with which Spark starts faster.
+    """Fetch and verify the jars of the broker and of Spark's Kafka connector, and make the archives with which both start faster.
 
-    What is already there is not made again. A short run of a job makes the archive, which takes about half a minute.
+    What is already there is not made again. A short run of a job makes the archives, which takes about half a minute.
     """
     if classpath:
         with jar_progress() as progress:
@@ -37,20 +37,22 @@ def jars(
             fetched += ensure_jars(jar_set, progress=progress)
     folders = ", ".join(str(folder) for folder in sorted({jar.parent for jar in fetched}))
     print(f"{len(fetched)} jars in {folders}")  # noqa: T201
-    _make_archive()
+    _make_archives()
 
 
-def _make_archive() -> None:
-    """Make the archive of classes if it is missing or damaged; without it Spark only starts more slowly."""
-    archive = class_archive()
-    if archive is None or archive.is_usable():
+def _make_archives() -> None:
+    """Make the archives of classes that are missing or damaged; without them Spark and the broker only start more slowly."""
+    archives = {program: class_archive(program) for program in PROGRAMS}
+    missing = {program: each for program, each in archives.items() if each is not None and not each.is_usable()}
+    if archives["spark"] is None or not missing:
         return
     from validator.service.training import train
 
     try:
-        with terminated_as_interrupted(), working("a short run of a job, with which Spark starts faster from now on"):
-            train(archive)
+        with terminated_as_interrupted(), working("a short run of a job, with which Spark and the broker start faster"):
+            train(missing)
     except (UserError, OSError) as error:
-        say(f"Spark will start more slowly: {error}")
+        say(f"Spark and the broker will start more slowly: {error}")
     else:
-        print(f"the archive of Spark's classes is {archive.path}")  # noqa: T201
+        for program, archive in missing.items():
+            print(f"the archive of classes of {program} is {archive.path}")  # noqa: T201

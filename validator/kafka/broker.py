@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from validator.errors import UserError
+from validator.kafka.class_archive import WRITE_S_MAX, is_writing, java_options
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 from validator.kafka.login import admit_clients, client_login, kept_secret, read_secret, server_login
@@ -180,7 +181,8 @@ class EmbeddedBroker:
             return False
         with self._lock():
             record = self._read_record()
-            stopped = record is not None and stop_process(record.pid, record.started, patience_s=STOP_S_MAX)
+            patience_s = WRITE_S_MAX if is_writing("broker") else STOP_S_MAX
+            stopped = record is not None and stop_process(record.pid, record.started, patience_s=patience_s)
             if self._process is not None:
                 self._process.wait()
             self._process, self.started_here = None, False
@@ -242,12 +244,14 @@ class EmbeddedBroker:
         write_private(properties, self._properties(port, controller_port, own))
         kept_secret(self.directory)
         self.address = f"{HOST}:{port}"  # who sees it reads the secret, before the broker answers
-        command = [str(java), *_JVM, "-cp", ":".join(map(str, jars))]
+        classpath, archive = ("-cp", ":".join(map(str, jars))), java_options("broker", jars)
         with open_private(self.log) as log:
             self._log_before = log.tell()
-            self._format(command, properties, log.fileno())
+            self._format(
+                [str(java), *_JVM, *(() if is_writing("broker") else archive), *classpath], properties, log.fileno()
+            )
             process = subprocess.Popen(
-                [*command, "kafka.Kafka", str(properties)],
+                [str(java), *_JVM, *archive, *classpath, "kafka.Kafka", str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

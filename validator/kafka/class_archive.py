@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The archive of classes with which Spark's JVM starts faster (class-data sharing of Java): one file per installation, in the cache.
+"""The archives of classes with which Spark's JVM and the embedded broker start faster (class-data sharing of Java).
 
-Java maps the loaded classes of an earlier run into memory instead of parsing them again. The archive holds for one Java, one Spark and one
-place of its jars. It is never needed: without it, or if it does not have its sum, a start only takes longer.
+Java maps the loaded classes of an earlier run into memory instead of parsing them again. An archive is one file in the cache, and holds for
+one Java and one place of the program's jars. It is never needed: without it, or if it does not have its sum, a start only takes longer.
 """
 
 from __future__ import annotations
@@ -10,32 +10,42 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
+from validator.kafka.spark_home import installed_spark, lean_home
 from validator.resources import cache_directory
 
-OUTPUT_VARIABLE: Final = "VALIDATOR_CLASS_ARCHIVE_OUTPUT"
-"""The environment variable that makes a job write an archive when it ends, and names the file."""
+Program = Literal["spark", "broker"]
+PROGRAMS: Final[tuple[Program, ...]] = ("spark", "broker")
+
+OUTPUT_VARIABLES: Final[dict[Program, str]] = {
+    "spark": "VALIDATOR_CLASS_ARCHIVE_OUTPUT",
+    "broker": "VALIDATOR_BROKER_CLASS_ARCHIVE_OUTPUT",
+}
+"""By program, the environment variable that makes its JVM write an archive when it ends, and names the file."""
+
+WRITE_S_MAX: Final = 300.0
+"""Seconds within which a JVM that ends has to write its archive, which takes Spark's 10 s."""
 
 BYTES_MAX: Final = 1024**3
-"""Bytes of the largest archive that is used; one has about 200 MiB."""
+"""Bytes of the largest archive that is used; Spark's has about 200 MiB, the broker's 50."""
 
-_QUIET: Final = "-Xlog:cds*=off -Xlog:class+path*=off"
+_QUIET: Final = ("-Xlog:cds*=off", "-Xlog:class+path*=off")
 """Java warns on standard output about an archive that it does not use."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """An installation's archive and the file next to it, which has its sum."""
+    """A program's archive and the file next to it, which has its sum. ``home`` is the folder that the program is installed in."""
 
     path: Path
-    spark: Path
+    home: Path
 
     @property
     def _about(self) -> Path:
@@ -52,10 +62,10 @@ class ClassArchive:
     def keep(self, made: Path) -> None:
         """Take a file that Java has written, and remove the archives that it replaces. Raises `OSError`."""
         made.chmod(0o600)
-        about = {"sha256": _sum(made), "spark": str(self.spark)}
+        about = {"sha256": _sum(made), "home": str(self.home)}
         for other in self.path.parent.glob("*.json"):
-            spark = _spark_of(other)
-            if spark is None or spark == self.spark or not spark.is_dir():
+            home = _home_of(other)
+            if home is None or home == self.home or not home.is_dir():
                 other.unlink(missing_ok=True)
                 other.with_suffix(self.path.suffix).unlink(missing_ok=True)
         made.replace(self.path)
@@ -64,31 +74,51 @@ class ClassArchive:
             json.dump(about, file)
 
 
-def class_archive(cache: Path | None = None) -> ClassArchive | None:
-    """Return the archive of this installation, whether or not it exists; None without pyspark. Raises `UserError` as `ensure_jars`."""
-    spec = find_spec("pyspark")  # located, not imported
-    if spec is None or not spec.submodule_search_locations:
+def class_archive(program: Program, jars: Sequence[Path] | None = None) -> ClassArchive | None:
+    """Return a program's archive in this installation, whether or not it exists; None for Spark without pyspark.
+
+    ``jars`` come from `ensure_jars`, if they have just been verified. Raises `UserError` as that.
+    """
+    if program == "spark":
+        return _of_spark(jars)
+    of_broker = ensure_jars("broker") if jars is None else jars
+    return _archive("broker", of_broker[0].parent, [path.name for path in of_broker])
+
+
+def is_writing(program: Program) -> bool:
+    """Return whether a program that is started now writes an archive when it ends."""
+    return OUTPUT_VARIABLES[program] in os.environ
+
+
+def java_options(program: Program, jars: Sequence[Path] | None = None) -> tuple[str, ...]:
+    """Return the options with which a program's JVM starts: those that use its archive, or write one (`OUTPUT_VARIABLES`).
+
+    ``jars`` come from `ensure_jars`, if they have just been verified.
+    """
+    if is_writing(program):
+        return f"-XX:ArchiveClassesAtExit={os.environ[OUTPUT_VARIABLES[program]]}", *_QUIET
+    archive = class_archive(program, jars)
+    if archive is None or not archive.is_usable() or any(character.isspace() for character in str(archive.path)):
+        return ()
+    return f"-XX:SharedArchiveFile={archive.path}", "-Xshare:auto", *_QUIET
+
+
+def _of_spark(connector: Sequence[Path] | None) -> ClassArchive | None:
+    spark = installed_spark()
+    if spark is None:
         return None
-    spark = Path(spec.submodule_search_locations[0]).resolve()
-    java = find_java().resolve()
     jars = [
         (path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted((spark / "jars").glob("*.jar"))
     ]
-    connector = [str(path) for path in ensure_jars("spark")]
-    identity = repr((str(java), _release(java), _version(), str(spark), jars, connector))
-    name = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    return ClassArchive((cache or cache_directory()) / "classes" / f"{name}.jsa", spark)
+    on_path = str(lean_home(spark)), *map(str, ensure_jars("spark") if connector is None else connector)
+    return _archive("spark", spark, _version(), jars, on_path)
 
 
-def java_options() -> str:
-    """Return the options with which Spark's JVM starts: those that use the archive, or write one (`OUTPUT_VARIABLE`)."""
-    output = os.environ.get(OUTPUT_VARIABLE)
-    if output is not None:
-        return f"-XX:ArchiveClassesAtExit={output} {_QUIET}"
-    archive = class_archive()
-    if archive is None or not archive.is_usable() or any(character.isspace() for character in str(archive.path)):
-        return ""
-    return f"-XX:SharedArchiveFile={archive.path} -Xshare:auto {_QUIET}"
+def _archive(program: Program, home: Path, *identity: object) -> ClassArchive:
+    java = find_java().resolve()
+    whole = repr((program, str(java), _release(java), str(home), *identity))
+    name = hashlib.sha256(whole.encode()).hexdigest()[:16]
+    return ClassArchive(cache_directory() / "classes" / f"{name}.jsa", home)
 
 
 def _release(java: Path) -> str:
@@ -105,9 +135,9 @@ def _version() -> str:
         return ""
 
 
-def _spark_of(about: Path) -> Path | None:
+def _home_of(about: Path) -> Path | None:
     try:
-        return Path(json.loads(about.read_text(encoding="utf-8"))["spark"])
+        return Path(json.loads(about.read_text(encoding="utf-8"))["home"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the archive of classes with which later starts of Spark are faster, by one short run of a job."""
+"""Makes the archives of classes with which later starts of Spark and the broker are faster, by one short run of both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from validator.config import DEFAULT_PROTOCOL, Config
 from validator.errors import UserError
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.class_archive import OUTPUT_VARIABLE
+from validator.kafka.class_archive import OUTPUT_VARIABLES
 from validator.service.comparison import Comparison
 from validator.service.feed import Feed
 from validator.service.simulation import chain_table, simulation_of
@@ -21,9 +21,9 @@ from validator.service.start import Service
 from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from validator.kafka.class_archive import ClassArchive
+    from validator.kafka.class_archive import ClassArchive, Program
     from validator.service.job import Event
 
 BLOCKS: Final = 3
@@ -33,17 +33,18 @@ RUN_S_MAX: Final = 300.0
 """Seconds from the start of the run to its first batch."""
 
 
-def train(archive: ClassArchive) -> None:
-    """Run a job on a simulated chain, and keep the classes that it loaded. Raises `UserError`, `OSError`."""
-    archive.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (
-        tempfile.TemporaryDirectory(prefix="training-", dir=archive.path.parent) as folder,
-        _job_writes(folder) as made,
-    ):
-        _run(Path(folder))
-        if not made.is_file():
-            raise UserError("this Java writes no archive of its classes")
-        archive.keep(made)
+def train(archives: Mapping[Program, ClassArchive]) -> None:
+    """Run a job on a simulated chain, and keep the classes that these programs loaded. Raises `UserError`, `OSError`."""
+    parent = next(iter(archives.values())).path.parent
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix="training-", dir=parent) as folder:
+        made = {program: Path(folder) / f"{program}.jsa" for program in archives}
+        with _written_to(made):
+            _run(Path(folder))
+        for program, archive in archives.items():
+            if not made[program].is_file():
+                raise UserError("this Java writes no archive of its classes")
+            archive.keep(made[program])
 
 
 def _run(folder: Path) -> None:
@@ -89,11 +90,12 @@ def _on_batch(batch: threading.Event) -> Callable[[Event], None]:
 
 
 @contextmanager
-def _job_writes(folder: str) -> Iterator[Path]:
-    """Let the job that is started inside write its classes to a file when it ends."""
-    made = Path(folder) / "classes.jsa"
-    os.environ[OUTPUT_VARIABLE] = str(made)
+def _written_to(files: Mapping[Program, Path]) -> Iterator[None]:
+    """Let the programs that are started inside write their classes to files when they end."""
+    variables = {OUTPUT_VARIABLES[program]: str(file) for program, file in files.items()}
+    os.environ.update(variables)
     try:
-        yield made
+        yield
     finally:
-        del os.environ[OUTPUT_VARIABLE]
+        for name in variables:
+            del os.environ[name]
