@@ -9,7 +9,7 @@ from itertools import chain
 
 import psutil
 
-from streaming.job import STAGE_VARIABLE
+from streaming.stages import STAGE_VARIABLE
 
 JVM = "JVM"
 

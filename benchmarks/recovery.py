@@ -31,6 +31,8 @@ BLOCKS_BEFORE = 200
 """Blocks whose inputs are in the journal when the job is killed."""
 RECORDS_PER_TRIGGER = 4_000
 PHASES = ("process start", "state rebuild", "rest of the first batch", "kill to verdict")
+GOALS_S = {("state rebuild", 1_000_000): 20.0, ("kill to verdict", 1_000): 15.0, ("kill to verdict", 1_000_000): 22.0}
+"""By phase and channels."""
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
@@ -48,7 +50,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
             kafka = broker.kafka
             phases, state_bytes = _kill_and_recover(load, Path(folder), kafka, repeats, say)
         for name in PHASES:
-            goal = 20.0 if name == "state rebuild" and channels == SIZES[-1][1] else None
+            goal = GOALS_S.get((name, channels))
             note = f"{state_bytes / 1e6:,.1f} MB of pages" if name == "state rebuild" else ""
             figures.append(
                 Figure("recovery", f"{channels:,} channels: {name}", "s", tuple(phases[name]), at_most=goal, note=note)

@@ -33,7 +33,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
         Figure("start", "validator --help", "times typer and rich", tuple(helps), at_most=2.0),
         Figure("start", "broker: start to first transaction", "s", tuple(brokers), at_most=15.0),
         Figure(
-            "start", "demo: start to first verdict", "s", tuple(demo["first_verdict"] for demo in demos), at_most=90.0
+            "start", "demo: start to first verdict", "s", tuple(demo["first_verdict"] for demo in demos), at_most=15.0
         ),
         Figure("start", "demo: start to end", "s", tuple(demo["total"] for demo in demos)),
     ]

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,6 +19,7 @@ from streaming.metered import meter_settings
 from streaming.options import batch_bytes_max, source_options
 from streaming.pace import QUICK, SINGLE, Pace
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
+from streaming.stages import DECODE, LANES, with_own_workers
 from validator.config import Config
 from validator.core.inputs import Source
 from validator.kafka.spark_options import spark_options
@@ -31,10 +31,6 @@ from validator.lanes.meter import MeterSettings
 from validator.lanes.parking import Suspect
 from validator.service.schema_ids import NO_IDS, SchemaIds
 from validator.topics import INPUT_TOPICS
-
-T = TypeVar("T")
-
-STAGE_VARIABLE = "VALIDATOR_STAGE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +121,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped), settings.parked
     )
     decode = decode_stage(kinds, definitions, batch_bytes_max(settings.worker_memory_bytes), settings.ids.headers)
-    inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
+    inputs = with_own_workers(spark, DECODE, lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
     application = spark.sparkContext.applicationId
     output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, application, settings.ids.frames)
     operator = LaneOperator(
@@ -138,7 +134,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         meter=settings.meter,
         audit=settings.audit,
     )
-    executed = with_own_workers(spark, "lanes", lambda: _execute(inputs, operator))
+    executed = with_own_workers(spark, LANES, lambda: _execute(inputs, operator))
     return (
         executed.writeStream.queryName("validator")
         .format("noop")  # the lane stage writes everything
@@ -151,17 +147,3 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
 
 def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:
     return inputs.groupBy("lane").transformWithStateInPandas(operator, NO_ROWS, outputMode="append", timeMode="None")
-
-
-def with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:
-    """Plan a stage whose Python workers no other stage uses.
-
-    Spark pools idle workers by environment and hands out any worker of a pool. A separate environment returns to the lane stage the worker
-    of its previous batch, which holds the live lanes.
-    """
-    environment = spark.sparkContext.environment
-    environment[STAGE_VARIABLE] = stage
-    try:
-        return plan()
-    finally:
-        del environment[STAGE_VARIABLE]

@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from streaming.job import with_own_workers
 from streaming.kafka_rows import cut
 from streaming.options import CHUNK_BYTES, source_options
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output, write_batch
+from streaming.stages import CONDENSE, KEYED, with_own_workers
 from streaming.workers import tune_garbage_collector
 from validator.codec.framing import plain_form
 from validator.kafka.registry import with_known_ids
@@ -97,11 +97,11 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
     causes = _source(spark, settings, job.causes, None)
     rows = effects.unionByName(causes)  # in this order: see the module
     condense = condense_stage(job, settings.prefix, settings.ids.headers)
-    items = with_own_workers(spark, "condense", lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
+    items = with_own_workers(spark, CONDENSE, lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
     kafka = with_known_ids(settings.kafka, settings.ids.headers)
     own = StepOutput.of(kafka, settings.prefix, spark.sparkContext.applicationId, settings.ids.frames)
     output = settings.output or own
-    processed = with_own_workers(spark, "keyed", lambda: _process(items, settings, output))
+    processed = with_own_workers(spark, KEYED, lambda: _process(items, settings, output))
     return (
         processed.writeStream.queryName(job.name)
         .format("noop")  # the state stage writes everything

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from streaming.pace import STEADY
@@ -57,7 +58,7 @@ JIT = {
 """Java's option for each value of `[job] jit`."""
 
 
-def jvm_options(log_configuration: Path, jit: str, archive: str, scratch: Path) -> str:
+def jvm_options(log_configuration: Path, jit: str, archive: Sequence[str], scratch: Path) -> str:
     """Return the options of the driver's JVM; ``archive`` has those of the class archive, ``scratch`` is for files of one session."""
     options = (
         # Spark's own log goes to a separate file
@@ -65,7 +66,7 @@ def jvm_options(log_configuration: Path, jit: str, archive: str, scratch: Path) 
         # a JVM that is killed leaves its files; where others' are, nobody would remove them
         f'"-Djava.io.tmpdir={scratch}"',
         JIT[jit],
-        archive,
+        *archive,
     )
     return " ".join(option for option in options if option)
 
@@ -105,6 +106,8 @@ def session_options(java_options: str, driver_memory: str, state_partitions: int
         "spark.shuffle.compress": "false",
         # reuse workers: starting an interpreter and loading the codec takes half a second
         "spark.python.worker.reuse": "true",
+        # workers that `streaming.stages` starts are pooled by environment: those of SQL's stages have the same as others
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         # include the stack of a worker that died in its batch's error
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",

@@ -17,6 +17,7 @@ from streaming.outside import Outages, StopSignal
 from streaming.parked_log import KafkaWatch
 from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, JvmGone, SessionSettings, jvm_is_gone, spark_session
+from streaming.stages import CONDENSE, KEYED
 from streaming.transactions import ABANDONED_S_MAX
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import Unavailable, UserError
@@ -103,7 +104,7 @@ def check_written(settings: KeyedJobSettings) -> None:
 
 
 def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages) -> int:
-    with spark_session(SessionSettings.of(config, job_directory(config))) as spark:
+    with spark_session(SessionSettings.of(config, job_directory(config), stages=(CONDENSE, KEYED))) as spark:
         for artefact in config.plugins.artefacts:
             spark.sparkContext.addPyFile(artefact)
 

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.options import LOOPBACK, cluster_options, is_local, jvm_options, protection_options, session_options
 from streaming.pace import QUICK, OutOfMemory, Pace
+from streaming.stages import DECODE, LANES, start_workers
 from validator.errors import UserError
 from validator.kafka import class_archive
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
+from validator.kafka.spark_home import use_lean_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,9 +40,6 @@ SCRATCH = "tmp"
 
 JVM_END_S_MAX = 5.0
 """Seconds within which the process of a JVM that no longer answers has to exit."""
-
-ARCHIVE_S_MAX = 300.0
-"""Seconds within which a JVM has to write an archive of its classes, which takes 10 s."""
 
 OUT_OF_MEMORY_CODE = 52
 """Code with which Spark ends its JVM if a task has run out of memory."""
@@ -72,20 +71,27 @@ class JvmGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What a session is started with. ``master`` is a Spark master URL, ``directory`` holds the logs."""
+    """What a session is started with.
+
+    ``master`` is a Spark master URL, ``directory`` holds the logs. The workers of ``stages`` start with the session.
+    """
 
     master: str
     directory: Path
     driver_memory: str
     state_partitions: int
     jit: str = "quick"
+    stages: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, config: Config, directory: Path, pace: Pace = QUICK) -> SessionSettings:
+    def of(
+        cls, config: Config, directory: Path, pace: Pace = QUICK, stages: tuple[str, ...] = (DECODE, LANES)
+    ) -> SessionSettings:
         """Return the settings of a configuration's job."""
         job = config.job
         alone = pace.alone and job.master.startswith("local[")
-        return cls("local[1]" if alone else job.master, directory, job.driver_memory, job.state_partitions, job.jit)
+        master = "local[1]" if alone else job.master
+        return cls(master, directory, job.driver_memory, job.state_partitions, job.jit, stages)
 
 
 class SessionStart(threading.Thread):
@@ -124,12 +130,13 @@ class SessionStart(threading.Thread):
             gateway.proc.kill()
         self.join()
         if self._session is not None and not _has_ended(gateway, 0.0):
+            _end_accumulators(self._session)
             try:
                 self._session.stop()
             except Exception:
                 if not _has_ended(gateway, JVM_END_S_MAX):
                     raise
-            if os.environ.get(class_archive.OUTPUT_VARIABLE) is not None:
+            if class_archive.is_writing("spark"):
                 _end_jvm(gateway)
         self._sockets.cleanup()
         if gateway is not None and gateway.proc is not None and gateway.proc.poll() is not None:
@@ -165,6 +172,8 @@ def spark_session(settings: SessionSettings) -> Iterator[SparkSession]:
 
 def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
+    if is_local(settings.master):
+        use_lean_home()
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = workers_python(settings.master, os.environ)
     # the first of two JVMs only prints the command line of the second
@@ -175,15 +184,19 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     log_configuration.write_text(_LOG_CONFIGURATION.format(log=logs / SPARK_LOG), encoding="utf-8")
     # on a cluster Spark puts sockets there, whose paths have to be short; the folder that executors have for them is their own
     scratch = scratch_folder(settings.directory) if is_local(settings.master) else sockets
-    java_options = jvm_options(log_configuration, settings.jit, class_archive.java_options(), scratch)
+    connector = ensure_jars("spark")
+    archive = class_archive.java_options("spark", connector)
+    java_options = jvm_options(log_configuration, settings.jit, archive, scratch)
     options = session_options(java_options, settings.driver_memory, settings.state_partitions)
-    jars = list(map(str, ensure_jars("spark")))
+    jars = list(map(str, connector))
     # for the executors; in the driver the class path has them, since the class archive holds only what comes from there
     options |= {"spark.jars": ",".join(jars), "spark.driver.extraClassPath": os.pathsep.join(jars)}
     options |= {"spark.master": settings.master, "spark.app.name": "validator"}
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
     options |= cluster_options(settings.master)
-    return _started(options)
+    spark = _started(options)
+    start_workers(spark, settings.master, settings.stages, settings.state_partitions)
+    return spark
 
 
 def workers_python(master: str, environment: Mapping[str, str]) -> str:
@@ -251,11 +264,19 @@ def _forget_jvm() -> None:
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
+def _end_accumulators(spark: SparkSession) -> None:
+    """Let the server of accumulators, which nothing here uses, end by itself: it looks once a second whether it should."""
+    context = spark.sparkContext
+    server, context._accumulatorServer = context._accumulatorServer, None  # type: ignore[assignment]
+    if server is not None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+
 def _end_jvm(gateway: Any) -> None:
     """End a JVM, and wait until it has written its archive."""
     gateway.proc.stdin.close()
     with suppress(subprocess.TimeoutExpired):
-        gateway.proc.wait(ARCHIVE_S_MAX)
+        gateway.proc.wait(class_archive.WRITE_S_MAX)
 
 
 def jvm_is_gone(spark: SparkSession) -> bool:

@@ -23,6 +23,7 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
         "tests/streaming/test_history.py",
         "tests/streaming/test_real_data.py",
         "tests/streaming/test_options.py",
+        "tests/streaming/test_stages.py",
         "tests/streaming/test_keyed_job.py",
     ),
     ("tests/streaming/test_process.py",),

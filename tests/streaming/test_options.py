@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from validator.kafka import class_archive
 
 @pytest.fixture
 def options(spark_directory: Path) -> dict[str, str]:
-    archive = class_archive.java_options()
+    archive = class_archive.java_options("spark")
     java_options = jvm_options(
         spark_directory / "logs" / "log4j2.properties", "quick", archive, spark_directory / "tmp"
     )
@@ -86,6 +87,19 @@ def test_workers_get_keys_and_values_of_bounded_size(spark: SparkSession, monkey
 def test_workers_share_one_hash_seed(spark: SparkSession) -> None:
     seen: Callable[[Any], Any] = lambda _: __import__("os").environ["PYTHONHASHSEED"]  # noqa: E731 - pickled by value
     assert set(spark.sparkContext.parallelize(range(2), 2).map(seen).collect()) == {"0"}
+
+
+def test_workers_import_installed_packages_and_compile_nothing(spark: SparkSession) -> None:
+    """Spark puts archives without bytecode before them, unless it is started from `lean_home`."""
+    ((path, cached),) = (
+        spark.sparkContext.parallelize([0], 1).map(lambda _: (sys.path, _bytecode("pyspark.worker"))).collect()
+    )
+    assert not [entry for entry in path if entry.endswith(".zip") and "pyspark" in entry and Path(entry).exists()]
+    assert Path(cached).is_file()
+
+
+def _bytecode(module: str) -> str:
+    return sys.modules[module].__cached__ or ""
 
 
 def test_allocator_of_a_worker_reserves_no_memory_that_counts_as_used(spark: SparkSession) -> None:

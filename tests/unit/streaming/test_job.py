@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-from streaming.job import STAGE_VARIABLE, JobSettings, start_query
+from streaming.job import JobSettings, start_query
 from streaming.options import source_options
 from streaming.pace import QUICK, SINGLE, STEADY, Pace
+from streaming.stages import STAGE_VARIABLE
 from validator.config.model import Job
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import MESSAGE_BYTES_MAX

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +17,16 @@ from streaming.session import SessionSettings, SessionStart
 from validator.errors import UserError
 
 
+def context(shutdown: Callable[[], object] = lambda: None) -> SimpleNamespace:
+    return SimpleNamespace(_accumulatorServer=SimpleNamespace(shutdown=shutdown))
+
+
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionStart:
     def stop() -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr(module, "_start", lambda *_: SimpleNamespace(stop=stop))
+    monkeypatch.setattr(module, "_start", lambda *_: SimpleNamespace(stop=stop, sparkContext=context()))
     made = SessionStart(SessionSettings("local[1]", tmp_path, "1g", 1))
     made.start()
     made.wait()
@@ -41,6 +47,19 @@ def test_session_that_does_not_stop_is_an_error(start: SessionStart, monkeypatch
     monkeypatch.setattr(module, "_has_ended", ended("runs", "runs"))
     with pytest.raises(ConnectionRefusedError):
         start.end()
+
+
+def test_stop_does_not_wait_for_the_server_of_accumulators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    never, asked = threading.Event(), threading.Event()
+    spark = SimpleNamespace(stop=lambda: None, sparkContext=context(lambda: (asked.set(), never.wait())))
+    monkeypatch.setattr(module, "_start", lambda *_: spark)
+    made = SessionStart(SessionSettings("local[1]", tmp_path, "1g", 1))
+    made.start()
+    made.wait()
+    made.end()
+    assert asked.wait(60)
+    assert spark.sparkContext._accumulatorServer is None, "otherwise Spark's stop would wait"
+    never.set()
 
 
 def test_scratch_of_a_killed_jvm_is_removed_and_that_of_a_running_one_is_kept(
@@ -76,7 +95,7 @@ def test_workers_of_a_cluster_run_the_named_interpreter(tmp_path: Path, monkeypa
 def test_folder_of_the_drivers_sockets_is_short_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ensure_jars", lambda _: [])
     monkeypatch.setattr(module, "_started", lambda options: options)
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LAUNCHER_OPTS"):
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_LAUNCHER_OPTS"):
         monkeypatch.setenv(name, "")
     sockets, job = tmp_path / "s", tmp_path / "a-long-name" / "job"
     for master, folder in (("spark://there:7077", sockets), ("local[1]", job / module.SCRATCH)):

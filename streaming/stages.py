@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages of queries: each has separate Python workers, which start while the driver still plans the query.
+
+Otherwise the first batch would start them one after the other, and each would import pandas, Arrow and its stage while the machine's other
+cores have nothing to do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+STAGE_VARIABLE: Final = "VALIDATOR_STAGE"
+
+DECODE, LANES, CONDENSE, KEYED = "decode", "lanes", "condense", "keyed"
+
+_FIRST: Final = ("pandas", "pyspark.sql.pandas.serializers")
+_IMPORTS: Final = {
+    DECODE: (*_FIRST, "streaming.decode_stage"),
+    LANES: (*_FIRST, "streaming.lane_operator"),
+    CONDENSE: (*_FIRST, "streaming.keyed_job"),
+    KEYED: (*_FIRST, "streaming.keyed_job"),
+}
+"""By stage, what its workers import."""
+
+WORKERS_MAX: Final = 4
+"""Workers of a stage that are started before they are needed: a small batch has a task for each of four topics."""
+
+
+def with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:
+    """Plan a stage whose Python workers no other stage uses.
+
+    Spark pools idle workers by environment and hands out any worker of a pool. A separate environment returns to the lane stage the worker
+    of its previous batch, which holds the live lanes.
+    """
+    environment = spark.sparkContext.environment
+    environment[STAGE_VARIABLE] = stage
+    try:
+        return plan()
+    finally:
+        del environment[STAGE_VARIABLE]
+
+
+def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], state_partitions: int) -> None:
+    """Begin to start the workers of a query's stages, the last of which has the state; on one machine only.
+
+    What fails is left to the first batch, which says so; so is the end of Spark's JVM.
+    """
+    cores = min(_cores(master), WORKERS_MAX)
+    if not cores:
+        return
+    with suppress(Exception):
+        for at, stage in enumerate(stages, start=1):
+            count = min(cores, state_partitions) if at == len(stages) else cores
+            tasks = spark.sparkContext.parallelize(range(count), count).mapPartitions(partial(_import, _IMPORTS[stage]))
+            # the environment is part of what this gives, so the threads need none
+            prepared = with_own_workers(spark, stage, lambda tasks=tasks: tasks._jrdd)  # type: ignore[misc]
+            threading.Thread(target=_run, args=(prepared,), name=f"workers of {stage}", daemon=True).start()
+
+
+def _cores(master: str) -> int:
+    """Return the tasks that run at once in a local job, 0 on a cluster."""
+    if master == "local":
+        return 1
+    threads = re.fullmatch(r"local\[(\d+|\*)(?:,.*)?\]", master)
+    if threads is None:
+        return 0
+    return (os.cpu_count() or 1) if threads[1] == "*" else int(threads[1])
+
+
+def _import(modules: tuple[str, ...], rows: Iterator[Any]) -> Iterator[Any]:
+    for module in modules:
+        import_module(module)
+    return rows
+
+
+def _run(prepared: Any) -> None:
+    with suppress(Exception):
+        prepared.count()
