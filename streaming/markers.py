@@ -38,10 +38,23 @@ IN_DOUBT_S_MAX: Final = 2.0
 
 
 class LastWrite(NamedTuple):
-    """The last committed write: the number of the block after the last one emitted, and the job that wrote it. None if there is none."""
+    """The last committed write, if any: the number of the block after the last one emitted, 0 without one, and who wrote it."""
 
     offset: int | None
     job: str | None
+    writer: str | None = None
+    """Differs between any two writers, those of one job too."""
+
+    @property
+    def metadata(self) -> str:
+        """What Kafka keeps with the offset."""
+        return f"{self.job} {self.writer}"
+
+    @classmethod
+    def of(cls, offset: int, metadata: str | None) -> LastWrite:
+        """Return the write that an offset and its metadata stand for."""
+        job, _, writer = (metadata or "").partition(" ")
+        return cls(offset, job or None, writer or None)
 
 
 def group_of(prefix: str, lane: str) -> str:
@@ -78,7 +91,7 @@ def _committed(
 
 
 class LaneOffsets:
-    """The consumer group of a lane, in whose offsets each write leaves its block and its job.
+    """The consumer group of a lane, in whose offsets each write leaves its block, its job and its writer.
 
     librdkafka's admin client is not used here: it crashes the process if the group's coordinator is still loading.
     """
@@ -106,9 +119,7 @@ class LaneOffsets:
         except KafkaException as error:
             if not passes(error.args[0]):
                 raise
-        return (
-            LastWrite(None, None) if found.offset == OFFSET_INVALID else LastWrite(found.offset, found.metadata or None)
-        )
+        return LastWrite(None, None) if found.offset == OFFSET_INVALID else LastWrite.of(found.offset, found.metadata)
 
     def _ask(self, consumer: Consumer, left_s: float) -> TopicPartition:
         (found,) = consumer.committed([self._place], timeout=left_s)

@@ -3,7 +3,8 @@
 
 The marker is written twice: as a record on the compacted topic `markers`, and as offsets of the lane's own consumer group. The group's
 offsets on the input topics are those that the lane has consumed; any Kafka tool shows them as lag. Its offset on `markers` is the number
-of the block after the last one emitted, and that offset's metadata names the job. Records, marker and offsets are one transaction.
+of the block after the last one emitted, and that offset's metadata names the job and the writer. Records, marker and offsets are one
+transaction.
 
 librdkafka lacks KIP-890: after a failed or timed-out transactional call, the client cannot know whether the call took effect. Nothing is
 therefore retried on the same producer. A new producer with the same transactional.id fences the old one off, and its `init_transactions`
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from secrets import token_hex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,7 +133,11 @@ class TransactionalWriter:
         self._refused = ""
         """Which record the failure is about."""
         self._marker: Marker | None = None
+        self._writer = token_hex(8)
+        self._found = LastWrite(None, None)
+        """The last write when the marker was read."""
         self._seen = LastWrite(None, None)
+        """The last write since then, this writer's too."""
         self._dead_letters: set[bytes] | None = None
         try:
             self._offsets = LaneOffsets(kafka, prefix, lane)
@@ -145,7 +151,8 @@ class TransactionalWriter:
             return False
         last = self._last_write()
         self._refuse_another_job(last)
-        return not self._is_further(last)
+        # while the last commit is in doubt, Kafka answers with the one before
+        return last == self._found or last.writer == self._writer
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return the lane's marker, with offset zero for those of ``places`` that it does not have. Raises `WriteFailed`."""
@@ -154,7 +161,7 @@ class TransactionalWriter:
                 self._marker = read_marker(self._kafka, self._prefix, self._lane)
             except UserError as error:
                 raise _unread(error) from error
-            self._seen = self._last_write()
+            self._seen = self._found = self._last_write()
         return self._marker.after(None, dict.fromkeys(places, 0))
 
     def written_dead_letters(self) -> Container[bytes]:
@@ -183,19 +190,16 @@ class TransactionalWriter:
 
     def commit(self, marker: Marker) -> None:
         """Commit the batch's records and the new marker, both or neither. Raises `WriteFailed`, `WriterFenced`."""
+        write = LastWrite(0 if marker.block is None else marker.block + 1, self._job, self._writer)
         offsets = [
             TopicPartition(topic, partition, offset)
             for (topic, partition), offset in sorted(marker.consumed.items())
             if offset
         ]
-        if marker.block is not None:
-            offsets.append(
-                TopicPartition(self._prefix + MARKERS, MARKER_PARTITION, marker.block + 1, metadata=self._job)
-            )
+        offsets.append(TopicPartition(self._prefix + MARKERS, MARKER_PARTITION, write.offset, metadata=write.metadata))
         self.write([marker.encode(self._lane)])
         try:
-            if offsets:
-                self._producer.send_offsets_to_transaction(offsets, self._offsets.group_metadata(), CALL_S_MAX)
+            self._producer.send_offsets_to_transaction(offsets, self._offsets.group_metadata(), CALL_S_MAX)
             self._producer.commit_transaction(CALL_S_MAX)
         except KafkaException as error:
             with suppress(KafkaException):  # the report on a record that failed says more
@@ -205,7 +209,7 @@ class TransactionalWriter:
             raise _failure(self._failure, self._not_taken(self._failure))
         self._open = False
         self._marker = marker
-        self._seen = LastWrite(None if marker.block is None else marker.block + 1, self._job)
+        self._seen = write
 
     def _begin(self) -> None:
         if not self._open:

@@ -138,6 +138,23 @@ def test_workers_of_one_job_write_a_lane_in_turns(kafka: dict[str, Any], prefix:
     restarted.commit(LANE, {(f"{prefix}candidates", 0): 7})
 
 
+def test_worker_that_gets_a_lane_back_after_a_batch_without_blocks(kafka: dict[str, Any], prefix: str) -> None:
+    """The other worker has moved no block, but has fenced the writer off."""
+    workers = [opened(kafka, prefix), opened(kafka, prefix)]
+    for offset, (turn, output) in enumerate([(0, [block(1)]), (1, []), (0, [block(2)]), (1, []), (0, [])], 1):
+        workers[turn].write(LANE, output)
+        workers[turn].commit(LANE, {(f"{prefix}candidates", 0): offset})
+    assert committed(kafka, prefix + "verdicts") == [b"1", b"2"]
+    assert read_marker(kafka, prefix, LANE) == Marker(2, {(f"{prefix}candidates", 0): 5})
+
+
+def test_worker_that_gets_a_lane_back_before_its_first_block(kafka: dict[str, Any], prefix: str) -> None:
+    workers = [opened(kafka, prefix), opened(kafka, prefix)]
+    for offset, turn in enumerate((0, 1, 0), 1):
+        workers[turn].commit(LANE, {(f"{prefix}candidates", 0): offset})
+    assert read_marker(kafka, prefix, LANE) == Marker(None, {(f"{prefix}candidates", 0): 3})
+
+
 def test_writer_fenced_in_mid_batch_fails_the_batch(kafka: dict[str, Any], prefix: str) -> None:
     workers = [opened(kafka, prefix), opened(kafka, prefix)]
     workers[1].write(LANE, [block(6)])

@@ -6,11 +6,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
+from streaming.markers import LastWrite
 from tests.simulation.inputs import source_of_header
 from tests.simulation.schedule import Schedule
 from validator.codec.encode import OutputRecord
 from validator.lanes.marker import Marker
+
+NO_WRITE: Final = LastWrite(None, None)
 
 
 class CallFailed(Exception):
@@ -35,7 +39,7 @@ class Transaction:
 
     records: list[OutputRecord] = field(default_factory=list)
     marker: Marker | None = None
-    job: str | None = None
+    write: LastWrite = NO_WRITE
 
 
 @dataclass(slots=True)
@@ -45,10 +49,10 @@ class LaneLog:
     committed: list[OutputRecord] = field(default_factory=list)
     group: Marker | None = None
     """Offsets of the lane's consumer group; None if there are none, or no longer any."""
+    last: LastWrite = NO_WRITE
+    """The group's offset for the block, with its metadata."""
     recorded: Marker = field(default_factory=Marker)
     """The last record on the topic of markers."""
-    job: str | None = None
-    """The job that the group's offset for the block names."""
     epoch: int = 0
     open: Transaction | None = None
     in_doubt: Transaction | None = None
@@ -60,7 +64,11 @@ class LaneLog:
         self.committed += transaction.records
         self.recorded = transaction.marker
         if offsets:
-            self.group, self.job = transaction.marker, transaction.job
+            self.group, self.last = transaction.marker, transaction.write
+
+    def forget_offsets(self) -> None:
+        """Forget the group's offsets, as Kafka does."""
+        self.group, self.last = None, NO_WRITE
 
 
 class Log:
@@ -104,13 +112,14 @@ class Writer:
         self._job = job
         self._interrupt = interrupt
         self._marker: Marker | None = None
-        self._seen: tuple[int | None, str | None] = (None, None)
+        self._found = self._seen = NO_WRITE
         self._transaction: Transaction | None = None
         self._dead_letters: set[bytes] | None = None
         self._pass("init", "worker killed", "job killed", "call failed")
         own = log.lane(lane)
         own.epoch += 1
         self._epoch = own.epoch
+        self._writer = str(own.epoch)
         own.open = None  # uncommitted records are aborted
         log.settle(lane, now=log.finishes)
         self._pass("after init", "worker killed", "job killed", "call failed")
@@ -121,7 +130,8 @@ class Writer:
         if self._marker is None:
             return False
         self._refuse_another_job()
-        current = not self._is_further(self._last_written()[0])
+        last = self._last_written()
+        current = last == self._found or last.writer == self._writer
         self._log.schedule.faults["writer of another worker"] += not current
         return current
 
@@ -131,7 +141,8 @@ class Writer:
         if self._marker is None:
             marker = self._log.lane(self._lane).recorded
             self._pass("read who was last", "worker killed", "job killed", "call failed")
-            self._marker, self._seen = marker, self._last_written()
+            self._marker, self._found = marker, self._last_written()
+            self._seen = self._found
         return self._marker.after(None, dict.fromkeys(places, 0))
 
     def written_dead_letters(self) -> set[bytes]:
@@ -161,7 +172,8 @@ class Writer:
         self._check()
         own, transaction = self._log.lane(self._lane), self._transaction
         assert transaction is not None
-        transaction.marker, transaction.job = marker, self._job
+        write = LastWrite(0 if marker.block is None else marker.block + 1, self._job, self._writer)
+        transaction.marker, transaction.write = marker, write
         fault = self._log.schedule.step("commit", "answer lost", "finished late", "never reached", often=4)
         if fault == "never reached":
             raise CallFailed
@@ -173,13 +185,13 @@ class Writer:
             own.committed += transaction.records
             self._log.on_commit(self._lane)
             self._pass("between records and marker", "worker killed", "job killed")
-            transaction = Transaction([], marker, self._job)
+            transaction = Transaction([], marker, write)
         self._log.apply(self._lane, transaction)
         if fault == "answer lost":
             raise CallFailed
         self._pass("after commit", "worker killed", "job killed")
         self._marker = marker
-        self._seen = (marker.block, self._job)
+        self._seen = write
 
     def _begin(self) -> None:
         self._check()
@@ -193,17 +205,12 @@ class Writer:
             self._refuse_another_job()
             raise CallFailed
 
-    def _last_written(self) -> tuple[int | None, str | None]:
-        own = self._log.lane(self._lane)
-        # the name of the job is stored with the offset that stands for the block
-        return (None, None) if own.group is None or own.group.block is None else (own.group.block, own.job)
-
-    def _is_further(self, block: int | None) -> bool:
-        return block is not None and (self._seen[0] is None or block > self._seen[0])
+    def _last_written(self) -> LastWrite:
+        return self._log.lane(self._lane).last
 
     def _refuse_another_job(self) -> None:
         last = self._last_written()
-        if self._is_further(last[0]) and last[1] != self._job:
+        if last.offset is not None and last.offset > (self._seen.offset or 0) and last.job != self._job:
             self._log.schedule.faults["another job found"] += 1
             raise Fenced
 

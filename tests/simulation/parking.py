@@ -104,6 +104,8 @@ class Operator:
         self._schedule = schedule
         self.orders: list[tuple[str, Item]] = []
         """What the partition of orders holds."""
+        self.starts_over = 0
+        """How many of them are to start over."""
 
     def look(self, parked: Mapping[str, Parked], checkpoint: Checkpoint, *, idle: bool) -> None:
         """Look at the lanes; if the job is ``idle``, nothing else happens any more."""
@@ -123,4 +125,5 @@ class Operator:
             consumed = sorted(starts_over.consumed().items())
             spans = tuple(InputSpan(*place, 0, end) for place, end in consumed if end)
             order = order._replace(inputs=spans, checkpoint=starts_over.id)
+            self.starts_over += 1
         self.orders.append((lane, order))

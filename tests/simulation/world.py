@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tests.simulation.damage import damage_a_lane
 from tests.simulation.inputs import COMPARED, ORDERS, Inputs, account_of, inputs, source_of_header
-from tests.simulation.log import Fenced, JobKilled, Log
+from tests.simulation.log import NO_WRITE, Fenced, JobKilled, Log
 from tests.simulation.parking import LaneFaults, Operator
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages, run_directly
@@ -69,7 +69,8 @@ class World:
         self._other_runs = False
         self._others: set[str] = set()
         """Names of all other jobs."""
-        self._backups: list[Checkpoint] = []
+        self._backups: list[tuple[int, Checkpoint]] = []
+        """Copies of checkpoints, with the orders to start over that had been written; no copy from before such an order is restored."""
         self._checkpoints = 0
         self._checkpoint = self._new_checkpoint()
         self._damaged: set[str] = set()
@@ -127,7 +128,7 @@ class World:
                 job.run_batch()
                 failures = 0
                 if self.schedule.chance(0.1) and len(self._backups) < BACKUPS_MAX:
-                    self._backups.append(job.checkpoint.copy())
+                    self._backups.append((self._operator.starts_over, job.checkpoint.copy()))
                 self._forget_offsets()
             except QueryFailed:
                 failures += 1
@@ -152,10 +153,11 @@ class World:
         fault = self.schedule.step("forget offsets", "offsets expired", "some offsets expired", often=5)
         for lane in self.log.lanes.values():
             if fault == "offsets expired":
-                lane.group = None
+                lane.forget_offsets()
             elif fault == "some offsets expired" and lane.group is not None:
                 kept = {place: offset for place, offset in lane.group.consumed.items() if self.schedule.chance(0.5)}
-                lane.group = Marker(self.schedule.choose((None, lane.group.block)), kept)
+                lane.group = Marker(lane.group.block, kept)
+                lane.last = self.schedule.choose((NO_WRITE, lane.last))
 
     def _meddle(self) -> None:
         """Change the checkpoint as people and disks do while no job uses it."""
@@ -181,14 +183,17 @@ class World:
             checkpoint.offsets.pop()
         elif fault == "checkpoint deleted":
             self._checkpoint = self._new_checkpoint()  # and the job runs with --rebuild
-        elif fault == "backup restored" and self._backups:
-            self._checkpoint = self.schedule.choose(self._backups).copy()
+        elif fault == "backup restored" and (backups := self._usable_backups()):
+            self._checkpoint = self.schedule.choose(backups).copy()
         elif fault == "offsets expired":
             for lane in self.log.lanes.values():
-                lane.group = None
+                lane.forget_offsets()
         elif fault == "state damaged" and (damaged := damage_a_lane(checkpoint, self.schedule)) is not None:
             self._damaged.add(damaged)
             self._operator.write(damaged)  # so that the job looks at the lane, although nothing else may arrive for it
+
+    def _usable_backups(self) -> list[Checkpoint]:
+        return [checkpoint for orders, checkpoint in self._backups if orders == self._operator.starts_over]
 
     def _interrupt(self, name: str) -> None:
         """Run another job in parallel with this one: one that was thought dead, or was started by mistake."""

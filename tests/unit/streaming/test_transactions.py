@@ -145,20 +145,24 @@ def test_batch_is_one_transaction_with_marker_and_offsets(kafka: Kafka) -> None:
     ]
     assert marked == ("p.markers", b"polkadot", marker.encode(LANE).value, None)
     (places, group, timeout), (committing,) = kafka.calls[-3][1:], kafka.calls[-1][1:]
-    assert places == [("p.blocks", 1, 3, None), ("p.candidates", 0, 5, None), ("p.markers", 0, 8, JOB)]
+    assert places == [
+        ("p.blocks", 1, 3, None),
+        ("p.candidates", 0, 5, None),
+        ("p.markers", 0, 8, f"{JOB} {made._writer}"),
+    ]
     assert (group, timeout, committing) == ("group", CALL_S_MAX, CALL_S_MAX)
     kafka.calls.clear()
     made.write([VERDICT])
     assert kafka.names() == ["begin", "produce", "poll"], "the next batch is another transaction"
 
 
-def test_batch_that_took_nothing_sends_no_offsets(kafka: Kafka) -> None:
+def test_batch_without_a_block_leaves_its_writer_too(kafka: Kafka) -> None:
     made = writer(kafka)
     made.commit(Marker(None, {INPUTS: 0}))
-    assert kafka.names() == ["begin", "produce", "poll", "poll", "commit"]
-    kafka.last = LastWrite(4, "job-2")
+    (places,) = (args[0] for name, *args in kafka.calls if name == "offsets")
+    assert places == [("p.markers", 0, 0, f"{JOB} {made._writer}")]
     assert not made._is_further(LastWrite(None, None))
-    assert made._seen == LastWrite(None, JOB)
+    assert made._seen == LastWrite(0, JOB, made._writer)
 
 
 def test_producer_is_set_up_for_its_lane(kafka: Kafka) -> None:
@@ -186,25 +190,40 @@ def test_marker_is_read_once_and_follows_what_is_committed(kafka: Kafka) -> None
     made.commit(Marker(4, {INPUTS: 9}))
     assert made.marker(()) == Marker(4, {INPUTS: 9})
     assert kafka.names().count("read marker") == 1
-    kafka.last = LastWrite(5, JOB)
+    assert made.is_current(), "its commit is in doubt"
+    kafka.last = LastWrite(5, JOB, made._writer)
     assert made.is_current(), "that is its own write"
+    kafka.last = LastWrite(5, JOB, "another")
+    assert not made.is_current()
+
+
+@pytest.mark.parametrize("before", [LastWrite(None, None), LastWrite(0, JOB, "a"), LastWrite(4, "job-2", "a")])
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_writer_is_current_until_another_one_has_written(kafka: Kafka, before: LastWrite, blocks: int) -> None:
+    """A batch without a block counts as well: whoever wrote it has fenced the earlier writer off."""
+    kafka.last = before
+    made = writer(kafka)
+    made.marker(())
+    assert made.is_current()
+    kafka.last = LastWrite((before.offset or 0) + blocks, JOB, "b")
+    assert not made.is_current()
+
+
+def test_two_writers_of_a_job_are_told_apart(kafka: Kafka) -> None:
+    one, other = writer(kafka), writer(kafka)
+    for each in (one, other):
+        each.marker(())
+        each.commit(Marker(None, {INPUTS: 1}))
+    *_, kafka.last = (LastWrite.of(*args[0][-1][2:]) for name, *args in kafka.calls if name == "offsets")
+    assert (one.is_current(), other.is_current()) == (False, True)
 
 
 @pytest.mark.parametrize(
-    ("last", "current"),
-    [
-        (LastWrite(None, None), True),
-        (LastWrite(3, "job-2"), True),
-        (LastWrite(4, JOB), True),
-        (LastWrite(5, JOB), False),
-    ],
+    ("metadata", "job", "writer"),
+    [(None, None, None), ("", None, None), ("app-1", "app-1", None), ("app-1 9f", "app-1", "9f")],
 )
-def test_writer_is_current_until_another_one_has_written(kafka: Kafka, last: LastWrite, current: bool) -> None:
-    kafka.last = LastWrite(4, JOB)
-    made = writer(kafka)
-    made.marker(())
-    kafka.last = last
-    assert made.is_current() is current
+def test_metadata_of_a_write(metadata: str | None, job: str | None, writer: str | None) -> None:
+    assert LastWrite.of(3, metadata) == LastWrite(3, job, writer)
 
 
 def test_writer_ends_once_another_job_has_written(kafka: Kafka) -> None:
