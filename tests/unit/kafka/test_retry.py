@@ -288,8 +288,8 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
     "take over": (lambda _: transactions.take_over(KAFKA, "t.", ["lane"]), None),
-    "writer": (lambda _: transactions.TransactionalWriter(KAFKA, "t.", "lane", "job")._last_write(), (4, "job")),
-    "last_write": (lambda _: markers.LaneOffsets(KAFKA, "t.", "lane").last_write(), (4, "job")),
+    "writer": (lambda _: transactions.TransactionalWriter(KAFKA, "t.", "lane", "job")._last_write(), (4, "job", None)),
+    "last_write": (lambda _: markers.LaneOffsets(KAFKA, "t.", "lane").last_write(), (4, "job", None)),
     "ends": (ends, {("t.markers", 0): 5}),
 }
 
