@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import ValidationError
 
-from validator.config.environment import EnvironmentSource
+from validator.config.environment import environment_tables, overridden
 from validator.config.explain import explain
 from validator.config.model import Config
 from validator.errors import UserError
@@ -30,7 +30,7 @@ def load_config(path: str | Path | None = None) -> Config:
     file = DEFAULT_PATH if path is None else Path(path)
     tables = {} if path is None and not file.exists() else _read(file)
     try:
-        return Config(**tables)
+        return Config(**overridden(tables, environment_tables(Config.model_fields)))
     except ValidationError as error:
         origin = str(file) if tables else "environment"
         lines = [f"{_origin(each, origin)}: {explain(each, _names_at)}" for each in error.errors(include_url=False)]
@@ -60,7 +60,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _origin(error: ErrorDetails, file: str) -> str:
     """Return where a value comes from: the environment or the file."""
-    there: Any = EnvironmentSource(Config)()
+    there: Any = environment_tables(Config.model_fields)
     for name in error["loc"]:
         if not isinstance(there, dict) or name not in there:
             return file

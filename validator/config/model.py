@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from validator.config.chain import Chain
-from validator.config.environment import EnvironmentSource
 from validator.config.registry import SchemaRegistry
 from validator.config.table import U32, LaneName, PluginConfig, PluginName, Positive, Table
 from validator.core import limits as core_limits
@@ -156,16 +154,8 @@ class Audit(Table):
     """Whether a fault is reported only, or also parks the lane before its block emits anything."""
 
 
-class Config(BaseSettings):
-    """The contents of `validator.toml`, overridden by the environment.
-
-    ``VALIDATOR_<table>__<key>`` overrides a key (``VALIDATOR_JOB__MASTER=local[2]``). A value is parsed as JSON if it is JSON, else taken
-    as text (a value for librdkafka is always text).
-    """
-
-    model_config = SettingsConfigDict(
-        extra="forbid", strict=True, frozen=True, env_prefix="VALIDATOR_", env_nested_delimiter="__"
-    )
+class Config(Table):
+    """The contents of `validator.toml`, whose keys the environment may override (`environment`)."""
 
     topics: Topics = Field(default_factory=Topics)
     kafka: dict[str, Any] = Field(default_factory=dict)
@@ -197,15 +187,3 @@ class Config(BaseSettings):
                 raise ValueError(f"[kafka] {name} cannot be set: expected its key in this table")
         kafka.update(keys)
         return value
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - it reads nested tables differently
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment override the file, whose values come in as arguments."""
-        return EnvironmentSource(settings_cls), init_settings

@@ -43,4 +43,4 @@ PluginConfig = Annotated[dict[str, Any], AfterValidator(_check_plain)]
 class Table(BaseModel):
     """A table with known keys only."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
