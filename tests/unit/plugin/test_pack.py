@@ -199,7 +199,7 @@ def wheel(path: Path, files: dict[str, bytes], *, name: str = "hostile", version
         ({"random.py": b""}, {}, "random.py would hide module random"),
         ({"fastavro/__init__.py": b""}, {}, "fastavro/__init__.py would hide module fastavro"),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=lambda value: str(next(iter(value), "") if isinstance(value, dict) else value)[:40],
 )
 def test_hostile_wheel_is_refused(
     tmp_path: Path, files: dict[str, bytes], named: dict[str, str], expected: str
