@@ -94,6 +94,22 @@ def unpack(source: str, folder: Path) -> str:
     return name
 
 
+def build_wheel(folder: Path, output: Path) -> Path:
+    """Build the wheel of a source folder, and return its path in ``output``, which holds no other. Raises `UserError`."""
+    pip = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--quiet", "--no-index"]
+    command = [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(output), str(folder.absolute())]
+    done = run_limited(command)
+    if done.late:
+        raise UserError(f"{folder}: its wheel cannot be built: it took more than {BUILD_SECONDS_MAX} s")
+    built = sorted(output.glob("*.whl"))
+    if done.code != 0 or len(built) != 1:
+        lines = [line.strip() for line in done.errors.splitlines() if line.strip()] or ["pip gave no reason"]
+        errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|BackendUnavailable)\b", line)]
+        why = (errors or lines)[-1]
+        raise UserError(f"{folder}: its wheel cannot be built: {why}")
+    return built[0]
+
+
 def check_artefact(path: Path) -> None:
     """Raise `UserError` if a file is not named like an artefact, is missing, is no archive, or does not match the digest in its name."""
     matched = ARTEFACT.fullmatch(path.name)
@@ -127,7 +143,8 @@ def use_artefacts(paths: Iterable[str]) -> list[Path]:
 def _contents(source: str) -> dict[str, bytes]:
     path = Path(source)
     if path.is_dir() and ((path / "pyproject.toml").exists() or (path / "setup.py").exists()):
-        return _built(path)
+        with tempfile.TemporaryDirectory() as wheels:
+            return unzipped(build_wheel(path, Path(wheels)))
     if path.suffix == ".whl":
         return unzipped(path)
     if len(path.parts) > 1:
@@ -138,22 +155,6 @@ def _contents(source: str) -> dict[str, bytes]:
     if is_editable(distribution):
         raise UserError(f"distribution {source}: it is installed editable: give its source folder instead")
     return distribution_files(distribution)
-
-
-def _built(folder: Path) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as wheels:
-        pip = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--quiet", "--no-index"]
-        command = [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, str(folder.absolute())]
-        done = run_limited(command)
-        if done.late:
-            raise UserError(f"{folder}: its wheel cannot be built: it took more than {BUILD_SECONDS_MAX} s")
-        built = sorted(Path(wheels).glob("*.whl"))
-        if done.code != 0 or len(built) != 1:
-            lines = [line.strip() for line in done.errors.splitlines() if line.strip()] or ["pip gave no reason"]
-            errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|BackendUnavailable)\b", line)]
-            why = (errors or lines)[-1]
-            raise UserError(f"{folder}: its wheel cannot be built: {why}")
-        return unzipped(built[0])
 
 
 def _who(source: str, contents: Mapping[str, bytes]) -> tuple[str, str, str]:

@@ -30,7 +30,7 @@ from typing import Any, Final
 from validator.errors import UserError
 from validator.plugin.files import find_distribution, is_editable, same_name
 from validator.plugin.hookspecs import GROUPS
-from validator.plugin.pack import pack, unpack
+from validator.plugin.pack import build_wheel, pack, unpack
 from validator.testing.case import NOT_FROM_ARCHIVES, packable, python_environment
 
 CHECK_SECONDS_MAX: Final = 300
@@ -75,19 +75,20 @@ def check_distribution(name_or_path: str, progress: Callable[[str], None] = lamb
             if not path.exists():
                 raise UserError(f"{name_or_path}: no such file or folder")
             site = path.absolute() if path.suffix == ".zip" else Path(folder) / "site"
+            source = str(build_wheel(path, Path(folder))) if is_source else name_or_path
             if site != path.absolute():
-                unpack(name_or_path, site)
+                unpack(source, site)
             name = _name_in(site)
             results = _run(name, progress, [str(site)], path.absolute() if path.is_dir() else None)
             if site != path.absolute():
                 progress(f"{name}: works from an archive")
-                results.append(_from_archive(name, name_or_path, Path(folder), results))
+                results.append(_from_archive(name, source, Path(folder), results))
             return [_without(result, f"{site}/") for result in results]
         distribution = find_distribution(name_or_path)
         name = str(distribution.metadata["Name"])
         _need_plugins(name, distribution.entry_points)
-        source = Path(packable(distribution)) if is_editable(distribution) else None
-        results = _run(name, progress, [], source)
+        examples = Path(packable(distribution)) if is_editable(distribution) else None
+        results = _run(name, progress, [], examples)
         progress(f"{name}: works from an archive")
         return [*results, _from_archive(name, packable(distribution), Path(folder), results)]
 
