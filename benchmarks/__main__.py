@@ -20,6 +20,7 @@ BENCHMARKS = (
     "ingress",
     "handlers",
     "catch_up",
+    "chains",
     "exactly_once",
     "recovery",
     "latency",

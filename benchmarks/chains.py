@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Catching up with four chains at once against one chain with as many candidates: lanes run side by side, one lane does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.catch_up import job_run, processor_figures
+from benchmarks.figures import Figure
+from benchmarks.service import chain_config, encoded, produce, reset_output
+from validator.config import Config
+from validator.kafka.broker import EmbeddedBroker
+from validator.kafka.topics import create_topics
+from validator.protocols.router.simulation.load import SettingsLoad
+
+CANDIDATES = 400_000
+CANDIDATES_PER_BLOCK = 100
+RECORDS_AT_ONCE = 5_000
+"""Records of a chain between those of the others."""
+
+ONE: tuple[str, ...] = ("polkadot",)
+FOUR = ("alpha", "kusama", "polkadot", "rococo")
+"""Names of which Spark's hash puts two in each of two state partitions; other names may all be in one."""
+
+PARTITIONS = 2
+RECORDS_PER_TRIGGER = 100_000
+
+
+def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
+    """Measure both in turns, several times; each has as many candidates."""
+    rates: dict[tuple[str, ...], list[float]] = {ONE: [], FOUR: []}
+    processor: dict[str, list[float]] = {}
+    with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
+        totals = {}
+        for lanes in rates:
+            prefix = _prefix(lanes)
+            create_topics(broker.kafka, prefix=prefix)
+            say(f"chains: producing {CANDIDATES:,} candidates of {len(lanes)}")
+            totals[lanes] = sum(produce(broker.kafka, prefix, lane, part) for lane, part in _in_turns(lanes))
+        for turn in range(repeats):
+            for lanes, found in rates.items():
+                say(f"chains {turn + 1}/{repeats}: {len(lanes)}")
+                directory = Path(folder) / f"job-{len(lanes)}-{turn}"
+                directory.mkdir()
+                for lane in lanes:
+                    reset_output(broker.kafka, _prefix(lanes), lane)
+                config = _configuration(lanes, directory, broker.kafka)
+                job = job_run(config, directory, totals[lanes], CANDIDATES)
+                found.append(job.warm)
+                if lanes == FOUR:
+                    for kind, microseconds in job.processor_us.items():
+                        processor.setdefault(kind, []).append(microseconds)
+    ratio = tuple(four / one for one, four in zip(rates[ONE], rates[FOUR], strict=True))
+    return [
+        Figure("chains", "one chain", "candidates/s", tuple(rates[ONE])),
+        Figure("chains", "four chains", "candidates/s", tuple(rates[FOUR]), note="two in each of two state partitions"),
+        Figure("chains", "four chains against one", "times", ratio, at_least=1.5, note="needs two cores"),
+        *processor_figures("chains", processor),
+    ]
+
+
+def _prefix(lanes: tuple[str, ...]) -> str:
+    return f"bench-{len(lanes)}."
+
+
+def _load(lane: str, lanes: tuple[str, ...]) -> SettingsLoad:
+    blocks = CANDIDATES // len(lanes) // CANDIDATES_PER_BLOCK
+    return SettingsLoad(lane=lane, paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=blocks)
+
+
+def _in_turns(lanes: tuple[str, ...]) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """Yield the records of all chains, some of each in turns."""
+    left = {lane: encoded(_load(lane, lanes)) for lane in lanes}
+    while left:
+        for lane in list(left):
+            part = list(islice(left[lane], RECORDS_AT_ONCE))
+            if part:
+                yield lane, part
+            else:
+                del left[lane]
+
+
+def _configuration(lanes: tuple[str, ...], directory: Path, kafka: dict[str, object]) -> Config:
+    chains = {}
+    for lane in lanes:
+        (directory / lane).mkdir()
+        chains[lane] = chain_config(_load(lane, lanes), directory / lane)
+    return Config.model_validate({
+        "topics": {"prefix": _prefix(lanes)},
+        "kafka": kafka,
+        "job": {
+            "directory": str(directory / "job"),
+            "max_records_per_trigger": RECORDS_PER_TRIGGER,
+            "root_interval_blocks": 0,
+            "state_partitions": PARTITIONS,
+        },
+        "chains": chains,
+    })  # fmt: skip
