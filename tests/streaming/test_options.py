@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from streaming import kafka_rows
 from streaming.options import jvm_options, protection_options, session_options, source_options
+from streaming.partitions import partition_of
 from tests.streaming.conftest import DRIVER_MEMORY
 from validator.kafka import class_archive
 
@@ -29,6 +30,13 @@ def options(spark_directory: Path) -> dict[str, str]:
 def test_session_has_every_option(spark: SparkSession, options: dict[str, str]) -> None:
     assert {name: spark.conf.get(name) for name in options} == options
     assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+
+
+def test_lanes_are_divided_as_spark_divides_them(spark: SparkSession) -> None:
+    names = ["", "a", "kusama", "polkadot", "a.b-c_9", "x" * 64, "\u00fcber"]
+    rows = spark.createDataFrame([(each,) for each in names], "lane string").repartition(7, "lane")
+    found = {row.lane: row.at for row in rows.selectExpr("lane", "spark_partition_id() AS at").collect()}
+    assert found == {name: partition_of(name, 7) for name in names}
 
 
 def test_session_admits_only_its_own_processes(spark: SparkSession) -> None:
