@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
 _SEED: Final = 42
 _U32: Final = 0xFFFF_FFFF
@@ -36,6 +36,13 @@ def better_number(lanes: Collection[str], partitions: int) -> int | None:
     even = -(-len(lanes) // partitions)
     larger = range(partitions + 1, TRIED * partitions + 1)
     return next((number for number in larger if _largest(lanes, number) <= even), None)
+
+
+def note_division(lanes: Collection[str], partitions: int, log: Any) -> None:
+    """Log that lanes share partitions, and with them cores, while others have none."""
+    if (better := better_number(lanes, partitions)) is not None:
+        together = list(divided(lanes, partitions).values())
+        log.warning("uneven", state_partitions=partitions, lanes=together, better=better)
 
 
 def _largest(lanes: Collection[str], partitions: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from streaming.metered import JobMetrics, serving
 from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside
 from streaming.pace import OUT_OF_MEMORY, BatchPassed, OutOfMemory, Pace, passing, run_at_paces
 from streaming.parked_log import ParkedLog
-from streaming.partitions import better_number, divided
+from streaming.partitions import note_division
 from streaming.reasons import reason_of
 from streaming.session import (
     SPARK_LOG,
@@ -88,7 +88,8 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
-        _note_division(config, definitions, log)
+        if not has_checkpoint(directory / "checkpoint"):  # later the number stays
+            note_division(definitions, config.job.state_partitions, log)
         outages = Outages(Patience(config.job.give_up_after), stop, log)
 
         def looked() -> Look:
@@ -116,15 +117,6 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
                     raise
 
         return ended_in_order(lambda: run_at_paces(run, log), outages)
-
-
-def _note_division(config: Config, lanes: Collection[str], log: Any) -> None:
-    """Say so before the first batch, after which the number of partitions stays, if some cores would have nothing to do."""
-    partitions = config.job.state_partitions
-    if not has_checkpoint(job_directory(config) / "checkpoint") and (better := better_number(lanes, partitions)):
-        log.warning(
-            "uneven", state_partitions=partitions, lanes=list(divided(lanes, partitions).values()), better=better
-        )
 
 
 def _look(config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, log: Any) -> Look:

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from streaming import run
-from streaming.partitions import better_number, divided, partition_of
-from validator.config import Config
+from streaming.partitions import better_number, divided, note_division, partition_of
 
 CHAINS = ["westend", "polkadot", "paseo", "kusama"]
 
@@ -45,14 +41,10 @@ def test_better_number_is_the_least_that_divides_evenly(lanes: list[str], partit
         assert max(map(len, divided(lanes, better).values())) <= even
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_job_says_so_before_its_first_batch(tmp_path: Path, *, begun: bool) -> None:
-    config = Config.model_validate({"job": {"directory": str(tmp_path), "state_partitions": 2}})
-    if begun:
-        (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
-        (tmp_path / "checkpoint" / "offsets" / "0").touch()
+def test_uneven_division_is_logged() -> None:
     said: list[dict[str, Any]] = []
     log = SimpleNamespace(warning=lambda event, **fields: said.append({"event": event, **fields}))
-    run._note_division(config, CHAINS, log)
-    expected = {"event": "uneven", "state_partitions": 2, "lanes": [sorted(CHAINS)], "better": 5}
-    assert json.loads(json.dumps(said)) == ([] if begun else [expected])
+    note_division(CHAINS, 5, log)
+    assert said == []
+    note_division(CHAINS, 2, log)
+    assert said == [{"event": "uneven", "state_partitions": 2, "lanes": [sorted(CHAINS)], "better": 5}]
