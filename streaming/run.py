@@ -24,14 +24,7 @@ from streaming.pace import OUT_OF_MEMORY, BatchPassed, OutOfMemory, Pace, passin
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.reasons import reason_of
-from streaming.session import (
-    SPARK_LOG,
-    JvmGone,
-    SessionSettings,
-    SessionStart,
-    reason_gone,
-    starting_session,
-)
+from streaming.session import SPARK_LOG, JvmGone, SessionSettings, SessionStart, reason_gone, starting_session
 from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
