@@ -42,6 +42,9 @@ _LOGGER.addHandler(logging.NullHandler())
 _PRODUCER: Final[dict[str, object]] = {
     # A retried send neither duplicates nor reorders a record.
     "enable.idempotence": True,
+    # Idempotence alone may lose one: a broker that knows nothing of a producer takes any first batch of it. If it refused an earlier one (a
+    # leader that is not ready) and took the next, which was sent meanwhile, it calls the repeated one a duplicate, and it counts as sent.
+    "max.in.flight.requests.per.connection": 1,
     # A record counts as sent once all in-sync replicas have it.
     "acks": "all",
     # Keys go to the partition that Java clients choose, so that every producer agrees (librdkafka's default is CRC32).
@@ -82,8 +85,9 @@ _ADMIN: Final[dict[str, object]] = {
 
 # The guarantees depend on these: a table cannot change them.
 _FIXED: Final = (
-    "enable.idempotence", "acks", "request.required.acks", "isolation.level", "enable.auto.commit", "auto.commit.enable",
-    "auto.offset.reset", "transactional.id", "group.id", "group.instance.id", "group.protocol",
+    "enable.idempotence", "max.in.flight", "max.in.flight.requests.per.connection", "acks", "request.required.acks",
+    "isolation.level", "enable.auto.commit", "auto.commit.enable", "auto.offset.reset", "transactional.id", "group.id",
+    "group.instance.id", "group.protocol",
 )  # fmt: skip
 """In every spelling (`_own_name`)."""
 

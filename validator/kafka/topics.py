@@ -91,6 +91,7 @@ def create_topics(
         if created:
             _create(admin, created)
             _wait_until_known(admin, created)
+            _wait_until_led(admin, created.values())
         return {topic.topic: topic.topic in created for topic in wanted}
 
 
@@ -131,6 +132,12 @@ def _wait_until_known(admin: AdminClient, names: Iterable[str]) -> None:
             )
         if waiting:
             time.sleep(0.05)
+
+
+def _wait_until_led(admin: AdminClient, topics: Iterable[NewTopic]) -> None:
+    """Wait until the leader of each partition answers for it: a broker is named as one before it takes records."""
+    places = [TopicPartition(topic.topic, number) for topic in topics for number in range(topic.num_partitions)]
+    _offsets(admin, dict.fromkeys(places, OffsetSpec.latest()))
 
 
 def _led(topic: TopicMetadata) -> bool:

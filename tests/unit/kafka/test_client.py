@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -37,6 +37,12 @@ def test_table_overrides_tuning_defaults() -> None:
     config = producer_config(table)
     assert (config["compression.type"], config["client.id"]) == ("zstd", "mine")
     assert producer_config(KAFKA)["compression.type"] == "lz4"
+
+
+@pytest.mark.parametrize("own", [{}, {"transactional_id": "lane"}, {"endless": True}])
+def test_producer_sends_nothing_before_the_last_is_acknowledged(own: dict[str, Any]) -> None:
+    """A broker would take the second batch of an unknown producer, and call the first one, repeated, a duplicate."""
+    assert producer_config(KAFKA, **own)["max.in.flight.requests.per.connection"] == 1
 
 
 def test_dotted_keys_equal_nested_tables() -> None:
@@ -148,7 +154,12 @@ def test_guarantees_cannot_be_changed_through_spark(key: str) -> None:
 
 
 def test_other_names_of_guarantees_cannot_be_set() -> None:
-    for key in ("request.required.acks", "auto.commit.enable"):
+    for key in (
+        "request.required.acks",
+        "auto.commit.enable",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+    ):
         with pytest.raises(UserError, match=f"{key} cannot be set"):
             flatten({key: "0"})
 
