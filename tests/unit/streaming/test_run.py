@@ -231,9 +231,12 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
     def start(*_: object, **__: object) -> int:
         raise RuntimeError("Spark starts")
 
+    rebuild = False
+
     def config(from_block: int) -> Config:
         rules = [{"from_block": from_block, "profile": "router/2021-09"}]
-        return Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {"rules": rules}}})
+        job = {"directory": str(tmp_path), "rebuild": rebuild}
+        return Config.model_validate({"job": job, "chains": {"a": {"rules": rules}}})
 
     def refused(from_block: int) -> None:
         with pytest.raises(
@@ -263,5 +266,5 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
     starts(32)
     starts(31)  # nothing is kept of a start that Spark did not see
     (tmp_path / "checkpoint" / "offsets" / "0").unlink()  # as for --rebuild
-    monkeypatch.setenv("VALIDATOR_JOB__REBUILD", "true")
+    rebuild = True
     refused(30)
