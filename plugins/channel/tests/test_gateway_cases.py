@@ -194,7 +194,7 @@ def test_gw02_record_of_a_lost_session_is_not_written_again_by_the_next_one(worl
 def test_gw04_peer_that_never_reads_is_closed_and_harms_nobody(world: GatewayWorld, reads: bool) -> None:
     world._config = {
         "limits": {"feed_records_max": 32, "feed_bytes_max": 20_000},
-        "session": {"ack_timeout_s": 0.3, "retries_max": 2},
+        "session": {"ack_timeout_s": 1.0, "retries_max": 2},
     }
     count = 1_000
 
@@ -211,9 +211,12 @@ def test_gw04_peer_that_never_reads_is_closed_and_harms_nobody(world: GatewayWor
                 for block in range(1, count + 1):
                     memory.emit("verdicts", verdict(block, para=2000))
                     memory.emit("verdicts", verdict(block, para=3000))
-                seen = [event.record["block"] async for event in limited(client.watch("verdicts"), count)]
+                seen, rooms = [], []  # before the session is closed, which on a busy machine may be soon
+                async for event in limited(client.watch("verdicts"), count):
+                    seen.append(event.record["block"])
+                    rooms.append(feed.room)
                 assert seen == list(range(1, count + 1))
-                records, size = feed.room
+                records, size = min(rooms)
                 assert 0 <= records < 32
                 assert -2_000 < size < 20_000
                 await until(lambda: session.is_closed and world.counted["feeds"] == 0)
