@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lanes share a state partition, and with it a core: Spark divides them by a hash of their names."""
+"""Which lanes share a state partition, and on a cluster a core: Spark divides them by a hash of their names."""
 
 from __future__ import annotations
 

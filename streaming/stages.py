@@ -42,7 +42,7 @@ def with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> 
     """Plan a stage whose Python workers no other stage uses.
 
     Spark pools idle workers by environment and hands out any worker of a pool. A separate environment returns to the lane stage the worker
-    of its previous batch, which holds the live lanes.
+    of its previous batch, which holds the live lanes; if there are several, they take turns.
     """
     environment = spark.sparkContext.environment
     environment[STAGE_VARIABLE] = stage
@@ -57,7 +57,7 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
 
     What fails is left to the first batch, which says so; so is the end of Spark's JVM.
     """
-    cores = min(_cores(master), WORKERS_MAX)
+    cores = min(local_cores(master), WORKERS_MAX)
     if not cores:
         return
     with suppress(Exception):
@@ -69,7 +69,7 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
             threading.Thread(target=_run, args=(prepared,), name=f"workers of {stage}", daemon=True).start()
 
 
-def _cores(master: str) -> int:
+def local_cores(master: str) -> int:
     """Return the tasks that run at once in a local job, 0 on a cluster."""
     if master == "local":
         return 1

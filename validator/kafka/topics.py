@@ -141,7 +141,7 @@ def _wait_until_led(admin: AdminClient, topics: Iterable[NewTopic]) -> None:
 
 
 def _led(topic: TopicMetadata) -> bool:
-    """Return whether every partition has a leader that accepts records."""
+    """Return whether every partition has a leader by name."""
     partitions = topic.partitions.values()
     return (
         topic.error is None and bool(partitions) and all(each.error is None and each.leader >= 0 for each in partitions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -148,6 +149,8 @@ def test_fatal_error_is_not_transient() -> None:
 
 
 # --- callers ---
+
+NOT_LEADER = KafkaError.NOT_LEADER_FOR_PARTITION
 
 
 class Broker:
@@ -326,6 +329,16 @@ def test_caller_continues_after_transient_errors(stub: Callable[..., Broker], co
     assert ask(broker) == expected
     assert broker.calls
     assert all(count >= 4 for count in broker.calls.values()), broker.calls
+
+
+def test_topics_are_created_once_their_leaders_answer(
+    stub: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = stub(0, 0)
+    monkeypatch.setattr(topics, "_wait_until_known", lambda *_: broker.__dict__.update(code=NOT_LEADER, times=3))
+    fresh = replace(topics.TOPICS[0], name="fresh")
+    assert topics.create_topics(KAFKA, prefix="t.", topics=[fresh]) == {"t.fresh": True}
+    assert broker.calls["list_offsets"] == 4
 
 
 @pytest.mark.parametrize("caller", [name for name in CALLERS if name != "members"])

@@ -222,6 +222,40 @@ def test_batch_of_lost_worker_is_retried(error: str, passes: bool) -> None:
     assert _may_pass(error, error.splitlines()[0]) is passes
 
 
+# --- lanes that share a state partition ---
+
+
+@pytest.mark.parametrize(
+    ("master", "begun", "said"),
+    [
+        ("spark://there:7077", False, True),
+        ("local-cluster[2,1,512]", False, True),
+        ("spark://there:7077", True, False),
+        ("local[2]", False, False),
+    ],
+)
+def test_uneven_lanes_are_told_before_the_first_batch_on_a_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    master: str,
+    begun: bool,
+    said: bool,
+) -> None:
+    def start(*_: object, **__: object) -> int:
+        raise RuntimeError("Spark starts")
+
+    monkeypatch.setattr(run, "starting_session", start)
+    if begun:
+        (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+        (tmp_path / "checkpoint" / "offsets" / "0").write_text("v1\n{}\n{}")
+    job = {"directory": str(tmp_path), "master": master, "state_partitions": 2}
+    chains: dict[str, object] = {lane: {} for lane in ("polkadot", "kusama")}
+    with pytest.raises(RuntimeError, match="Spark starts"):
+        run.run_job(Config.model_validate({"job": job, "chains": chains}))
+    assert ('"event": "uneven"' in capfd.readouterr().err) is said
+
+
 # --- rules by height ---
 
 
