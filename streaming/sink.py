@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self
 
 from streaming.transactions import NO_FRAMES, TransactionalWriter
-from validator.codec.encode import BlockOutput
+from validator.codec.encode import BlockOutput, values_size
 from validator.lanes.marker import Consumed
 from validator.lanes.sink import Sink, TransactionalSink
 
@@ -84,7 +84,7 @@ def _runs(outputs: Iterable[BlockOutput]) -> Iterator[list[BlockOutput]]:
     size = 0
     for each in outputs:
         run.append(each)
-        size += sum(len(record.value) for record in each.records)
+        size += values_size(each.records)
         if size >= RUN_BYTES:
             yield run
             run, size = [], 0

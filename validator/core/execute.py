@@ -11,7 +11,7 @@ from validator.core.errors import Violation
 from validator.core.limits import HEADROOM_INTERVAL_BLOCKS_DEFAULT, ROOT_INTERVAL_BLOCKS_DEFAULT, U64_MAX
 from validator.core.outcomes import Executed, InputKind, Receipt, Verdict
 from validator.core.rules import Effects, RuleSet
-from validator.core.types import Block, BlockNumber, ParaId
+from validator.core.types import Block, BlockNumber, ParaId, maker
 
 T = TypeVar("T")
 
@@ -66,13 +66,14 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
     channel_events = rules.end_block()
     session_ends = record.session_change is not None
     headroom = rules.take_headroom() if session_ends or _is_due(now, intervals.headroom) else []
+    accepted = [verdict.violation for verdict in verdicts].count(None)
     receipt = Receipt(
         block=now,
         parent_number=record.parent_number,
         session=rules.session,
-        accepted=sum(verdict.violation is None for verdict in verdicts),
-        rejected=sum(verdict.violation is not None for verdict in verdicts),
-        enacted=sum(verdict.enacted and verdict.kind in _ENACTING for verdict in verdicts),
+        accepted=accepted,
+        rejected=len(verdicts) - accepted,
+        enacted=sum([verdict.enacted for verdict in verdicts if verdict.kind in _ENACTING]),
         dispatched=len(dispatches),
         weight_used=min(sum(dispatch.weight for dispatch in dispatches), U64_MAX),
         state_root=rules.state_root() if session_ends or _is_due(now, intervals.root) else None,
@@ -80,6 +81,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
     return Executed(verdicts, dispatches, channel_events, headroom, receipt, rules.ingress.events)
 
 
+_verdict = maker(Verdict)
 _ENACTING = (InputKind.CANDIDATE, InputKind.INCLUSION)
 
 
@@ -91,7 +93,7 @@ def _judge(
     except Violation as violation:
         # the verdict outlives this call; without its traceback it does not keep the frames alive
         return Verdict(kind, now, index, para, violation.with_traceback(None))
-    return Verdict(kind, now, index, para, None, *effects)
+    return _verdict((kind, now, index, para, None, *effects))
 
 
 def _is_due(now: BlockNumber, interval: int) -> bool:

@@ -236,7 +236,8 @@ class Lane:
     def _keep(self, item: Input, waiting: WaitingBlock) -> None:
         self._waiting.keep(item, waiting)
         self.counters.waiting += 1
-        if self.waiting_bytes > self.settings.waiting_bytes_max:  # what they occupy is more
+        waiting_bytes = self._waiting.raw_bytes + self._far.raw_bytes
+        if waiting_bytes > self.settings.waiting_bytes_max:  # what they occupy is more
             raise self._overflow()
 
     def _bury(self, item: Input, reason: DeadReason, detail: str) -> DeadLetter:
@@ -307,9 +308,9 @@ class Lane:
         )
 
     def _count(self, executed: Executed, records: int) -> None:
-        rejected = sum(
-            verdict.violation is not None and verdict.kind in _INPUT_RECORDS for verdict in executed.verdicts
-        )
+        rejected = sum([
+            verdict.kind in _INPUT_RECORDS for verdict in executed.verdicts if verdict.violation is not None
+        ])  # fmt: skip
         self.counters.waiting -= records
         self.counters.rejected += rejected
         self.counters.accepted += records - rejected

@@ -7,9 +7,13 @@ takes a third of the time to build, and a candidate needs several.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 ParaId: TypeAlias = int
 """u32."""
@@ -27,6 +31,14 @@ ChannelId: TypeAlias = tuple[ParaId, ParaId]
 """``(sender, recipient)``: orders by sender, then recipient, as ``HrmpChannelId`` does."""
 
 ZERO_HASH: Hash = bytes(32)
+
+
+def maker(kind: type[T]) -> Callable[[tuple[Any, ...]], T]:
+    """Return a function that makes a named tuple from a plain tuple of all its fields.
+
+    Nothing checks their number. It takes half the time of calling the class, which counts where each candidate needs one.
+    """
+    return partial(tuple.__new__, kind)
 
 
 class ParaKind(StrEnum):

@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from operator import attrgetter
 
 from validator.core.inputs import Input, RecordKind, Source
 from validator.core.resident import BLOCK_BYTES, record_bytes
 from validator.core.scale import Reader, Writer
 from validator.core.types import Block, BlockNumber, BlockRecord, ParaId
 from validator.core.window import Place
+
+_RAW = attrgetter("raw")
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ class WaitingRecords:
     def remove(self, number: BlockNumber) -> None:
         """Remove a block with the records that it still has."""
         waiting = self.blocks.pop(number)
-        self.raw_bytes -= sum(len(item.raw) for item in waiting.places.values())
+        self.raw_bytes -= sum(map(len, map(_RAW, waiting.places.values())))
         self._resident_bytes -= waiting.resident_bytes
         waiting.resident_bytes = 0
 

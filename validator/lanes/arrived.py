@@ -66,7 +66,7 @@ def runs(chunks: Iterable[Chunk], bytes_max: int) -> Iterator[list[Arrival]]:
 
 
 def _unpacked(chunks: list[Chunk]) -> list[Arrival]:
-    return [item for each in sorted(chunks) for item in unpack(each.packed)]
+    return list(chain.from_iterable(unpack(each.packed) for each in sorted(chunks)))
 
 
 def _places(kept: list[Chunk], remaining: Iterator[Chunk], reason: str) -> Arrived:

@@ -6,7 +6,9 @@ Records are kept as they came from Kafka: their Avro schemas define what they me
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
 from struct import Struct
 
 from validator.codec.codec import Codec
@@ -21,27 +23,34 @@ UPGRADES: dict[int, Upgrade] = {}
 _RECORD = Struct("<BHIQI")
 """Kind, number of the topic in the entry's table, partition, offset, size of the raw bytes."""
 
+_KIND_OF, _SOURCE_OF, _RAW_OF = map(attrgetter, ("kind", "source", "raw"))
+_TOPIC_OF, _PARTITION_OF, _OFFSET_OF = map(attrgetter, Source._fields)
 
-def encode_entry(items: Iterable[Input | DeadLetter]) -> bytes:
+
+def encode_entry(items: Sequence[Input | DeadLetter]) -> bytes:
     """Encode a batch's inputs in order; of records that were dead on arrival, encode only their number."""
-    topics: dict[str, int] = {}
-    parts: list[bytes] = []
-    dead = 0
-    for item in items:
-        if isinstance(item, DeadLetter):
-            dead += 1
-            continue
-        topic, partition, offset = item.source
-        number = topics.setdefault(topic, len(topics))
-        parts += (_RECORD.pack(item.kind, number, partition, offset, len(item.raw)), item.raw)
+    inputs = [item for item in items if isinstance(item, Input)]
+    kinds = map(_KIND_OF, inputs)
+    sources = list(map(_SOURCE_OF, inputs))
+    raws = list(map(_RAW_OF, inputs))
+    topics = list(map(_TOPIC_OF, sources))
+    numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
+    heads = map(
+        _RECORD.pack,
+        kinds,
+        map(numbers.__getitem__, topics),
+        map(_PARTITION_OF, sources),
+        map(_OFFSET_OF, sources),
+        map(len, raws),
+    )
     out = Writer()
     out.u8(JOURNAL_VERSION)
-    out.compact(dead)
-    out.compact(len(topics))
-    for topic in topics:
+    out.compact(len(items) - len(inputs))
+    out.compact(len(numbers))
+    for topic in numbers:
         out.bytes(topic.encode())
-    out.compact(len(parts) // 2)
-    return bytes(out.buffer) + b"".join(parts)
+    out.compact(len(inputs))
+    return bytes(out.buffer) + b"".join(chain.from_iterable(zip(heads, raws, strict=True)))
 
 
 def decode_entry(codec: Codec, entry: bytes) -> tuple[list[Input], int]:

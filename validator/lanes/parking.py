@@ -268,7 +268,9 @@ def _reaches(order: LaneOrder, held: Mapping[Place, Span]) -> bool:
 def _inputs(items: Iterable[Arrival], skips: frozenset[Source]) -> Iterator[Input | DeadLetter]:
     """Yield what a lane takes. Orders have had their effect when they arrived. Raises `CannotDecode`."""
     for item in items:
-        if isinstance(item, Unreadable):
+        if isinstance(item, Input):
+            yield item
+        elif isinstance(item, Unreadable):
             if item.source not in skips:
                 topic, partition, offset = item.source
                 raise CannotDecode(f"the record at {topic}:{partition}:{offset}: {item.detail}")

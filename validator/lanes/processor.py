@@ -55,7 +55,9 @@ class LaneProcessor:
                 lane.count_dead()
                 dead.append(encode_dead_letter(item))
             else:
-                dead += map(encode_dead_letter, lane.add(item))
+                found = lane.add(item)
+                if found:
+                    dead += map(encode_dead_letter, found)
         if dead:
             yield BlockOutput(None, dead)
         for executed, passed in lane.execute_ready(execute):

@@ -7,11 +7,13 @@ says what has already been emitted, and that is left out. The rest is committed 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Protocol
 
-from validator.codec.encode import BlockOutput, OutputRecord
+from validator.codec.encode import BlockOutput, OutputRecord, values_size
 from validator.core.types import BlockNumber
 from validator.lanes.marker import Consumed, Marker
 from validator.lanes.parked import says_parked
@@ -23,6 +25,9 @@ and the readers of committed records must hold for a lane, and no batch exceeds 
 HELD_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of a batch's dead letters that the sink keeps for the batch's last transaction. More of them are handed on at once, and the open
 transaction becomes the last."""
+
+
+_TOPIC = attrgetter("topic")
 
 
 class Sink(Protocol):
@@ -133,11 +138,12 @@ class _Batch:
     last_block: BlockNumber | None = None
     open_bytes: int = 0
     """Bytes of record values in the open transaction."""
-    written: dict[str, int] = field(default_factory=dict)
+    written: Counter[str] = field(default_factory=Counter)
+    """How many records went to each topic."""
 
     def hold(self, records: list[OutputRecord]) -> None:
         self.held += records
-        self.held_bytes += sum(len(record.value) for record in records if _is_news(record))
+        self.held_bytes += values_size(filter(_is_news, records))
 
     def take_news(self) -> list[OutputRecord]:
         """Return what is held except for the lane's status, which a batch without news does not emit."""
@@ -147,6 +153,5 @@ class _Batch:
         return news
 
     def count(self, records: list[OutputRecord]) -> None:
-        for record in records:
-            self.written[record.topic] = self.written.get(record.topic, 0) + 1
-            self.open_bytes += len(record.value)
+        self.written.update(map(_TOPIC, records))
+        self.open_bytes += values_size(records)

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from validator.core.hashing import message_hash, mqc_link
 from validator.core.outcomes import MessageRef
-from validator.core.types import ZERO_HASH, BlockNumber, DownwardMessage, ParaId
+from validator.core.types import ZERO_HASH, BlockNumber, DownwardMessage, ParaId, maker
 from validator.protocols.router.errors import ExceedsMaxMessageSize
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.state import InboundDownwardMessage, InboundHrmpMessage, RouterState
 
 if TYPE_CHECKING:
     from validator.protocols.router.profile import Profile
+
+_inbound, _message_ref = maker(InboundHrmpMessage), maker(MessageRef)
 
 
 def enact_candidate(
@@ -130,7 +132,7 @@ def queue_outbound_hrmp(
         contents = state.hrmp_channel_contents.get(channel_id)
         if contents is None:
             contents = state.hrmp_channel_contents[channel_id] = deque()
-        contents.append(InboundHrmpMessage(now, data, head))
+        contents.append(_inbound((now, data, head)))
 
         digests = state.hrmp_channel_digests.get(recipient)
         if digests is None:
@@ -143,7 +145,7 @@ def queue_outbound_hrmp(
 
         touched = state.touched
         touched.pages[recipient] = touched.paras[recipient] = touched.channels[channel_id] = None
-        queued.append(MessageRef(recipient, channel.messages_sent, head))
+        queued.append(_message_ref((recipient, channel.messages_sent, head)))
     return tuple(queued)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from validator.core.types import BlockNumber, ChannelId, Hash, ParaId, Weight
+from validator.core.types import BlockNumber, ChannelId, Hash, ParaId, Weight, maker
 
 
 class HorizontalMessage(NamedTuple):
@@ -146,6 +146,9 @@ KINDS: Final[Mapping[type[ChannelRequest], str]] = {made: kind for kind, made in
 _VARIANTS: Final[tuple[type[ChannelRequest], ...]] = tuple(REQUESTS.values())
 
 
+_candidate, _message = maker(Candidate), maker(HorizontalMessage)
+
+
 def candidate(fields: tuple[Any, ...]) -> Candidate:
     """Build a candidate from its seven fields.
 
@@ -154,8 +157,8 @@ def candidate(fields: tuple[Any, ...]) -> Candidate:
     """
     horizontal = fields[5]
     if not horizontal:
-        return Candidate._make(fields)
-    return Candidate._make((*fields[:5], tuple(map(HorizontalMessage._make, horizontal)), fields[6]))
+        return _candidate(fields)
+    return _candidate((*fields[:5], tuple(map(_message, horizontal)), fields[6]))
 
 
 def request(fields: tuple[Any, ...]) -> ChannelRequest:

@@ -13,7 +13,7 @@ from validator.core.levels import LevelChoice, Levels
 from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
 from validator.core.root import merkle_root
 from validator.core.rules import ChainSettings, Effects, OrderedSet, in_force
-from validator.core.types import BlockNumber, ChannelId, DownwardMessage, Hash, ParaId, SessionChange
+from validator.core.types import BlockNumber, ChannelId, DownwardMessage, Hash, ParaId, SessionChange, maker
 from validator.protocols.kit import PendingCandidates
 from validator.protocols.router import records
 from validator.protocols.router.acceptance import check_candidate
@@ -39,6 +39,7 @@ from validator.protocols.router.session import change_session, onboard_para
 from validator.protocols.router.state import RouterState
 
 _ENACTED = Effects()
+_channel_headroom = maker(ChannelHeadroom)
 
 
 class Router(PendingCandidates[RouterState]):
@@ -174,13 +175,9 @@ class Router(PendingCandidates[RouterState]):
         channel = self.state.hrmp_channels.get(channel_id)
         if channel is None:
             return ChannelHeadroom(*channel_id, open=False)
-        return ChannelHeadroom(
-            *channel_id,
-            open=True,
-            places_left=channel.limit_used_places - channel.used_places,
-            bytes_left=channel.limit_used_bytes - channel.used_bytes,
-            message_size_max=channel.limit_message_size,
-        )
+        places_left = channel.limit_used_places - channel.used_places
+        bytes_left = channel.limit_used_bytes - channel.used_bytes
+        return _channel_headroom((*channel_id, True, places_left, bytes_left, channel.limit_message_size))
 
     def levels(self, now: BlockNumber, choice: LevelChoice) -> Levels:
         """Return how full the queues are after block ``now``."""
