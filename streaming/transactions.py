@@ -13,12 +13,13 @@ finishes or aborts the open transaction. The marker is then read again (`streami
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from secrets import token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -64,6 +65,12 @@ _QUEUED: Final = "queue.buffering.max.kbytes"
 
 NO_FRAMES: Final[Mapping[tuple[str, bytes], bytes]] = MappingProxyType({})
 """Every record is sent in its plain form."""
+
+REPORT_S_MAX: Final = 2.0
+"""Seconds to wait for the report on the record that failed a transaction."""
+
+_CONSEQUENCES: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+"""What is reported on records that were not sent because the transaction had failed."""
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
@@ -177,15 +184,22 @@ class TransactionalWriter:
         """Write records in the batch's transaction. Raises `WriteFailed`, `WriterFenced`."""
         try:
             self._begin()
+            produce, names, delivered = self._producer.produce, self._topics, self._delivered
             for topic, key, value, headers in records:
-                name = self._topics.get(topic) or self._topics.setdefault(topic, self._prefix + topic)
-                self._produce(name, key, self._framed(topic, value) if self._frames else value, headers)
+                name = names.get(topic) or names.setdefault(topic, self._prefix + topic)
+                sent = self._framed(topic, value) if self._frames else value
+                fields = list(headers) if headers else None
+                while True:
+                    try:
+                        produce(name, sent, key, headers=fields, on_delivery=delivered)
+                        break
+                    except BufferError:
+                        self._producer.poll(0.1)
                 if topic == "dead-letters" and self._dead_letters is not None:
                     self._dead_letters.add(dict(headers)["source"])
             self._producer.poll(0)
         except KafkaException as error:
-            with suppress(KafkaException):  # the report on a record that failed says more
-                self._producer.poll(0)
+            self._await_report(error.args[0])
             raise self._failed(error) from error
 
     def commit(self, marker: Marker) -> None:
@@ -202,8 +216,7 @@ class TransactionalWriter:
             self._producer.send_offsets_to_transaction(offsets, self._offsets.group_metadata(), CALL_S_MAX)
             self._producer.commit_transaction(CALL_S_MAX)
         except KafkaException as error:
-            with suppress(KafkaException):  # the report on a record that failed says more
-                self._producer.poll(0)
+            self._await_report(error.args[0])
             raise self._failed(error) from error
         if self._failure is not None:
             raise _failure(self._failure, self._not_taken(self._failure))
@@ -220,18 +233,22 @@ class TransactionalWriter:
         frame = self._frames.get((topic, value[:HEADER_SIZE]))
         return value if frame is None else frame + value[HEADER_SIZE:]
 
-    def _produce(self, topic: str, key: bytes, value: bytes, headers: Any) -> None:
-        while True:
-            try:
-                self._producer.produce(topic, value, key, headers=list(headers) or None, on_delivery=self._delivered)
-                return
-            except BufferError:
-                self._producer.poll(0.1)
-
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._failure is None:
+        if error is not None and not self._is_explained():
             self._failure = error
             self._refused = f"a record of {message.topic()} with {len(message.value() or b'')} bytes"
+
+    def _is_explained(self) -> bool:
+        """Return whether the record is known that failed the transaction."""
+        return self._failure is not None and self._failure.code() not in _CONSEQUENCES
+
+    def _await_report(self, error: KafkaError) -> None:
+        """Wait for the report on the record that failed the transaction: it says more, and may come after the transaction's error."""
+        deadline = time.monotonic() + (REPORT_S_MAX if error.txn_requires_abort() else 0.0)
+        with suppress(KafkaException):
+            self._producer.poll(0)
+            while not self._is_explained() and time.monotonic() < deadline:
+                self._producer.poll(REPORT_S_MAX / 10)
 
     def _last_write(self) -> LastWrite:
         try:

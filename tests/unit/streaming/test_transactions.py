@@ -273,6 +273,39 @@ def test_record_that_failed_is_named_whatever_else_failed(kafka: Kafka, call: st
     assert type(failed.value) is WriteFailed
 
 
+@pytest.mark.parametrize("call", ["produce", "offsets", "commit"])
+def test_record_that_failed_is_named_if_its_report_comes_late(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The transaction fails first, and what was not sent for that reason may be reported before the record that failed it."""
+    made = writer(kafka)
+    made.write([VERDICT])
+    message = SimpleNamespace(topic=lambda: "p.verdicts", value=lambda: b"12345")
+    unsent = SimpleNamespace(topic=lambda: "p.markers", value=lambda: b"1")
+    aborts = KafkaError(KafkaError._STATE, txn_requires_abort=True)
+    late = [[], [(KafkaError(KafkaError._PURGE_QUEUE), unsent)], [], [(KafkaError(STAYS), message)]]
+
+    def poll(self: StandIn, _: float) -> None:
+        for report in late.pop(0) if late and not kafka.failing[call] else ():
+            self._on_delivery(*report)
+
+    monkeypatch.setattr(StandIn, "poll", poll)
+    kafka.failing[call] = [KafkaException(aborts)]
+    with pytest.raises(WriteFailed, match=r"Kafka refused a record of p\.verdicts with 5 bytes, ") as failed:
+        made.commit(Marker(1, {INPUTS: 1}))
+    assert type(failed.value) is WriteFailed
+
+
+def test_transaction_that_no_record_failed_is_not_waited_for_long(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "REPORT_S_MAX", 0.02)
+    made = writer(kafka)
+    kafka.failing["commit"] = [KafkaException(KafkaError(STAYS, txn_requires_abort=True))]
+    with pytest.raises(WriteFailed, match="Kafka did not accept the batch of lane polkadot: "):
+        made.commit(Marker(1, {INPUTS: 1}))
+
+
 def test_record_without_a_value_that_failed_has_no_bytes(kafka: Kafka) -> None:
     made = writer(kafka)
     made.write([VERDICT])
