@@ -136,11 +136,11 @@ OF_WRITER = (
     ),
     Break(
         "produced outside the transaction", WRITER, "writers",
-        "                self._producer.produce(topic, value, key, headers=list(headers) or None, on_delivery=self._delivered)\n",
-        '                outside = self.__dict__.get("outside") or Producer(producer_config(self._kafka))\n'
-        "                self.outside = outside\n"
-        "                outside.produce(topic, value, key, headers=list(headers) or None, on_delivery=self._delivered)\n"
-        "                outside.flush()\n",
+        "                        produce(name, sent, key, headers=fields, on_delivery=delivered)\n",
+        '                        outside = self.__dict__.get("outside") or Producer(producer_config(self._kafka))\n'
+        "                        self.outside = outside\n"
+        "                        outside.produce(name, sent, key, headers=fields, on_delivery=delivered)\n"
+        "                        outside.flush()\n",
     ),
     Break(
         "commit swallowed", WRITER, "writers",
