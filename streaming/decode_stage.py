@@ -16,10 +16,14 @@ from validator.codec.inflight import Arrival, pack
 from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source, Unreadable, Withheld
 from validator.core.limits import DEAD_LETTER_END_BYTES, ORDER_BYTES_MAX
+from validator.core.types import maker
 from validator.lanes.definition import LaneDefinition, job_codec
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
 """Each row is a run of one lane's inputs from one Kafka partition, in offset order."""
+
+_WITH_RAW: Final = (Input, DeadLetter, Unreadable)
+_source = maker(Source)
 
 NO_IDS: Final[dict[bytes, bytes]] = {}
 """Without a schema registry."""
@@ -61,7 +65,7 @@ def decode_stage(
                 strict=True,
             )
             for topic, partition, offset, key, value, size in rows:
-                source = Source(topic, partition, offset)
+                source = _source((topic, partition, offset))
                 cut = size is not None and size > len(value)
                 lane, item = (
                     oversized(value, size, source, key, lanes)
@@ -97,7 +101,7 @@ class _Bounds:
             return item, size or 0
         if self._passed[lane] > self._lane_bytes_max:
             item = without_contents(lane, item)
-        raw_bytes = len(item.raw) if isinstance(item, Input | DeadLetter | Unreadable) else 0
+        raw_bytes = len(item.raw) if isinstance(item, _WITH_RAW) else 0
         self._passed[lane] += raw_bytes
         return item, raw_bytes
 

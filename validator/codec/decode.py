@@ -19,12 +19,16 @@ from validator.codec.strict import NotCanonical, TooManyItems
 from validator.core.errors import LimitError
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.core.limits import LANE_NAME_LENGTH_MAX, RECORD_BYTES_MAX, RECORDS_PER_BLOCK_MAX, U32_MAX
+from validator.core.types import maker
 from validator.topics import TOPIC_OF_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from validator.codec.codec import Codec, Reading, RecordChecks
+
+
+_input = maker(Input)
 
 
 def decode_record(
@@ -60,7 +64,7 @@ def decode_record(
     except NotCanonical as error:
         reason = DeadReason.LIMIT if isinstance(error, TooManyItems) else DeadReason.UNDECODABLE
         return _dead(reason, error.within(entry.name), source, value, key)
-    return lane, Input(kind, block, index, blake2b(value, digest_size=8).digest(), source, value, fields)
+    return lane, _input((kind, block, index, blake2b(value, digest_size=8).digest(), source, value, fields))
 
 
 # --- unreadable values --------------------------------------------------------------------------------------------------------------------
