@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.catch_up import job_run, processor_figures
+from benchmarks.catch_up import job_run
 from benchmarks.figures import Figure
 from benchmarks.service import chain_config, encoded, produce, reset_output
 from validator.config import Config
@@ -25,41 +25,53 @@ ONE: tuple[str, ...] = ("polkadot",)
 FOUR = ("alpha", "kusama", "polkadot", "rococo")
 """Names of which Spark's hash puts two in each of two state partitions; other names may all be in one."""
 
+LOCAL, EXECUTORS = "local[2]", "local-cluster[2,1,1024]"
+"""One process with two cores; two executors of one core each, as on a cluster."""
+
+JOBS = {"one chain": (ONE, LOCAL), "four chains": (FOUR, LOCAL), "four chains on two executors": (FOUR, EXECUTORS)}
 PARTITIONS = 2
 RECORDS_PER_TRIGGER = 100_000
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
-    """Measure both in turns, several times; each has as many candidates."""
-    rates: dict[tuple[str, ...], list[float]] = {ONE: [], FOUR: []}
+    """Measure all in turns, several times; each has as many candidates."""
+    rates: dict[str, list[float]] = {name: [] for name in JOBS}
     processor: dict[str, list[float]] = {}
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         totals = {}
-        for lanes in rates:
+        for lanes in (ONE, FOUR):
             prefix = _prefix(lanes)
             create_topics(broker.kafka, prefix=prefix)
             say(f"chains: producing {CANDIDATES:,} candidates of {len(lanes)}")
             totals[lanes] = sum(produce(broker.kafka, prefix, lane, part) for lane, part in _in_turns(lanes))
         for turn in range(repeats):
-            for lanes, found in rates.items():
-                say(f"chains {turn + 1}/{repeats}: {len(lanes)}")
-                directory = Path(folder) / f"job-{len(lanes)}-{turn}"
+            for name, (lanes, master) in JOBS.items():
+                say(f"chains {turn + 1}/{repeats}: {name}")
+                directory = Path(folder) / f"{name} {turn}"
                 directory.mkdir()
                 for lane in lanes:
                     reset_output(broker.kafka, _prefix(lanes), lane)
-                config = _configuration(lanes, directory, broker.kafka)
+                config = _configuration(lanes, master, directory, broker.kafka)
                 job = job_run(config, directory, totals[lanes], CANDIDATES)
-                found.append(job.warm)
-                if lanes == FOUR:
-                    for kind, microseconds in job.processor_us.items():
-                        processor.setdefault(kind, []).append(microseconds)
-    ratio = tuple(four / one for one, four in zip(rates[ONE], rates[FOUR], strict=True))
+                rates[name].append(job.warm)
+                for kind, microseconds in job.processor_us.items():
+                    processor.setdefault(f"{name}: {kind}", []).append(microseconds)
     return [
-        Figure("chains", "one chain", "candidates/s", tuple(rates[ONE])),
-        Figure("chains", "four chains", "candidates/s", tuple(rates[FOUR]), note="two in each of two state partitions"),
-        Figure("chains", "four chains against one", "times", ratio, at_least=1.5, note="needs two cores"),
-        *processor_figures("chains", processor),
+        *(Figure("chains", name, "candidates/s", tuple(found)) for name, found in rates.items()),
+        *(_against_one(name, rates) for name, (lanes, _) in JOBS.items() if lanes == FOUR),
+        *(
+            Figure("chains", f"processor time of a candidate, {kind}", "us", tuple(each))
+            for kind, each in processor.items()
+        ),
     ]
+
+
+def _against_one(name: str, rates: dict[str, list[float]]) -> Figure:
+    ratio = tuple(four / one for one, four in zip(rates["one chain"], rates[name], strict=True))
+    note = "two in each of two state partitions; needs two cores"
+    return Figure(
+        "chains", f"{name} against one", "times", ratio, at_least=1.5 if JOBS[name][1] == EXECUTORS else None, note=note
+    )
 
 
 def _prefix(lanes: tuple[str, ...]) -> str:
@@ -83,7 +95,7 @@ def _in_turns(lanes: tuple[str, ...]) -> Iterator[tuple[str, list[tuple[str, byt
                 del left[lane]
 
 
-def _configuration(lanes: tuple[str, ...], directory: Path, kafka: dict[str, object]) -> Config:
+def _configuration(lanes: tuple[str, ...], master: str, directory: Path, kafka: dict[str, object]) -> Config:
     chains = {}
     for lane in lanes:
         (directory / lane).mkdir()
@@ -93,6 +105,7 @@ def _configuration(lanes: tuple[str, ...], directory: Path, kafka: dict[str, obj
         "kafka": kafka,
         "job": {
             "directory": str(directory / "job"),
+            "master": master,
             "max_records_per_trigger": RECORDS_PER_TRIGGER,
             "root_interval_blocks": 0,
             "state_partitions": PARTITIONS,
