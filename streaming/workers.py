@@ -25,7 +25,7 @@ whole although little of them is used, and the records that wait to be sent."""
 
 _THRESHOLDS = (100_000, 50, 1_000_000)
 _REUSED: Final = "SPARK_REUSE_WORKER"
-"""The variable by which Spark tells a worker that it is used for several tasks."""
+"""The variable that Spark sets in a worker that it uses for several tasks."""
 
 _tuned = False
 _bounded = False
