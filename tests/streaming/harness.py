@@ -175,17 +175,21 @@ class Stream:
         return {topic: offsets.get(self.prefix + topic, {}).get("0", 0) for topic in INPUT_TOPICS}
 
     def settle(self) -> None:
-        """Wait until the query has processed everything produced. A worker that started too late is retried, as the job does."""
+        """Wait until the query has processed everything produced."""
+        self.wait_for(lambda: self.taken() == self.produced, f"{self.prefix}: every record produced is processed")
 
-        def done() -> bool:
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until a condition holds. A worker that started too late is retried, as the job does; another failure is raised."""
+
+        def holds() -> bool:
             assert self.query is not None
             if (failure := self.query.exception()) is not None:
                 if WORKER_LATE not in str(failure):
                     raise failure
                 self.start()
-            return self.taken() == self.produced
+            return condition()
 
-        wait_until(done, f"{self.prefix}: every record produced is processed", self.log)
+        wait_until(holds, what, self.log)
 
     def batches(self) -> int:
         """Return how many batches this run of the query has finished."""

@@ -31,7 +31,7 @@ from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import decode_channel
 
 from tests.realdata.recorded import DATA
-from tests.streaming.harness import Stream, consume, decoded, wait_until
+from tests.streaming.harness import Stream, consume, decoded
 from validator.config import Config
 from validator.errors import LeaseLost
 from validator.lanes.configured import lane_definition
@@ -161,7 +161,7 @@ def test_recorded_runs_reach_verdicts_and_the_chain_agrees(stream: Callable[...,
         config = merged(made, kafka=dict(running.kafka), topics={"prefix": running.prefix})
         running.start()
         with transport(config, "relay-chain.judge"), transport(config, "relay-chain") as ended:
-            wait_until(ended.is_set, "both runs are followed", running.log)
+            running.wait_for(ended.is_set, "both runs are followed")
 
             def judged() -> bool:
                 agreed = last_of(running, records.AGREEMENT)
@@ -169,7 +169,7 @@ def test_recorded_runs_reach_verdicts_and_the_chain_agrees(stream: Callable[...,
                     name: run.last for name, run in followed.items()
                 }
 
-            wait_until(judged, "every block is compared with the chain", running.log)
+            running.wait_for(judged, "every block is compared with the chain")
         running.stop()
 
     outputs = running.outputs()

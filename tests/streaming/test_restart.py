@@ -143,16 +143,17 @@ def test_stop_in_mid_batch_and_dying_workers_emit_everything_once(
     lane = IMMEDIATE.lane
     running = stream({lane: definition(IMMEDIATE)}, records_per_trigger=150)
     running.produce(list(chain.records))
-    query = running.start()
-    wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
+    running.start()
+    running.wait_for(lambda: running.batches() >= 1, "a batch is done")
     running.stop()  # more records are available: a batch is running
     assert running.taken() != running.produced
 
-    query = running.start()
+    running.start()
     before = running.written()
-    wait_until(lambda: running.written() > before, "it writes more", running.log)
+    running.wait_for(lambda: running.written() > before, "it writes more")
     wait_until(lambda: dies_with_its_workers(running), "a batch fails", running.log)
-    failure = query.exception()
+    assert running.query is not None
+    failure = running.query.exception()
     assert failure is not None
     assert _may_pass(str(failure), reason_of(failure)[0]), str(failure)  # the job would restart the query
     running.start()
@@ -168,10 +169,11 @@ def test_stop_in_mid_batch_and_dying_workers_emit_everything_once(
 def test_stop_on_a_backlog_waits_for_one_batch(stream: Callable[..., Stream]) -> None:
     running = stream({IMMEDIATE.lane: definition(IMMEDIATE)}, records_per_trigger=100)
     running.produce(list(chains()[0].records))
-    query = running.start()
-    wait_until(lambda: running.batches() >= 1, "a batch is done", running.log)
-    _stop_between_batches(query)
-    assert not query.isActive
+    running.start()
+    running.wait_for(lambda: running.batches() >= 1, "a batch is done")
+    assert running.query is not None
+    _stop_between_batches(running.query)
+    assert not running.query.isActive
     # a prefix of the lane's output
     outputs = of_lane(running.outputs(), IMMEDIATE.lane)
     for topic, expected in reference(IMMEDIATE).items():

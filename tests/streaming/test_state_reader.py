@@ -84,8 +84,8 @@ def test_read_during_query_returns_one_moment_of_a_lane(stream: Callable[..., St
 
     thirds = [records[len(records) * at // 3 : len(records) * (at + 1) // 3] for at in range(3)]
     running.produce(thirds[0])
-    query = running.start()
-    wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
+    running.start()
+    running.wait_for(lambda: running.batches() >= 1, "a batch is done")
     read()
     for third in thirds[1:]:
         running.produce(third)
