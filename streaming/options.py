@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streaming.pace import STEADY
+from streaming.stages import local_cores
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.private import UMASK
-
-SHUFFLE_PARTITIONS_LOCAL = 1
-"""State partitions of a local job. One core executes one lane. With one partition the same Python worker gets the lane in every batch and
-always finds it in its cache. On a cluster, use a few for each single-core executor."""
 
 RECORDS_PER_TASK = 50_000
 """Kafka records per decode task. A backlog on one partition is split into tasks of this size, so that every core decodes. A small batch
@@ -165,6 +162,13 @@ def cluster_options(master: str) -> dict[str, str]:
         # an executor with more cores runs several Python workers and hands a lane to any of them, which then has to rebuild it
         "spark.executor.cores": "1",
     }
+
+
+def worker_options(master: str, state_partitions: int) -> dict[str, str]:
+    """Return the options of a session in which several workers execute lanes side by side."""
+    if state_partitions == 1 or local_cores(master) < 2:
+        return {}
+    return {"spark.python.daemon.module": "streaming.worker_daemon"}
 
 
 def source_options(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lanes share a state partition, and on a cluster a core: Spark divides them by a hash of their names."""
+"""Which lanes share a state partition, and with it a worker: Spark divides them by a hash of their names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def better_number(lanes: Collection[str], partitions: int) -> int | None:
 
 
 def note_division(lanes: Collection[str], partitions: int, log: Any) -> None:
-    """Log that lanes share partitions, and with them cores, while others have none."""
+    """Log that lanes share partitions, and with them workers, while others have none."""
     if (better := better_number(lanes, partitions)) is not None:
         together = list(divided(lanes, partitions).values())
         log.warning("uneven", state_partitions=partitions, lanes=together, better=better)

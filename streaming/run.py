@@ -25,7 +25,6 @@ from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.reasons import reason_of
 from streaming.session import SPARK_LOG, JvmGone, SessionSettings, SessionStart, reason_gone, starting_session
-from streaming.stages import local_cores
 from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
@@ -82,8 +81,7 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
-        on_cluster = not local_cores(config.job.master)
-        if on_cluster and not has_checkpoint(directory / "checkpoint"):  # a checkpoint keeps its number
+        if not has_checkpoint(directory / "checkpoint"):  # a checkpoint keeps its number
             note_division(definitions, config.job.state_partitions, log)
         outages = Outages(Patience(config.job.give_up_after), stop, log)
 

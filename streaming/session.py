@@ -19,7 +19,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from streaming.options import LOOPBACK, cluster_options, is_local, jvm_options, protection_options, session_options
+from streaming.options import (
+    LOOPBACK,
+    cluster_options,
+    is_local,
+    jvm_options,
+    protection_options,
+    session_options,
+    worker_options,
+)
 from streaming.pace import QUICK, OutOfMemory, Pace
 from streaming.stages import DECODE, LANES, start_workers
 from validator.errors import UserError
@@ -193,7 +201,7 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     options |= {"spark.jars": ",".join(jars), "spark.driver.extraClassPath": os.pathsep.join(jars)}
     options |= {"spark.master": settings.master, "spark.app.name": "validator"}
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
-    options |= cluster_options(settings.master)
+    options |= cluster_options(settings.master) | worker_options(settings.master, settings.state_partitions)
     spark = _started(options)
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
     return spark

@@ -25,6 +25,8 @@ STAGE_VARIABLE: Final = "VALIDATOR_STAGE"
 
 DECODE, LANES, CONDENSE, KEYED = "decode", "lanes", "condense", "keyed"
 
+STATEFUL: Final = (LANES, KEYED)
+
 _FIRST: Final = ("pandas", "pyspark.sql.pandas.serializers")
 _IMPORTS: Final = {
     DECODE: (*_FIRST, "streaming.decode_stage"),
@@ -42,7 +44,7 @@ def with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> 
     """Plan a stage whose Python workers no other stage uses.
 
     Spark pools idle workers by environment and hands out any worker of a pool. A separate environment returns to the lane stage the worker
-    of its previous batch, which holds the live lanes; if there are several, they take turns.
+    of its previous batch, which holds the live lanes. If there are several, `streaming.worker_daemon` finds the right one.
     """
     environment = spark.sparkContext.environment
     environment[STAGE_VARIABLE] = stage

@@ -45,10 +45,14 @@ def jvm_of(driver: int) -> int | None:
     return next((each.pid for each in of_session(driver) if each.parent == driver and "java" in each.command), None)
 
 
+DAEMONS = ("pyspark.daemon", "streaming.worker_daemon")
+"""The modules that fork workers."""
+
+
 def workers_of(driver: int, stage: str | None = None) -> list[int]:
     """Return the Python workers of a job, of one stage or all: children of daemons, whose environment names the stage."""
     found = of_session(driver)
-    daemons = {each.pid for each in found if "pyspark.daemon" in each.command}
+    daemons = {each.pid for each in found if any(name in each.command for name in DAEMONS)}
     workers = [each.pid for each in found if each.parent in daemons]
     return [pid for pid in workers if stage is None or _stage(pid) == stage]
 

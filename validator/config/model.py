@@ -66,7 +66,7 @@ class Job(Table):
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark master URL."""
     state_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Partitions of the lane operator: one in local mode, on a cluster a few per single-core executor."""
+    """Partitions of the lane operator, each a worker at a time: for several chains one per core, on a cluster one or two per executor."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     """Heap of the driver (and, in local mode, of everything but Python), in Spark's notation: 512m, 2g."""
     worker_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "4g"

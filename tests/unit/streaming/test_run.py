@@ -231,10 +231,10 @@ def test_batch_of_lost_worker_is_retried(error: str, passes: bool) -> None:
         ("spark://there:7077", False, True),
         ("local-cluster[2,1,512]", False, True),
         ("spark://there:7077", True, False),
-        ("local[2]", False, False),
+        ("local[2]", False, True),
     ],
 )
-def test_uneven_lanes_are_told_before_the_first_batch_on_a_cluster(
+def test_uneven_lanes_are_logged_before_the_first_batch(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
