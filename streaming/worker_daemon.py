@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts Spark's Python workers as `pyspark.daemon` does, but gives each partition of a stateful stage a worker of its own.
+"""Starts Spark's Python workers as `pyspark.daemon` does, but gives each partition of a stateful stage a separate worker.
 
 Spark hands a task to any idle worker of its stage. With several state partitions their lanes would move from worker to worker, and be
 rebuilt from the state store each time. Here Spark's connections belong to this process. A task begins with the number of its partition:
