@@ -23,12 +23,13 @@ WORKER_LATE = "Python worker failed to connect back"
 """Spark's message for a worker that took longer than 10 s to start; the limit is fixed in Spark, and a very busy machine can exceed it."""
 
 _LOST_WORKER = re.compile(
-    r"java\.(io\.(EOF|IO)|net\.Socket|nio\.channels\.(AsynchronousClose|ClosedChannel))Exception(: (Broken pipe|Connection reset|Socket "
-    r"closed)|$)",
+    r"java\.(io\.(EOF|IO)|net\.Socket|nio\.channels\.(AsynchronousClose|ClosedChannel))Exception(: (Broken pipe|Connection reset|"
+    r"Socket closed|Stream closed)|$)",
     re.MULTILINE,
 )
 _TALKS_TO_WORKERS = "org.apache.spark.api.python."
-"""What Spark reports instead if it was writing to the worker: the error of the connection, from its classes for Python."""
+"""What Spark reports instead if it was writing to the worker, or to the daemon that starts workers: the error of the connection, from its
+classes for Python."""
 
 
 def worker_died(error: str) -> bool:

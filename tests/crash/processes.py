@@ -45,16 +45,27 @@ def jvm_of(driver: int) -> int | None:
     return next((each.pid for each in of_session(driver) if each.parent == driver and "java" in each.command), None)
 
 
-DAEMONS = ("pyspark.daemon", "streaming.worker_daemon")
-"""The modules that fork workers."""
+DAEMONS = ("-m pyspark.daemon", "-m streaming.worker_daemon")
+"""How the processes begin that fork workers; the JVM is told the module's name, too."""
+
+
+def daemons_of(driver: int, stage: str) -> list[int]:
+    """Return the processes of a job that fork the workers of a stage."""
+    return [pid for pid in _daemons(of_session(driver)) if _stage(pid) == stage]
 
 
 def workers_of(driver: int, stage: str | None = None) -> list[int]:
     """Return the Python workers of a job, of one stage or all: children of daemons, whose environment names the stage."""
     found = of_session(driver)
-    daemons = {each.pid for each in found if any(name in each.command for name in DAEMONS)}
+    daemons = _daemons(found)
     workers = [each.pid for each in found if each.parent in daemons]
     return [pid for pid in workers if stage is None or _stage(pid) == stage]
+
+
+def _daemons(found: list[Process]) -> set[int]:
+    """Return the daemons, whose forked workers have the same command."""
+    forks = {each.pid: each.parent for each in found if any(begin in each.command for begin in DAEMONS)}
+    return {pid for pid, parent in forks.items() if parent not in forks}
 
 
 def _stage(pid: int) -> str | None:

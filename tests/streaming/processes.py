@@ -108,6 +108,7 @@ def job(configuration: Path, *accepted: str) -> Iterator[JobProcess]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # its descendants are known by it (`tests.crash.processes`)
     )
     started = JobProcess(process, configuration.parent / "job" / "logs" / SPARK_LOG)
     try:

@@ -26,6 +26,10 @@ CUT_OFF = """Job aborted due to stage failure: Task 1 in stage 102.0 failed 1 ti
 	at java.base/sun.nio.ch.SocketDispatcher.write(SocketDispatcher.java:62)
 	at org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.writeAdditionalInputToPythonWorker(PythonRunner.scala:904)
 """
+NO_DAEMON = """Job aborted due to stage failure: Task 0 in stage 17.0 failed 1 times: java.io.IOException: Stream closed
+	at java.base/java.lang.ProcessBuilder$NullOutputStream.write(ProcessBuilder.java:445)
+	at org.apache.spark.api.python.PythonWorkerFactory.$anonfun$stopWorker$1(PythonWorkerFactory.scala:501)
+"""
 LATE = """Python worker failed to connect back.
 === Streaming Query ===
 Identifier: validator [id = 1, runId = 2]

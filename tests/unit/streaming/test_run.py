@@ -16,7 +16,17 @@ from streaming.outside import Outages
 from streaming.reasons import TOO_BUSY, reason_of
 from streaming.run import BatchFailed, _follow, _may_pass, run_queries
 from streaming.workers import EXECUTES
-from tests.unit.streaming.queries import ANOTHER_CONNECTION, CUT_OFF, KILLED, LATE, TRACEBACK, Log, Query, Stop
+from tests.unit.streaming.queries import (
+    ANOTHER_CONNECTION,
+    CUT_OFF,
+    KILLED,
+    LATE,
+    NO_DAEMON,
+    TRACEBACK,
+    Log,
+    Query,
+    Stop,
+)
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
@@ -212,6 +222,7 @@ def test_last_words_name_a_lane_and_its_point(error: str, lane: tuple[str, str] 
         (CUT_OFF.replace("IOException: Broken pipe", "IOException: Connection reset by peer"), True),
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.net.SocketException: Connection reset"), True),
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.io.EOFException"), True),
+        (NO_DAEMON, True),
         (CUT_OFF.replace("Broken pipe", "No space left on device"), False),
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.lang.NullPointerException"), False),
         (ANOTHER_CONNECTION, False),
