@@ -26,7 +26,7 @@ from validator.cli.common import ConfigPath, Json, kafka_table, load_job_config,
 from validator.cli.job_log import log_printer
 from validator.cli.json_lines import parse as read_line
 from validator.cli.progress import jar_progress, until_first, working
-from validator.cli.run import TOPICS_S_MAX, wait_for_job
+from validator.cli.run import TOPICS_S_MAX, run_job
 from validator.cli.table import VisibleConsole
 from validator.cli.transport import run_named
 from validator.config import Config, load_config
@@ -261,8 +261,7 @@ def run_plugin_job(
         ensure_jars("spark", progress=progress)
     process = JobProcess(of_job(config, name), log, plugin=name)
     with terminated_as_interrupted(), _running(side_task, config, log):
-        process.start()
-        code = wait_for_job(process)
+        code = run_job(process)
     raise typer.Exit(code)
 
 

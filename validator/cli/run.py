@@ -52,14 +52,17 @@ def run(
         ensure_jars("spark", progress=progress)
     job = JobProcess(config, log_printer(as_json=as_json), accepted)
     with terminated_as_interrupted():
-        job.start()
-        code = wait_for_job(job)
+        code = run_job(job)
     raise typer.Exit(code)
 
 
-def wait_for_job(job: JobProcess) -> int:
-    """Wait for the job's end and return the exit code. Ctrl-C stops the job in order, a second Ctrl-C kills it."""
+def run_job(job: JobProcess) -> int:
+    """Start the job, wait for its end, and return the exit code. Ctrl-C stops the job in order, a second Ctrl-C kills it.
+
+    Raises `UserError` as `JobProcess.start` and `JobProcess.wait` do.
+    """
     try:
+        job.start()
         return job.wait()
     except KeyboardInterrupt:
         try:

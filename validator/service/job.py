@@ -88,7 +88,10 @@ class JobProcess:
             )
 
     def start(self) -> None:
-        """Start the process. Its log reports its progress. Raises `UserError` as `check` does."""
+        """Start the process. Its log reports its progress. Raises `UserError` as `check` does.
+
+        After Ctrl-C, or a signal that raises `KeyboardInterrupt`, there is either no process or one that `stop` stops.
+        """
         self.check()
         make_private(self.directory)
         with _lock(self.directory):
@@ -96,26 +99,27 @@ class JobProcess:
             self._take_over()
             path = self.directory / "configuration.json"
             write_private(path, json.dumps(self._config.model_dump(mode="json")))
-            self._process = subprocess.Popen(
-                [*job_command(path), *self._accepted, *([] if self._plugin is None else ["--job", self._plugin])],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
-                env=_environment(),
-                start_new_session=True,  # Ctrl-C goes to this process, which then stops the job
-                umask=UMASK,
-            )
-            record = {
-                "pid": self._process.pid,
-                "started": start_time(self._process.pid, reap=False),
-                "starter": os.getpid(),
-                "starter_started": start_time(os.getpid(), reap=False),
-            }
-            write_private(self.directory / "job.json", json.dumps(record) + "\n")
-        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
-        self._reader.start()
+            with _interrupts_held():  # one that came in between would leave a job that nobody stops
+                self._process = subprocess.Popen(
+                    [*job_command(path), *self._accepted, *([] if self._plugin is None else ["--job", self._plugin])],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    encoding="utf-8",
+                    errors="replace",
+                    env=_environment(),
+                    start_new_session=True,  # Ctrl-C goes to this process, which then stops the job
+                    umask=UMASK,
+                )
+                record = {
+                    "pid": self._process.pid,
+                    "started": start_time(self._process.pid, reap=False),
+                    "starter": os.getpid(),
+                    "starter_started": start_time(os.getpid(), reap=False),
+                }
+                write_private(self.directory / "job.json", json.dumps(record) + "\n")
+                self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+                self._reader.start()
 
     def _take_over(self) -> None:
         """Stop the job of a command that was killed, which nobody else can stop in order."""
@@ -234,6 +238,25 @@ def parse_line(line: str) -> Event:
     except ValueError:
         event = None
     return event if isinstance(event, dict) and "event" in event else {"event": OUTPUT, "line": line.rstrip()}
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let signals that interrupt the main thread wait until the end; other threads are not interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {
+        each: signal.signal(each, lambda number, _: came.append(number)) for each in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def running_job(directory: Path) -> int | None:

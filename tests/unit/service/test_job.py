@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from validator import exit_codes
+from validator.cli.common import terminated_as_interrupted
 from validator.cli.job_log import describe
 from validator.config import Config
 from validator.errors import UserError
@@ -193,6 +195,26 @@ def test_starting_job_that_ignores_stop_is_killed(make: Make, monkeypatch: pytes
     assert job.wait() == exit_codes.OK
     assert job.failure is None
     assert "killed" not in [each["event"] for each in events.all]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_during_the_start_leaves_a_job_that_can_be_stopped(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
+) -> None:
+    job, _ = make("well")
+    started = job_module.start_time
+
+    def interrupt(pid: int, *, reap: bool) -> int | None:
+        signal.raise_signal(number)
+        return started(pid, reap=reap)
+
+    monkeypatch.setattr(job_module, "start_time", interrupt)
+    with terminated_as_interrupted(), pytest.raises(KeyboardInterrupt):
+        job.start()
+    monkeypatch.undo()
+    assert running_job(tmp_path / "job") == job.pid
+    job.stop()
+    assert job.ended()
 
 
 def test_stop_before_start_does_nothing(make: Make) -> None:
