@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes test records to Kafka with one producer per broker: an idempotent producer takes half a second to start."""
+"""Writes test records to Kafka, with one producer per broker since an idempotent one takes half a second to start, and reads them."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from validator.kafka.reader import TopicReader
 from validator.service.sender import RecordSender
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from validator.kafka.reader import TopicRecord
+
+TRANSACTION_S_MAX = 60.0
+"""Seconds in which a transaction must end."""
 
 
 def send(kafka: Mapping[str, Any], prefix: str, records: Iterable[tuple[str, bytes | None, bytes | None]]) -> None:
@@ -18,6 +24,12 @@ def send(kafka: Mapping[str, Any], prefix: str, records: Iterable[tuple[str, byt
     for topic, key, value in records:
         sender.send(prefix + topic, key, value)  # type: ignore[arg-type]  # a foreign record may have no key or no value
     sender.flush()
+
+
+def committed(kafka: Mapping[str, Any], prefix: str, topics: Sequence[str], **options: Any) -> list[TopicRecord]:
+    """Return all records, those of a transaction included whose commit has returned while the broker still writes its markers."""
+    with TopicReader(kafka, prefix, topics, **options) as reader:
+        return list(reader.read_past_transactions(TRANSACTION_S_MAX))
 
 
 @cache

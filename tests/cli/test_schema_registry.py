@@ -13,7 +13,7 @@ import pytest
 from tests.cli.follower import LANE, Follower, follower, invoke, lines
 from tests.codecs import encoded
 from tests.registry_stand_in import StandIn, stand_in
-from tests.sending import send
+from tests.sending import committed, send
 from validator.client import connect
 from validator.codec.dead_letters import fitted
 from validator.codec.decode import decode_record
@@ -22,7 +22,6 @@ from validator.codec.framing import framed_id, id_header
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.config import load_config
 from validator.core.inputs import DeadLetter, RecordKind, Source
-from validator.kafka.reader import TopicReader
 from validator.lanes.configured import configured_codec
 from validator.service.output_reader import KafkaOutputReader
 from validator.service.schema_ids import records_of, register, schema_ids
@@ -44,8 +43,7 @@ class World:
         self.records = records_of(configured_codec(self.config))
         list(register(self.config, self.records))
         self.ids = schema_ids(self.config, self.records)
-        with TopicReader(kafka, "plain-form.", OUTPUTS) as reader:
-            found = [(each.topic, each.key, each.value) for each in reader.read_to_end()]
+        found = [(each.topic, each.key, each.value) for each in committed(kafka, "plain-form.", OUTPUTS)]
         send(kafka, "framed-form.", [(topic, key, self.frame(topic, value)) for topic, key, value in found])
 
     def frame(self, topic: str, value: bytes) -> bytes:
@@ -149,8 +147,7 @@ def test_what_the_registry_did_not_know_is_shown_and_put_back_as_it_was_sent(
     assert shown["raw"] == f"0x{framed.hex()}"
     replayed = invoke("dead-letters", "replay", "0/0", world.framed.option())
     assert replayed.exit_code == 0, replayed.output
-    with TopicReader(kafka, "framed-form.", ["blocks"], keeps_form=True) as reader:
-        (back,) = reader.read_to_end()
+    (back,) = committed(kafka, "framed-form.", ["blocks"], keeps_form=True)
     assert back.value == framed
     assert framed_id(back.value) is not None
 

@@ -17,12 +17,11 @@ import pytest
 from tests.cli.follower import invoke
 from tests.codecs import encoded
 from tests.console.records import dead_letter, output_of, simulated
-from tests.sending import send
+from tests.sending import committed, send
 from tests.unit.lanes.chains import config_of
 from validator.cli import demo_console
 from validator.console.serve import RunningConsole, address_of, is_loopback
 from validator.errors import UserError
-from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 
 if TYPE_CHECKING:
@@ -138,8 +137,7 @@ def test_dead_letter_is_fixed_and_put_back(console: RunningConsole, client: http
             422,
             "It was put back meanwhile. Load its page again to see the new attempt.",
         )
-    with TopicReader(config.kafka, PREFIX, ["candidates"]) as reader:
-        values = [each.value for each in reader.read_to_end()]
+    values = [each.value for each in committed(config.kafka, PREFIX, ["candidates"])]
     assert values == [encoded("candidates", {**record})]
     wait_until(lambda: "0/0" in console.model.replayed)
     assert "attempt 1" in client.get("/dead-letters").text

@@ -22,13 +22,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.follower import follower
 from tests.registry_stand_in import StandIn, stand_in
+from tests.sending import committed
 from validator.client import connect
 from validator.codec.framing import id_header
 from validator.codec.json_form import to_json
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.kafka.client import admin_config, producer_config
 from validator.kafka.jars import ensure_jars
-from validator.kafka.reader import TopicReader
 from validator.kafka.spark_options import java_properties
 
 CONSUMERS = Path(__file__).parents[2] / "examples/consumers"
@@ -52,8 +52,7 @@ class Topic(NamedTuple):
 def topic(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topic]:
     lane = follower(tmp_path_factory.mktemp("lane"), kafka, PREFIX, blocks=6)
     lane.judge(lane.records)
-    with TopicReader(kafka, PREFIX, ["verdicts"]) as reader:
-        plain = [record.value for record in reader.read_to_end()]
+    plain = [record.value for record in committed(kafka, PREFIX, ["verdicts"])]
     with stand_in() as registry:
         frame = id_header(registry.add("any", SCHEMA.source))
         framed = [frame + value[HEADER_SIZE:] for value in plain]
