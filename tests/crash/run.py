@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.crash.comparison import Tally
 from tests.crash.episodes import Episodes
 from tests.crash.inject.crash_failpoints import STEPS
-from tests.crash.processes import STAGES, jvm_of, of_session, send, workers_of
+from tests.crash.processes import STAGES, daemons_of, jvm_of, of_session, send, workers_of
 from tests.crash.report import Done, Report
 from tests.crash.schedule import LOGGED, Kill
 from tests.crash.world import PATIENCE_S, Failure, World
@@ -191,7 +191,7 @@ class Runner:
         raise Failure(f"step {kill.step} was not reached {kill.countdown} times in {SEGMENTS_MAX} segments")
 
     def _at_random(self, kill: Kill) -> None:
-        if kill.victim == "worker":
+        if kill.stage:
             self._wait_for_workers(kill.stage)
         failed: list[BaseException] = []
 
@@ -214,12 +214,13 @@ class Runner:
         assert job is not None
         assert job.pid is not None
         match kill.victim:
-            case "worker":
+            case "worker" | "daemon":
+                found = workers_of if kill.victim == "worker" else daemons_of
                 # between two batches of a restarting query there may be no worker for a moment
                 deadline = time.monotonic() + PATIENCE_S
-                while not send(signal.SIGKILL, *workers_of(job.pid, kill.stage)):
+                while not send(signal.SIGKILL, *found(job.pid, kill.stage)):
                     if time.monotonic() > deadline:
-                        raise Failure(f"no {kill.stage} worker to kill")
+                        raise Failure(f"no {kill.stage} {kill.victim} to kill")
                     time.sleep(0.02)
             case "driver":
                 send(signal.SIGKILL, job.pid)

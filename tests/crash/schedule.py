@@ -33,13 +33,17 @@ EPISODES = (
     "parked-lane",
 )
 
-Victim = Literal["worker", "driver", "jvm", "broker", "machine", "episode"]
-"""``machine`` is driver, JVM and worker together; an episode is a scenario (`tests.crash.episodes`)."""
+Victim = Literal["worker", "daemon", "driver", "jvm", "broker", "machine", "episode"]
+"""``daemon`` is what forks the workers of a stage; ``machine`` is driver, JVM and worker together; an episode is a scenario
+(`tests.crash.episodes`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill, or an episode. ``step`` is a named step, "random" or the episode's name; ``stage`` is the stage of a random worker."""
+    """One kill, or an episode.
+
+    ``step`` is a named step, "random" or the episode's name; ``stage`` is that of a random worker or of a daemon.
+    """
 
     victim: Victim
     step: str
@@ -91,6 +95,7 @@ def full_schedule(seed: int, kills: int) -> list[Kill]:
     wanted += [_kill(random, "broker", "random") for _ in range(12)]
     wanted += [Kill("episode", name) for name in EPISODES]
     wanted += [_kill(random, "worker", "random", stage) for stage in STAGES for _ in range(6)]
+    wanted += [_kill(random, "daemon", "random", stage) for stage in STAGES for _ in range(3)]
     random.shuffle(wanted)
     steps = cycle(sorted(STEPS))
     while len(wanted) < kills:
@@ -107,7 +112,7 @@ def _kill(random: Random, victim: Victim, step: str, stage: str = "") -> Kill:
     return Kill(
         victim,
         step,
-        stage if step == "random" and victim == "worker" else "",
+        stage if step == "random" and victim in ("worker", "daemon") else "",
         countdown=1 if first else random.randint(1, 4),
         delay_s=random.uniform(0, 0.02) if step == "commit-during" else random.uniform(0, 2.5) * (step == "random"),
         chunks=random.choice((1, 1, 4)),
