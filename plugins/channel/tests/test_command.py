@@ -108,6 +108,34 @@ BAD_DOCUMENTS = [
 ]
 
 
+BAD_VECTORS = [
+    (
+        {"aead": {"channel": {"sealed": [{"example_json": "\ud800"}]}}},
+        "sealed[0].example_json: expected a string without unpaired surrogates",
+    ),
+    (
+        {"replay_window": {"vectors": [{"size": 2**53 - 1, "sequence": []}]}},
+        "vectors[0].size: expected an integer from 1 to 1048576",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "why"), BAD_VECTORS)
+def test_malformed_vector_is_one_line(tmp_path: Path, content: Any, why: str) -> None:
+    code, out, err = run(tmp_path, {"format": "channel-vectors/1", **content})
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert why in err
+
+
+@pytest.mark.parametrize(("fails_at", "code"), [(1.5, 0), (1.500001, 1)])
+def test_seconds_of_a_schedule_are_compared_up_to_rounding(tmp_path: Path, fails_at: float, code: int) -> None:
+    """0.1 + 0.2 is not 0.3 in binary."""
+    settings = {"ack_timeout": 0.1, "backoff": 2, "max_ack_timeout": 30, "max_retries": 3}
+    schedule = {**settings, "sends_at": [0, 0.1, 0.3, 0.7], "fails_at": fails_at}
+    document = {"format": "channel-vectors/1", "retransmission": {"vectors": [schedule]}}
+    assert run(tmp_path, document)[0] == code
+
+
 @pytest.mark.parametrize(("content", "why"), BAD_DOCUMENTS)
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_malformed_file_is_one_line(tmp_path: Path, content: Any, why: str, options: tuple[str, ...]) -> None:

@@ -70,21 +70,22 @@ REFUSALS_MAX: Final = 64
 
 SECONDS_MAX: Final = 10**9
 """Greatest timeout or period, in seconds."""
-_COUNT_MAX: Final = 2**20
+COUNT_MAX: Final = 2**20
+"""Greatest number of messages, topics or counters that a setting may name."""
 _BYTES_MAX: Final = 2**40
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     "backoff": (1, 100),
     "max_retries": (0, 100),
     "max_frame": (FRAME_BYTES_MIN, FRAME_BYTES_MAX),
     "window": (1, WINDOW_MAX),
-    "max_inflight": (1, _COUNT_MAX),
-    "outbox_limit": (0, _COUNT_MAX),
-    "inbox_limit": (0, _COUNT_MAX),
+    "max_inflight": (1, COUNT_MAX),
+    "outbox_limit": (0, COUNT_MAX),
+    "inbox_limit": (0, COUNT_MAX),
     "inbox_bytes": (0, _BYTES_MAX),
     "held_bytes": (0, _BYTES_MAX),
     "max_topics": (1, TOPIC_MAX + 1),
-    "stale_limit": (0, _COUNT_MAX),
-    "replay_window": (1, _COUNT_MAX),
+    "stale_limit": (0, COUNT_MAX),
+    "replay_window": (1, COUNT_MAX),
 }
 
 

@@ -86,6 +86,13 @@ class Node:
             raise self.fail("a string")
         return self.value
 
+    def utf8(self) -> bytes:
+        """Return a string in UTF-8."""
+        try:
+            return self.text().encode()
+        except UnicodeEncodeError:
+            raise self.fail("a string without unpaired surrogates") from None
+
     def one_of(self, *choices: str) -> str:
         """Return one of some strings."""
         if self.value not in choices:
