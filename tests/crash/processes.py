@@ -46,7 +46,7 @@ def jvm_of(driver: int) -> int | None:
 
 
 DAEMONS = ("-m pyspark.daemon", "-m streaming.worker_daemon")
-"""How the processes begin that fork workers; the JVM is told the module's name, too."""
+"""How the processes begin that fork workers; the module's name is in the JVM's command, too."""
 
 
 def daemons_of(driver: int, stage: str) -> list[int]:

@@ -42,7 +42,7 @@ Victim = Literal["worker", "daemon", "driver", "jvm", "broker", "machine", "epis
 class Kill:
     """One kill, or an episode.
 
-    ``step`` is a named step, "random" or the episode's name; ``stage`` is that of a random worker or of a daemon.
+    ``step`` is a named step, "random" or the episode's name; a random worker and a daemon have a ``stage``.
     """
 
     victim: Victim
