@@ -22,7 +22,7 @@ from validator.replay.scenario import Scenario, read_scenarios
 from validator.replay.suites import suite_files
 from validator.replay.vectors import protocol_of, read_vectors
 
-NOT_INSTALLED: Final = "no installed protocol reads this format"
+NOT_INSTALLED: Final = "its protocol is not installed"
 
 
 def replay(

@@ -16,6 +16,6 @@ def test_file_of_other_format_is_skipped(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["replay", str(file)])
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        f"SKIP no-such-protocol-vectors/1 {file}: no installed protocol reads this format",
+        f"SKIP no-such-protocol-vectors/1 {file}: its protocol is not installed",
         "0 passed, 0 failed, 1 skipped",
     ]
