@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from validator.errors import Unavailable, UserError
@@ -15,7 +15,16 @@ from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.consume import available
 from validator.kafka.registry import plain_values
-from validator.kafka.retry import answer, await_broker, brokers_are_gone, is_missing, partitions_of, passes, user_error
+from validator.kafka.retry import (
+    answer,
+    await_broker,
+    brokers_are_gone,
+    is_missing,
+    offsets_of,
+    partitions_of,
+    passes,
+    user_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -227,12 +236,8 @@ class TopicReader:
         """Return the offsets after the last records, committed or not."""
         admin = AdminClient(admin_config(self._kafka))
         asked = {TopicPartition(*place): OffsetSpec.latest() for place in self._assigned}
-
-        def ask(left_s: float) -> dict[tuple[str, int], int]:
-            futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=left_s)
-            return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
-
-        return answer(ask, patience_s=self._patience_s)
+        ends = offsets_of(admin, asked, patience_s=self._patience_s)
+        return {(place.topic, place.partition): end for place, end in ends.items()}
 
     def _places(
         self, topics: Sequence[str], partitions: Sequence[int] | None, tail: int | None

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
 from validator.errors import Unavailable, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
 T = TypeVar("T")
 
@@ -146,6 +150,29 @@ def partitions_of(client: Any, topic: str, *, patience_s: float | None = None) -
         found = client.list_topics(topic, timeout=left_s).topics[topic]
         check(found.error)
         return sorted(found.partitions)
+
+    return answer(ask, patience_s=patience_s)
+
+
+def offsets_of(
+    admin: AdminClient, asked: dict[TopicPartition, OffsetSpec], *, patience_s: float | None = None
+) -> dict[TopicPartition, int]:
+    """Return the offset that is asked for of each partition, among all records, committed or not. Raises as `answer` does.
+
+    librdkafka's admin client learns nothing from FENCED_LEADER_EPOCH: it would ask with the same old epoch for minutes. Every retry reads
+    the metadata first.
+    """
+    if not asked:
+        return {}
+    attempts = count()
+
+    def ask(left_s: float) -> dict[TopicPartition, int]:
+        deadline = time.monotonic() + left_s
+        if next(attempts):
+            admin.list_topics(timeout=left_s)
+        left_s = max(RETRY_S, deadline - time.monotonic())
+        futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=left_s)
+        return {place: future.result().offset for place, future in futures.items()}
 
     return answer(ask, patience_s=patience_s)
 

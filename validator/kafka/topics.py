@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
-from validator.kafka.retry import ANSWER_S_MAX, answer, user_error
+from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, user_error
 from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _wait_until_known(admin: AdminClient, names: Iterable[str]) -> None:
 def _wait_until_led(admin: AdminClient, topics: Iterable[NewTopic]) -> None:
     """Wait until the leader of each partition answers for it: a broker is named as one before it takes records."""
     places = [TopicPartition(topic.topic, number) for topic in topics for number in range(topic.num_partitions)]
-    _offsets(admin, dict.fromkeys(places, OffsetSpec.latest()))
+    offsets_of(admin, dict.fromkeys(places, OffsetSpec.latest()))
 
 
 def _led(topic: TopicMetadata) -> bool:
@@ -161,7 +161,7 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Top
         records = dict.fromkeys(counts, 0)
         latest, earliest = OffsetSpec.latest(), OffsetSpec.earliest()
         for spec, sign in ((latest, 1), (earliest, -1)):
-            for place, offset in _offsets(admin, {place: spec for _, place in places}).items():
+            for place, offset in offsets_of(admin, {place: spec for _, place in places}).items():
                 records[place.topic.removeprefix(prefix)] += sign * offset
     return [
         TopicState(
@@ -174,17 +174,6 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Top
         )
         for topic in topics
     ]
-
-
-def _offsets(admin: AdminClient, asked: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
-    if not asked:
-        return {}
-
-    def ask(left_s: float) -> dict[TopicPartition, int]:
-        futures = admin.list_offsets(asked, request_timeout=left_s)
-        return {place: future.result().offset for place, future in futures.items()}
-
-    return answer(ask)
 
 
 def wait_for_topics(

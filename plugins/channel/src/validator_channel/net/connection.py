@@ -222,18 +222,6 @@ class Connection(Stream):
             self._receive_hello(self._hello, data)
         self._run_turn()  # at once: another pass of the loop would cost as much as several messages
 
-    def pause_writing(self) -> None:
-        """Keep output back; a due retransmission is counted but not queued."""
-        super().pause_writing()
-        if self._session is not None:
-            self._session.set_writable(False)
-
-    def resume_writing(self) -> None:
-        """Write what was kept back."""
-        super().resume_writing()
-        if self._session is not None:
-            self._session.set_writable(True)
-
     def connection_lost(self, error: Exception | None) -> None:
         """Take what had arrived before the end, then end the session."""
         if self._session is None:
@@ -329,6 +317,12 @@ class Connection(Stream):
             self._close_transport(lingers=self._lingers)
         elif self._has_input:
             self._receive(session, b"")
+
+    def _write(self) -> None:
+        """Write; while bytes wait for the transport, a due retransmission is counted but not queued behind them."""
+        super()._write()
+        if self._session is not None:
+            self._session.set_writable(not self._is_blocked and not self._output)
 
     def _report(self, session: Session, event: Event) -> None:
         if type(event) not in FREQUENT:
