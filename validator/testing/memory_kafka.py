@@ -93,12 +93,10 @@ class MemoryReader:
         deadline = time.monotonic() + timeout_s
         while True:
             self._check_open()
-            record = self._found()
-            left = deadline - time.monotonic()
-            if record is not None or left <= 0 or self._stopping():
+            left = max(0.0, deadline - time.monotonic())
+            record = self._looked(min(left, LOOK_S))
+            if record is not None or left <= LOOK_S or self._stopping():
                 return record
-            with self._memory.changed:
-                self._memory.changed.wait(min(left, LOOK_S))
 
     def positions(self) -> dict[tuple[str, int], int]:
         """Return each partition's next offset."""
@@ -112,6 +110,14 @@ class MemoryReader:
     def close(self) -> None:
         """Close the reader."""
         self.is_closed = True
+
+    def _looked(self, wait_s: float) -> OutputRecord | None:
+        """Return the next record, if it is there or comes within the time given: who asks again and again while stopping waits here."""
+        with self._memory.changed:
+            record = self._found()
+            if record is None and self._memory.changed.wait(wait_s):
+                record = self._found()
+        return record
 
     def _found(self) -> OutputRecord | None:
         for place, begin in self._begins().items():
