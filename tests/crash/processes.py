@@ -55,17 +55,24 @@ def daemons_of(driver: int, stage: str) -> list[int]:
 
 
 def workers_of(driver: int, stage: str | None = None) -> list[int]:
-    """Return the Python workers of a job, of one stage or all: children of daemons, whose environment names the stage."""
+    """Return the Python workers of a job, of one stage or all; their environment names the stage.
+
+    A worker whose daemon was killed runs until Spark has not used it for a minute.
+    """
     found = of_session(driver)
     daemons = _daemons(found)
-    workers = [each.pid for each in found if each.parent in daemons]
+    workers = [each.pid for each in found if _forks(each) and each.pid not in daemons]
     return [pid for pid in workers if stage is None or _stage(pid) == stage]
 
 
 def _daemons(found: list[Process]) -> set[int]:
-    """Return the daemons, whose forked workers have the same command."""
-    forks = {each.pid: each.parent for each in found if any(begin in each.command for begin in DAEMONS)}
-    return {pid for pid, parent in forks.items() if parent not in forks}
+    """Return the daemons: children of the JVM. Their forked workers have the same command."""
+    others = {each.pid for each in found if not _forks(each)}
+    return {each.pid for each in found if _forks(each) and each.parent in others}
+
+
+def _forks(process: Process) -> bool:
+    return any(begin in process.command for begin in DAEMONS)
 
 
 def _stage(pid: int) -> str | None:

@@ -209,27 +209,31 @@ class Runner:
             raise failed[0]
 
     def _strike(self, kill: Kill) -> None:
-        world = self.world
-        job = world.job
+        # a job that has just started has no JVM yet, and between two batches of a restarting query there may be no worker
+        deadline = time.monotonic() + PATIENCE_S
+        while not send(signal.SIGKILL, *self._targets(kill)):
+            if time.monotonic() > deadline:
+                raise Failure(f"no {kill.stage} {kill.victim} to kill")
+            time.sleep(0.02)
+
+    def _targets(self, kill: Kill) -> list[int | None]:
+        """Return the processes that a kill without a step in the program ends, as far as they exist."""
+        job = self.world.job
         assert job is not None
         assert job.pid is not None
         match kill.victim:
-            case "worker" | "daemon":
-                found = workers_of if kill.victim == "worker" else daemons_of
-                # between two batches of a restarting query there may be no worker for a moment
-                deadline = time.monotonic() + PATIENCE_S
-                while not send(signal.SIGKILL, *found(job.pid, kill.stage)):
-                    if time.monotonic() > deadline:
-                        raise Failure(f"no {kill.stage} {kill.victim} to kill")
-                    time.sleep(0.02)
+            case "worker":
+                return [*workers_of(job.pid, kill.stage)]
+            case "daemon":
+                return [*daemons_of(job.pid, kill.stage)]
             case "driver":
-                send(signal.SIGKILL, job.pid)
+                return [job.pid]
             case "jvm":
-                send(signal.SIGKILL, jvm_of(job.pid))
+                return [jvm_of(job.pid)]
             case "broker":
-                send(signal.SIGKILL, world.broker.status().pid)
+                return [self.world.broker.status().pid]
             case _:
-                send(signal.SIGKILL, *(each.pid for each in of_session(job.pid)))
+                return [each.pid for each in of_session(job.pid)]
 
     def _when_logged(self, kill: Kill) -> None:
         name, suffix = FILES[kill.step]
