@@ -83,6 +83,9 @@ def session_options(java_options: str, driver_memory: str, state_partitions: int
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
+        # Hive's file system, which Java finds first, does not rename to a file that exists, and Spark does not notice: the changes of a
+        # batch that is repeated would be those of its first attempt, while all later changes follow from the second
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         # batches kept for recovery: two would do, ten leave time to inspect them
         "spark.sql.streaming.minBatchesToRetain": "10",
         # pause before polling for new offsets again after finding none (default 10 ms; less load when idle, no visible latency)

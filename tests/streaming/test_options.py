@@ -32,6 +32,19 @@ def test_session_has_every_option(spark: SparkSession, options: dict[str, str]) 
     assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
+def test_file_of_a_checkpoint_is_replaced_by_what_is_written_again(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch that failed after one partition had written its changes is repeated; its second changes count."""
+    java: Any = spark.sparkContext._jvm
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    folder = java.org.apache.hadoop.fs.Path(tmp_path.as_uri())
+    files = java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.create(folder, hadoop)
+    for attempt in (b"first", b"second"):
+        stream = files.createAtomic(java.org.apache.hadoop.fs.Path(folder, "7.changelog"), True)
+        stream.write(attempt)
+        stream.close()
+        assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"7.changelog": attempt}
+
+
 def test_lanes_are_divided_as_spark_divides_them(spark: SparkSession) -> None:
     names = ["", "a", "kusama", "polkadot", "a.b-c_9", "x" * 64, "\u00fcber"]
     rows = spark.createDataFrame([(each,) for each in names], "lane string").repartition(7, "lane")
