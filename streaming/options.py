@@ -79,13 +79,6 @@ def session_options(java_options: str, driver_memory: str, state_partitions: int
         ),
         # a commit writes the batch's changes, not a copy of the store
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # the other interface to the same file system asks a process, `readlink`, about every file: 70 ms of processor for a small batch
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
-        # Hive's file system, which Java finds first, does not rename to a file that exists, and Spark does not notice: the changes of a
-        # batch that is repeated would be those of its first attempt, while all later changes follow from the second
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         # batches kept for recovery: two would do, ten leave time to inspect them
         "spark.sql.streaming.minBatchesToRetain": "10",
         # pause before polling for new offsets again after finding none (default 10 ms; less load when idle, no visible latency)
@@ -132,7 +125,27 @@ LOOPBACK = "127.0.0.1"
 
 def is_local(master: str) -> bool:
     """Return whether all of Spark's processes are on this machine, started by the session itself."""
-    return master == "local" or master.startswith(("local[", "local-cluster["))
+    return is_one_jvm(master) or master.startswith("local-cluster[")
+
+
+def is_one_jvm(master: str) -> bool:
+    """Return whether the driver's JVM runs all tasks, too."""
+    return master == "local" or master.startswith("local[")
+
+
+def checkpoint_options(master: str) -> dict[str, str]:
+    """Return the options of how the checkpoint's files are written, if one JVM writes all; `streaming.session` ends their checksums."""
+    if not is_one_jvm(master):
+        return {}
+    return {
+        # Spark's other interface to the same file system asks a process, `readlink`, about every file: 70 ms of processor for a small batch
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        # Hive's class, which Java finds first, does not rename to a file that exists, and Spark does not notice: of a batch that is
+        # repeated, the first attempt's changes would stay, while all later ones follow from the second's
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    }
 
 
 def protection_options(master: str, sockets: Path | None) -> dict[str, str]:

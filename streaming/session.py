@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.options import (
     LOOPBACK,
+    checkpoint_options,
     cluster_options,
     is_local,
+    is_one_jvm,
     jvm_options,
     protection_options,
     session_options,
@@ -202,6 +204,7 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     options |= {"spark.master": settings.master, "spark.app.name": "validator"}
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
     options |= cluster_options(settings.master) | worker_options(settings.master, settings.state_partitions)
+    options |= checkpoint_options(settings.master)
     spark = _started(options)
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
     return spark
@@ -250,7 +253,10 @@ def _started(options: dict[str, str]) -> SparkSession:
         builder = SparkSession.builder
         for name, value in options.items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+        if is_one_jvm(master):
+            _end_checksums(spark)
+        return spark
     except Exception as error:
         gateway = SparkContext._gateway
         if gateway is None or _has_ended(gateway, JVM_END_S_MAX):
@@ -278,6 +284,13 @@ def _end_accumulators(spark: SparkSession) -> None:
     server, context._accumulatorServer = context._accumulatorServer, None  # type: ignore[assignment]
     if server is not None:
         threading.Thread(target=server.shutdown, daemon=True).start()
+
+
+def _end_checksums(spark: SparkSession) -> None:
+    """Let Hadoop write files of this machine without a second one of checksums: a crash between renaming the two would lose a good file."""
+    java: Any = spark.sparkContext._jvm
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    java.org.apache.hadoop.fs.FileSystem.getLocal(hadoop).setWriteChecksum(False)
 
 
 def _end_jvm(gateway: Any) -> None:

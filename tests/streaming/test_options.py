@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import kafka_rows
-from streaming.options import jvm_options, protection_options, session_options, source_options
+from streaming.options import checkpoint_options, jvm_options, protection_options, session_options, source_options
 from streaming.partitions import partition_of
 from tests.streaming.conftest import DRIVER_MEMORY
 from validator.kafka import class_archive
@@ -24,7 +24,7 @@ def options(spark_directory: Path) -> dict[str, str]:
     java_options = jvm_options(
         spark_directory / "logs" / "log4j2.properties", "quick", archive, spark_directory / "tmp"
     )
-    return session_options(java_options, DRIVER_MEMORY, 1)
+    return session_options(java_options, DRIVER_MEMORY, 1) | checkpoint_options("local[2]")
 
 
 def test_session_has_every_option(spark: SparkSession, options: dict[str, str]) -> None:
@@ -39,7 +39,7 @@ def test_file_of_a_checkpoint_is_replaced_by_what_is_written_again(spark: SparkS
     folder = java.org.apache.hadoop.fs.Path(tmp_path.as_uri())
     files = java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.create(folder, hadoop)
     for attempt in (b"first", b"second"):
-        stream = files.createAtomic(java.org.apache.hadoop.fs.Path(folder, "7.changelog"), True)
+        stream = files.createAtomic(java.org.apache.hadoop.fs.Path(folder, "7.changelog"), True)  # noqa: FBT003 - Java's
         stream.write(attempt)
         stream.close()
         assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"7.changelog": attempt}
@@ -63,6 +63,11 @@ def test_session_admits_only_its_own_processes(spark: SparkSession) -> None:
     assert len(manager.getSecretKey()) >= 32
     command = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/cmdline").read_text()  # type: ignore[union-attr]
     assert manager.getSecretKey() not in command
+
+
+@pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://there:7077", "yarn", "k8s://there:1"])
+def test_several_jvms_write_the_checkpoint_as_spark_does_by_default(master: str) -> None:
+    assert checkpoint_options(master) == {}
 
 
 @pytest.mark.parametrize("master", ["spark://there:7077", "yarn", "k8s://there:1"])
