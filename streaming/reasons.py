@@ -44,12 +44,30 @@ _INPUTS_GONE = "data may have been lost because they are not available in Kafka 
 """Spark's message if offsets that it has to read no longer exist."""
 
 
+_CAUSE = "Caused by: "
+
+
+def report_of(error: StreamingQueryException) -> str:
+    """Return what Spark says of a query's failure, with the causes that only Java's stack trace names.
+
+    The message has the stack traces of a task that failed, unless an error of Spark's own, such as of a state store, stands for it.
+    """
+    message = str(error)
+    if "\n\tat " in message:
+        return message
+    trace: str = getattr(error, "_stackTrace", None) or ""
+    causes = [line for line in trace.splitlines() if line.startswith(_CAUSE)]
+    return "\n".join([message, *(line for line in causes if line.removeprefix(_CAUSE) not in message)])
+
+
 def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
     """Return in one line why the query failed, and whether that is a foreseen error.
 
-    The line is the last foreseen error of a worker if there is one, otherwise Spark's first line.
+    The line is the last foreseen error of a worker if there is one, otherwise Spark's first line with the last cause that is not in its
+    message.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    report = report_of(error)
+    lines = [line.strip() for line in report.splitlines() if line.strip()]
     foreseen = [line for line in lines if any(name in line for name in _FORESEEN)]
     if foreseen:
         return foreseen[-1], True
@@ -58,7 +76,7 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         return f"{_HUNG}, so its worker was killed: {stuck}", True
     if any(sign in line for line in lines for sign in _NO_MEMORY):
         return OUT_OF_MEMORY, True
-    if any(WORKER_LATE in line for line in lines) and _RAISED not in str(error):
+    if any(WORKER_LATE in line for line in lines) and _RAISED not in report:
         return TOO_BUSY, False
     first = lines[0] if lines else type(error).__name__
     if _INPUTS_GONE in first:
@@ -69,6 +87,8 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
             f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of "
             "the lanes with `validator lanes import`"
         ), True
+    if lines and lines[-1].startswith(_CAUSE) and "\n\tat " not in report:
+        first = f"{first}: {lines[-1].removeprefix(_CAUSE)}"
     return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
 
 

@@ -23,7 +23,7 @@ from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside
 from streaming.pace import OUT_OF_MEMORY, BatchPassed, OutOfMemory, Pace, passing, run_at_paces
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
-from streaming.reasons import reason_of
+from streaming.reasons import reason_of, report_of
 from streaming.session import SPARK_LOG, JvmGone, SessionSettings, SessionStart, reason_gone, starting_session
 from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator import exit_codes
@@ -301,15 +301,16 @@ def _follow(
         _end(query, str(stalled))
         raise BatchFailed(str(stalled), progressed=last_batch >= 0, outside=True) from None
     except StreamingQueryException as error:
+        report = report_of(error)
         reason, foreseen = reason_of(error)
         if reason == OUT_OF_MEMORY:
             raise OutOfMemory from None
-        if is_outside(str(error)) and (not foreseen or WRITER_GONE in reason):
+        if is_outside(report) and (not foreseen or WRITER_GONE in reason):
             last_batch = _log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0, outside=True) from None
-        if _may_pass(str(error), reason):
+        if _may_pass(report, reason):
             last_batch = _log_batches(query, last_batch, log, commit)
-            raise BatchFailed(reason, progressed=last_batch >= 0, error=str(error)) from None
+            raise BatchFailed(reason, progressed=last_batch >= 0, error=report) from None
         if not foreseen and (ended := gone()) is not None:
             raise ended from None
         log.error("failed", reason=reason)

@@ -54,6 +54,17 @@ Caused by: org.apache.kafka.common.config.ConfigException: No resolvable bootstr
 DISK_FULL = """Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times: java.io.IOException: No space left on device
 	at java.base/java.io.FileOutputStream.writeBytes(Native Method)
 """
+STATE_NOT_WRITTEN = """[STREAM_FAILED] Query [id = 1] terminated with exception: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Error writing
+=== Streaming Query ===
+"""
+STATE_NOT_WRITTEN_TRACE = """org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1]
+	at org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+Caused by: org.apache.spark.SparkException: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Error writing
+	at org.apache.spark.sql.errors.QueryExecutionErrors$
+Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+	at org.apache.hadoop.fs.RawLocalFileSystem
+	... 40 more
+"""
 OUTSIDE = {
     "kafka gone": KAFKA_GONE,
     "no offsets": NO_OFFSETS,

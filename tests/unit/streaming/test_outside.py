@@ -11,16 +11,20 @@ from pyspark.errors import StreamingQueryException
 
 from streaming.batch_watch import Stalled
 from streaming.outside import Outages, is_outside
+from streaming.reasons import reason_of, report_of
 from streaming.run import BatchFailed, _follow, ended_in_order, run_queries
 from tests.registry_stand_in import stand_in
 from tests.unit.streaming.queries import (
     DISK_FULL,
     FAULT,
     KAFKA_GONE,
+    KILLED,
     NO_NAME,
     NO_OFFSETS,
     NOT_TAKEN,
     OUTSIDE,
+    STATE_NOT_WRITTEN,
+    STATE_NOT_WRITTEN_TRACE,
     TRACEBACK,
     Log,
     Query,
@@ -203,6 +207,23 @@ def test_first_look_waits_for_kafka_until_a_request_to_stop() -> None:
 )
 def test_only_failures_from_outside_are_waited_for(text: str, outside: bool) -> None:
     assert is_outside(text) is outside
+
+
+def test_cause_that_only_javas_stack_trace_names_is_waited_for() -> None:
+    failure = StreamingQueryException(STATE_NOT_WRITTEN)
+    assert not is_outside(report_of(failure))
+    failure._stackTrace = STATE_NOT_WRITTEN_TRACE  # type: ignore[attr-defined]
+    assert is_outside(report_of(failure))
+    assert reason_of(failure) == (
+        f"{STATE_NOT_WRITTEN.splitlines()[0]}: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device",
+        False,
+    )
+
+
+def test_message_with_stack_traces_stands_alone() -> None:
+    failure = StreamingQueryException(KILLED)
+    failure._stackTrace = STATE_NOT_WRITTEN_TRACE  # type: ignore[attr-defined]
+    assert report_of(failure) == KILLED
 
 
 def test_fault_of_a_handler_stops_the_job_even_if_it_names_a_disk() -> None:
