@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from validator.errors import UserError
@@ -35,8 +38,12 @@ def make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file's contents at once; nobody else can read it at any time. Raises `OSError`."""
-    new = path.with_name(f"{path.name}.new")
+    """Replace a file, or a link, at once; nobody else can read it at any time. Raises `OSError`, also if a device or a folder is there."""
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -147,3 +148,28 @@ def test_commands_of_plugins_are_listed_and_cannot_replace_those_of_the_product(
     assert module._plugin_help(SimpleNamespace(name="mail", dist=dist)) == "Letters between paras."
     with pytest.raises(UserError, match="mail: importing no_such_module:app failed"):
         module._target("mail")
+
+
+def ended(*arguments: str, **options: Any) -> tuple[int, str]:
+    """Run the command in a process, and return its exit code and standard error."""
+    program = [sys.executable, "-m", "validator", *arguments]
+    done = subprocess.run(program, stderr=subprocess.PIPE, text=True, check=False, **options)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["--help"]])
+def test_output_that_cannot_be_written_is_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        assert ended(*arguments, stdout=full) == (
+            exit_codes.USER_ERROR,
+            "validator: output cannot be written: No space left on device\n",
+        )
+
+
+def test_closed_output_is_dropped() -> None:
+    assert ended("explain", preexec_fn=lambda: os.close(1)) == (exit_codes.OK, "")
+
+
+def test_output_of_another_encoding_takes_every_character() -> None:
+    names = os.environ | {"PYTHONIOENCODING": "ascii"}
+    assert ended("simulate", "--help", stdout=subprocess.DEVNULL, env=names) == (exit_codes.OK, "")

@@ -217,12 +217,23 @@ def test_another_protocol_is_refused(folder: Path, tmp_path: Path) -> None:
     )
 
 
-def test_bad_line_of_a_file_is_named(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "blocks.jsonl").write_text('{"lane": "polkadot", "block": 1, "candidate": 1}\n')
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"lane": "polkadot", "block": 1, "candidate": 1}', "line 1: candidate: no such field"),
+        (b'{"la', "line 1, column 2: not JSON"),
+        (b'{"lane": "kusama", "blo', "line 1, column 20: not JSON"),
+        (b"[]", "line 1: record: expected an object, found []"),
+        (b"\xff", "line 1"),
+        (b"{}", "line 1: lane"),
+    ],
+)
+def test_bad_line_of_a_file_is_named(folder: Path, tmp_path: Path, line: bytes, words: str) -> None:
+    (tmp_path / "blocks.jsonl").write_bytes(line + b"\n")
     result = invoke(
         "what-if", f"--lane={LANE}", f"--own={folder / 'validator.toml'}", f"--records={tmp_path}", f"--sweep={LIMIT}=1"
     )
-    refused(result, "blocks.jsonl, line 1: candidate: no such field")
+    refused(result, f"blocks.jsonl, {words}")
 
 
 def test_sweep_is_read() -> None:

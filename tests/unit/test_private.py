@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,18 @@ def test_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 def test_link_in_place_of_a_new_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
-    for name in ("file", "file.new"):
+    for name in ("file", ".file.new"):
         (tmp_path / name).symlink_to("kept")
     write_private(tmp_path / "file", "private")
     assert (tmp_path / "kept").read_text() == "kept"
     assert not (tmp_path / "file").is_symlink()
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_not_replaced(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "there")
+    before = (tmp_path / "there").lstat()
+    with pytest.raises(OSError, match="Not a regular file"):
+        write_private(tmp_path / "there", "private")
+    assert (tmp_path / "there").lstat().st_ino == before.st_ino

@@ -60,7 +60,7 @@ def explain(
         where = f"protocol {protocol}" if protocol else "any installed protocol"
         hint = f"; did you mean {close}?" if close else ""
         series = series_of(pages, wanted)
-        hint += f" these codes go from {series[0]} to {series[1]}" if series else ""
+        hint += f"; these codes go from {series[0]} to {series[1]}" if series else ""
         raise UserError(
             f"CODE: expected a code, an error kind, a clause, a feature or a profile of {where}, found {wanted!r}{hint}"
         )

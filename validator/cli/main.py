@@ -7,11 +7,15 @@ function that typer can read.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Annotated, Any
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -202,10 +206,38 @@ def options(
     """Validate a relay chain's message traffic as it streams: candidates and channel requests in, verdicts out."""
 
 
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""What a write to standard output says if that is a file on a full disk, for example."""
+
+
 def main() -> None:
     """Run the command line. This is the entry point of the installed `validator`. A bug prints its traceback and has its own exit code."""
+    sys.stdout, sys.stderr = _usable(sys.stdout), _usable(sys.stderr)
     try:
-        app()
-    except Exception:  # noqa: BLE001 - Python's own exit code would be 1, which says that a command's answer is no
-        traceback.print_exc()
-        sys.exit(exit_codes.INTERNAL_ERROR)
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except Exception as error:  # noqa: BLE001 - Python's own exit code would be 1, which says that a command's answer is no
+        sys.exit(_code_of(error))
+
+
+def _code_of(error: Exception) -> int:
+    """Say what has ended the command, and return its exit code."""
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in (errno.EPIPE, *_UNWRITABLE):
+        traceback.print_exception(error)
+        return exit_codes.INTERNAL_ERROR
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes last
+    if error.errno != errno.EPIPE:  # whoever reads a pipe may have enough
+        typer.echo(f"validator: output cannot be written: {error.strerror}", err=True)
+        return exit_codes.USER_ERROR
+    return exit_codes.DISAGREEMENT
+
+
+def _usable(stream: TextIO | None) -> TextIO:
+    """Return a stream that takes every character; instead of a closed one, a stream that drops them."""
+    if stream is None:
+        return Path(os.devnull).open("w", encoding="utf-8")
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    return stream

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from validator.cli.json_lines import lines, opened, parse
 from validator.codec.decode import decode_record
@@ -22,17 +23,21 @@ if TYPE_CHECKING:
     from validator.service.lane_inputs import Progress
 
 
+_OF_A_LANE: Final = re.compile(rb'\s*\{.*"lane".*\}\s*$', re.DOTALL)
+"""What a record that names its lane looks like."""
+
+
 def file_inputs(folder: Path, definition: LaneDefinition, progress: Progress) -> Iterator[Input | DeadLetter]:
     """Yield a lane's inputs, merged by block; records of other lanes are left out, and so are files that do not exist.
 
     ``progress`` gets bytes. Raises `UserError`: there is no blocks.jsonl, a line is no record of its topic.
     """
     paths = {topic: folder / f"{topic}.jsonl" for topic in INPUT_TOPICS}
-    if not paths["blocks"].is_file():
+    if not paths["blocks"].exists():
         raise UserError(
             f"{paths['blocks']}: no such file: expected a folder with blocks.jsonl, candidates.jsonl and so on"
         )
-    there = {topic: path for topic, path in paths.items() if path.is_file()}
+    there = {topic: path for topic, path in paths.items() if path.exists()}
     total = sum(path.stat().st_size for path in there.values())
     read = dict.fromkeys(there, 0)
 
@@ -40,7 +45,8 @@ def file_inputs(folder: Path, definition: LaneDefinition, progress: Progress) ->
         with opened(str(path)) as (stream, name):
             for number, line in lines(stream, name):
                 read[topic] += len(line)
-                if definition.name.encode() in line:  # most records of other lanes need not be parsed
+                # most records of other lanes need not be parsed
+                if definition.name.encode() in line or not _OF_A_LANE.match(line):
                     yield from _item(definition, topic, line, f"{name}, line {number}", number)
 
     merged = by_block(items(topic, path) for topic, path in there.items())
@@ -53,7 +59,7 @@ def file_inputs(folder: Path, definition: LaneDefinition, progress: Progress) ->
 
 def _item(definition: LaneDefinition, topic: str, line: bytes, where: str, number: int) -> Iterator[Input | DeadLetter]:
     record = parse(line, where)
-    if not isinstance(record, dict) or record.get("lane", definition.name) != definition.name:
+    if isinstance(record, dict) and record.get("lane", definition.name) != definition.name:
         return
     kind = INPUT_TOPICS[topic]
     try:

@@ -134,7 +134,7 @@ def simulate(
             with working(f"simulating {simulation.settings.blocks} blocks"):
                 counts = _write_files(simulation, out)
         except OSError as error:
-            raise UserError(f"{error.filename}: cannot be written: {error.strerror}") from error
+            raise UserError(f"{error.filename or out}: cannot be written: {error.strerror}") from error
         typer.echo(f"{out}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()), err=True)
 
 

@@ -7,6 +7,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from validator.config.explain import shown
+from validator.errors import UserError
 from validator.tables import dotted
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ def environment_tables(keys: Collection[str]) -> dict[str, Any]:
     ``VALIDATOR_<table>__<key>=<value>``, likewise for nested tables; a variable named after a whole table takes JSON. Unknown names are
     passed on, so that a typing error in a variable is reported like one in the file. A variable with the prefix but neither a table's name
     nor ``__`` is not a configuration key. In Kafka's dotted keys, ``__`` stands for the dot: ``VALIDATOR_KAFKA__BOOTSTRAP__SERVERS``.
+
+    Raises `UserError` if VALIDATOR_KAFKA is no JSON object.
     """
     found: dict[str, Any] = {}
     for variable in sorted(os.environ):
@@ -31,7 +35,10 @@ def environment_tables(keys: Collection[str]) -> dict[str, Any]:
         if len(path) == 1 and path[0] not in keys:
             continue
         value = _value(os.environ[variable])
-        if path == ["kafka"] and isinstance(value, dict):
+        if path == ["kafka"]:
+            if not isinstance(value, dict):
+                found_text = shown(os.environ[variable])
+                raise UserError(f"{variable}: expected a JSON object of Kafka's options, found {found_text}")
             value = dotted(value)
         elif path[0] == "kafka":
             # librdkafka takes text, and a password may look like a number
@@ -59,5 +66,5 @@ def overridden(tables: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, An
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -46,8 +46,16 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
         expected = f"{'a name' if location[-1] == '[key]' else 'text'} that matches {error['ctx']['pattern']}"
     elif expected.startswith(("greater", "less")):
         expected = f"a number {expected}"
-    found = repr(error["input"])
-    return f"{path}: expected {expected}, found {found if len(found) <= 60 else found[:57] + '...'}"
+    return f"{path}: expected {expected}, found {shown(error['input'])}"
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it, cut to 60 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python's own limit
+        return "a number of more than 4,300 digits"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -28,9 +28,11 @@ def load_config(path: str | Path | None = None) -> Config:
     key with a suggestion, and every wrong value with its key, what was expected and what was found.
     """
     file = DEFAULT_PATH if path is None else Path(path)
-    tables = {} if path is None and not file.exists() else _read(file)
     try:
+        tables = {} if path is None and not file.exists() else _read(file)
         return Config(**overridden(tables, environment_tables(Config.model_fields)))
+    except RecursionError:
+        raise UserError(f"{file}: expected tables and arrays that are not nested as deeply") from None
     except ValidationError as error:
         origin = str(file) if tables else "environment"
         lines = [f"{_origin(each, origin)}: {explain(each, _names_at)}" for each in error.errors(include_url=False)]

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from validator.registry_keys import REGISTRY_PREFIX
 
-_URL: Final = re.compile(r"https?://[^@?#\s,]+")
+_URL: Final = re.compile(
+    r"https?://(\[[0-9A-Fa-f:.]+\]|[^@?#\s,:/\[\]\x00-\x1f]+)(:(?P<port>[0-9]{1,5}))?(/[^@?#\s,\x00-\x1f]*)?"
+)
 _URLS_EXPECTED: Final = "expected addresses that begin with http:// or https://, separated by commas"
 
 
@@ -55,7 +57,7 @@ class SchemaRegistry(BaseModel):
     @classmethod
     def _check_url(cls, value: str | None) -> str | None:
         """Refuse what an address may contain besides host, port and path: error messages show the address."""
-        if value is None or all(_URL.fullmatch(each.strip()) for each in value.split(",")):
+        if value is None or all(_is_address(each.strip()) for each in value.split(",")):
             return value
         if "@" in value:
             raise ValueError(f"{_URLS_EXPECTED}, found a user there: set user and password")
@@ -86,3 +88,8 @@ class SchemaRegistry(BaseModel):
             "ssl.key.password": self.key_password,
         }
         return {f"{REGISTRY_PREFIX}{name}": value for name, value in named.items() if value is not None}
+
+
+def _is_address(text: str) -> bool:
+    found = _URL.fullmatch(text)
+    return found is not None and 0 < int(found["port"] or 1) < 1 << 16

@@ -205,6 +205,23 @@ def test_environment_variable_can_hold_table(monkeypatch: pytest.MonkeyPatch, tm
     assert load(tmp_path, "").kafka == {"bootstrap.servers": "b:2", "linger.ms": 4}
 
 
+@pytest.mark.parametrize("text", ['{"bootstrap.servers": "b:2",}', "5", "[]", "", "[" * 20_000])
+def test_environment_variable_of_kafka_that_is_no_table_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    monkeypatch.setenv("VALIDATOR_KAFKA", text)
+    (line,) = errors_of(tmp_path, "")
+    assert line.startswith("VALIDATOR_KAFKA: expected a JSON object of Kafka's options, found '")
+    assert len(line) < 140
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5_000, "kafka." + "a." * 2_000 + "a = 1"])
+def test_deep_nesting_is_one_line(tmp_path: Path, text: str) -> None:
+    (line,) = errors_of(tmp_path, text)
+    assert "validator.toml: " in line
+    assert len(line) < 200
+
+
 def test_invalid_environment_variable_is_reported_as_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -230,6 +247,10 @@ def test_invalid_environment_variable_is_reported_as_environment(
             "zzz: no such key; known are audit, chains, dead_letters, job, jobs, kafka, metrics, plugins, schema_registry, topics",
         ),
         ("topics = 5", "topics: expected a table, found 5"),
+        (
+            f"[job]\nstate_partitions = 0x{'f' * 9_000}",
+            "job.state_partitions: expected a number less than or equal to 10000, found a number of more than 4,300 digits",
+        ),
         ("kafka = 5", "kafka: expected a table, found 5"),
         ("[topics]\nprefix = 5", "topics.prefix: expected a string, found 5"),
         ("[topics]\nprefix = 'a b'", "topics.prefix: expected text that matches ^[A-Za-z0-9._-]{0,100}$, found 'a b'"),
