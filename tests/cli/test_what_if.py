@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -234,6 +235,17 @@ def test_bad_line_of_a_file_is_named(folder: Path, tmp_path: Path, line: bytes, 
         "what-if", f"--lane={LANE}", f"--own={folder / 'validator.toml'}", f"--records={tmp_path}", f"--sweep={LIMIT}=1"
     )
     refused(result, f"blocks.jsonl, {words}")
+
+
+def test_what_was_not_executed_is_said(folder: Path, tmp_path: Path) -> None:
+    for name in ("blocks", "candidates", "channel-requests", "downward-messages"):
+        text = (folder / f"{name}.jsonl").read_text()
+        kept = [line for line in text.splitlines() if name != "candidates" or json.loads(line)["block"] != 9]
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in kept))
+    own = f"--own={folder / 'validator.toml'}"
+    result = invoke("what-if", f"--lane={LANE}", own, f"--records={tmp_path}", f"--sweep={LIMIT}=1")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"[0-9]+ records after block 8 were not executed: waiting for [0-9]+ of", result.stderr)
 
 
 def test_sweep_is_read() -> None:

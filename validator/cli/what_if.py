@@ -97,6 +97,8 @@ def what_if(
             sys.stdout.write(json.dumps(document) + "\n")
     else:
         print_table(tables(replayed, limit))
+    if replayed.left:
+        say(f"{replayed.left:,} records after block {replayed.last_block} were not executed: {replayed.waits_for}")
     if draw is not None:
         for path in draw(replayed):
             say(f"{path} written")

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from validator.config.explain import shown
 from validator.config.limits import find_limits
 from validator.errors import UserError
 from validator.lanes.configured import continued, lane_definition, limit_differences, modes_differ
@@ -25,12 +27,15 @@ class Sweep(NamedTuple):
     values: tuple[int, ...]
 
 
+_NUMBER: Final = re.compile("[0-9]{1,20}")
+
+
 def read_sweep(text: str) -> Sweep:
     """Return the sweep that ``limit=value,value`` describes. Raises `UserError`."""
     name, equals, values = text.partition("=")
     parts = values.split(",")
-    if not name or not equals or not all(part.isascii() and part.isdecimal() for part in parts):
-        raise UserError(f"--sweep: expected LIMIT=NUMBER,NUMBER,..., found {text!r}")
+    if not name or not equals or not all(_NUMBER.fullmatch(part) for part in parts):
+        raise UserError(f"--sweep: expected LIMIT=NUMBER,NUMBER,..., found {shown(text)}")
     return Sweep(name, tuple(map(int, parts)))
 
 

@@ -122,6 +122,8 @@ class Replayed:
     """Those of the lane as it is configured."""
     comparisons: list[Comparison] = field(default_factory=list)
     waits_for: str = ""
+    left: int = 0
+    """Records that are there and belong to no executed block."""
 
 
 def replay(
@@ -147,6 +149,7 @@ def replay(
         while not run.ended and (items := list(islice(source, RECORDS_PER_STEP))):
             run.take(items)
     run.result.waits_for = run.waits_for()
+    run.result.left = 0 if run.ended else run.waiting()
     return run.result
 
 
@@ -220,6 +223,10 @@ class _Run:
     def waits_for(self) -> str:
         """Return what the lanes wait for."""
         return self._lanes[0].waits_for()
+
+    def waiting(self) -> int:
+        """Return how many records the lanes hold."""
+        return self._lanes[0].counters.waiting
 
     def _compare(self, block: BlockNumber, executed: tuple[Executed, ...]) -> None:
         result = self.result
