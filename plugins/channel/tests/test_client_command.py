@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from channel_tls import run
 from gateway_world import GatewayWorld, candidate, until, verdict
+from validator_channel.client import ConfigError, load_config
 from validator_channel.ids import format_id
 
 COMMAND = (sys.executable, "-c", "from validator_channel.command import main; main()")
@@ -262,3 +263,10 @@ def read_terminal(ours: int) -> str:
         while chunk := terminal.read(65_536):
             data += chunk
     return data.decode()
+
+
+@pytest.mark.parametrize("text", [b"[gateways", b"\xff", b"a = " + b"[" * 5_000, b"peer = " + b"9" * 5_000])
+def test_file_that_is_no_toml_is_one_line(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "peer.toml").write_bytes(text)
+    with pytest.raises(ConfigError, match=r"peer\.toml: expected TOML: [^\n]*$"):
+        load_config(tmp_path / "peer.toml")

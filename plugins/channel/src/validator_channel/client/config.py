@@ -75,7 +75,7 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(data.decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number without end, or nested too deeply
         raise ConfigError(f"{path}: expected TOML: {error}") from None
 
 
