@@ -27,3 +27,6 @@ INTERNAL_ERROR: Final = 70
 
 INTERRUPTED: Final = 130
 """Ctrl-C, before the command had something to stop in an orderly way, or a second time."""
+
+PIPE_CLOSED: Final = 141
+"""Whoever read standard output ended, as `head` does, before the command had its answer: what a shell reports for SIGPIPE."""

@@ -166,6 +166,14 @@ def test_output_that_cannot_be_written_is_one_line(arguments: list[str]) -> None
         )
 
 
+@pytest.mark.parametrize("arguments", [["rules", "list"], ["--help"], ["explain"], ["explain", "--json"]])
+def test_output_that_nobody_reads_ends_as_a_shell_reports_it(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as pipe:
+        assert ended(*arguments, stdout=pipe) == (exit_codes.PIPE_CLOSED, "")
+
+
 def test_closed_output_is_dropped() -> None:
     assert ended("explain", preexec_fn=lambda: os.close(1)) == (exit_codes.OK, "")
 

@@ -164,9 +164,17 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(self.commands)  # in the table's order
 
+    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+        try:
+            return super().make_context(*arguments, **extra)
+        except BrokenPipeError:  # the help page; typer would exit with 1, which says that a command's answer is no
+            raise _pipe_closed() from None
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _pipe_closed() from None
         except typer.BadParameter as error:
             if error.__cause__ is not None:
                 error.message = _expected(error.__cause__) or error.message
@@ -224,14 +232,25 @@ def main() -> None:
 
 def _code_of(error: Exception) -> int:
     """Say what has ended the command, and return its exit code."""
-    if not isinstance(error, OSError) or error.filename is not None or error.errno not in (errno.EPIPE, *_UNWRITABLE):
+    if isinstance(error, BrokenPipeError):
+        return _pipe_closed().exit_code
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in _UNWRITABLE:
         traceback.print_exception(error)
         return exit_codes.INTERNAL_ERROR
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python writes last
-    if error.errno != errno.EPIPE:  # whoever reads a pipe may have enough
-        typer.echo(f"validator: output cannot be written: {error.strerror}", err=True)
-        return exit_codes.USER_ERROR
-    return exit_codes.DISAGREEMENT
+    _drop_output()
+    typer.echo(f"validator: output cannot be written: {error.strerror}", err=True)
+    return exit_codes.USER_ERROR
+
+
+def _pipe_closed() -> typer.Exit:
+    """Return how a command ends whose output nobody reads any more: `head` has enough."""
+    _drop_output()
+    return typer.Exit(exit_codes.PIPE_CLOSED)
+
+
+def _drop_output() -> None:
+    """Let Python's last flush of standard output succeed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _usable(stream: TextIO | None) -> TextIO:

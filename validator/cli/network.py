@@ -171,7 +171,7 @@ def network(
         sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
         return
     cases = _reference(given) if reference else [Case("network", _settings(given))]
-    draw = _drawing(plots, image) if plots else None
+    draw = _drawing(plots, image)
     played = list(_play(cases))
     if as_json:
         sys.stdout.writelines(
@@ -200,11 +200,15 @@ def _reference(given: dict[str, Any]) -> list[Case]:
     return [replace(case, settings=replace(case.settings, **given)) for case in CASES]
 
 
-def _drawing(directory: Path, image: str) -> Any:
-    """Return the function that draws, before anything is simulated: it may be unable to."""
+def _drawing(directory: Path | None, image: str) -> Any:
+    """Return the function that draws, if there is a directory, before anything is simulated: it may be unable to."""
     formats = {"svg": ["svg"], "png": ["png"], "both": ["svg", "png"]}.get(image)
     if formats is None:
         raise UserError(f"--image: expected svg, png or both, found {image!r}")
+    if directory is None:
+        if image != "svg":
+            raise UserError("--image: expected --plots FOLDER with it, found none")
+        return None
     from validator.cli.network_plots import drawing
 
     return drawing(directory, formats)

@@ -59,7 +59,7 @@ def simulate(
             "with height, as they did)."
         ),
     ] = "demo",
-    violations: Annotated[float, typer.Option(help="Share of records that try to break a rule, 0 to 1.")] = 0.1,
+    violations: Annotated[float, typer.Option(min=0, max=1, help="Share of records that try to break a rule.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="Rule set: the name of an installed protocol.")] = DEFAULT_PROTOCOL,
     lane: Annotated[str, typer.Option(help="Name of the relay chain.")] = "polkadot",
     preset: Annotated[

@@ -8,6 +8,8 @@ What goes into a pipe is for `grep` and `less -S`: columns are aligned, nothing 
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +34,10 @@ class VisibleConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"highlight": False, **options, "markup": False, "emoji": False})
+
+    def on_broken_pipe(self) -> None:
+        """Raise `BrokenPipeError`; rich would exit with 1, which says that a command's answer is no."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Return the segments of what is printed, with escapes in place of what is not visible."""

@@ -74,6 +74,8 @@ def what_if(
         raise UserError("expected --config OTHER.toml, --sweep LIMIT=N,N,... or both, found neither")
     if image not in ("svg", "png", "both"):
         raise UserError(f"--image: expected svg, png or both, found {image!r}")
+    if image != "svg" and plots is None:
+        raise UserError("--image: expected --plots FOLDER with it, found none")
     if from_block is not None and to_block < from_block:
         raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
     swept = None if sweep is None else read_sweep(sweep)

@@ -17,7 +17,7 @@ from pydantic_core import InitErrorDetails
 
 from validator.config.explain import as_input
 from validator.config.limits import limit_errors
-from validator.config.table import DEFAULT_PROTOCOL, U32, U63, U128, PluginConfig, PluginName, Table
+from validator.config.table import DEFAULT_PROTOCOL, U32, U63, U128, FilePath, PluginConfig, PluginName, Table
 from validator.core import limits as core_limits
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.hexadecimal import from_hex
@@ -85,7 +85,7 @@ class Chain(Table):
     """Whether a channel request that succeeds also queues a downward message for the other party (router_rules I-11)."""
     first_block: Annotated[int, Field(ge=1, le=core_limits.U32_MAX)] = 1
     """The first block to execute; its parent counts as executed."""
-    state: str | None = None
+    state: FilePath | None = None
     """A STATE.json to start from at a later block, made by `validator lanes import`; relative to this file. It excludes genesis_paras."""
     limits: dict[str, Any] = Field(default_factory=dict)
     """Limits of a protocol that has no other table for them, by its own names; a missing one is the protocol's default."""

@@ -12,18 +12,21 @@ from validator.errors import UserError
 from validator.tables import dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 PREFIX: Final = "VALIDATOR_"
 DELIMITER: Final = "__"
 
 
-def environment_tables(keys: Collection[str]) -> dict[str, Any]:
+def environment_tables(
+    keys: Collection[str], takes_text: Callable[[Sequence[str]], bool] = lambda _: False
+) -> dict[str, Any]:
     """Return the nested tables that the environment sets; ``keys`` are the names of all tables.
 
     ``VALIDATOR_<table>__<key>=<value>``, likewise for nested tables; a variable named after a whole table takes JSON. Unknown names are
     passed on, so that a typing error in a variable is reported like one in the file. A variable with the prefix but neither a table's name
-    nor ``__`` is not a configuration key. In Kafka's dotted keys, ``__`` stands for the dot: ``VALIDATOR_KAFKA__BOOTSTRAP__SERVERS``.
+    nor ``__`` is not a configuration key. A number is text where ``takes_text`` says that a key, by its path, takes text. In Kafka's
+    dotted keys, ``__`` stands for the dot: ``VALIDATOR_KAFKA__BOOTSTRAP__SERVERS``.
 
     Raises `UserError` if VALIDATOR_KAFKA is no JSON object.
     """
@@ -45,6 +48,8 @@ def environment_tables(keys: Collection[str]) -> dict[str, Any]:
             path, value = ["kafka", ".".join(path[1:])], os.environ[variable]
         elif path[0] == "schema_registry" and len(path) > 1:
             value = os.environ[variable]  # all its values are text
+        elif value is not None and takes_text(path):
+            value = value if isinstance(value, str) else os.environ[variable]
         table = found
         for name in path[:-1]:
             below = table.setdefault(name, {})

@@ -42,6 +42,8 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
     expected = expected.partition(", unable to parse")[0]
     if error["type"] in ("model_type", "dict_type"):
         expected = "a table"
+    elif error["type"] == "string_too_short":
+        expected = "text that is not empty"
     elif error["type"] == "string_pattern_mismatch":
         expected = f"{'a name' if location[-1] == '[key]' else 'text'} that matches {error['ctx']['pattern']}"
     elif expected.startswith(("greater", "less")):

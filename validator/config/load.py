@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -16,6 +16,8 @@ from validator.errors import UserError
 from validator.tables import dotted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic_core import ErrorDetails
 
 DEFAULT_PATH: Final = Path("validator.toml")
@@ -30,7 +32,7 @@ def load_config(path: str | Path | None = None) -> Config:
     file = DEFAULT_PATH if path is None else Path(path)
     try:
         tables = {} if path is None and not file.exists() else _read(file)
-        return Config(**overridden(tables, environment_tables(Config.model_fields)))
+        return Config(**overridden(tables, environment_tables(Config.model_fields, _takes_text)))
     except RecursionError:
         raise UserError(f"{file}: expected tables and arrays that are not nested as deeply") from None
     except ValidationError as error:
@@ -77,11 +79,26 @@ def _entry(kind: Any) -> Any:
 
 def _names_at(location: tuple[int | str, ...]) -> list[str]:
     """Return the keys that the table at a location may have."""
+    return list(_kind_at(location).model_fields)
+
+
+def _takes_text(location: Sequence[str]) -> bool:
+    """Return whether a key takes text; False for one that does not exist."""
+    try:
+        return _kind_at(location) is str
+    except LookupError:
+        return False
+
+
+def _kind_at(location: Sequence[int | str]) -> Any:
+    """Return the type at a location. Raises `LookupError` if nothing can be there."""
     there: Any = Config
     for part in location:
         # a field of a table, else an entry of a table or list of tables
         fields = getattr(there, "model_fields", None)
         there = _entry(there) if fields is None else fields[part].annotation
-        if type(None) in get_args(there):  # an optional table
+        if type(None) in get_args(there):  # an optional one
             (there,) = (each for each in get_args(there) if each is not type(None))
-    return list(there.model_fields)
+        if get_origin(there) is Annotated:
+            there = get_args(there)[0]
+    return there

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from validator.config.chain import Chain
 from validator.config.registry import SchemaRegistry
-from validator.config.table import U32, LaneName, PluginConfig, PluginName, Positive, Table
+from validator.config.table import U32, FilePath, LaneName, PluginConfig, PluginName, Positive, Table
 from validator.core import limits as core_limits
 from validator.metrics.address import parse_address
 from validator.metrics.limits import CHANNELS_MAX_DEFAULT, PARAS_MAX_DEFAULT, SUBJECTS_MAX
@@ -101,6 +101,8 @@ class Job(Table):
     def _check_directory(cls, value: str) -> str:
         if "://" in value:
             raise ValueError(f"expected a path that the driver and every executor reach, found the URI {value!r}")
+        if "\0" in value:
+            raise ValueError(f"expected a path, found {value[:60]!r}")
         return value
 
 
@@ -114,9 +116,9 @@ class DeadLetters(Table):
 class Plugins(Table):
     """`[plugins]`: which plugins may run, and how they reach Spark's workers."""
 
-    lock: Annotated[str, Field(min_length=1)] | None = None
+    lock: FilePath | None = None
     """Lock file written by `validator plugins lock`, relative to this file; with it, only the plugins that it names may run."""
-    artefacts: list[Annotated[str, Field(pattern=r"\.zip$")]] = Field(default_factory=list)
+    artefacts: list[Annotated[FilePath, Field(pattern=r"\.zip$")]] = Field(default_factory=list)
     """Files made by `validator plugins pack`, relative to this file; every process, workers included, imports their plugins from them."""
 
     @field_validator("artefacts")

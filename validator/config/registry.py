@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from validator.config.table import FilePath
 from validator.registry_keys import REGISTRY_PREFIX
 
 _URL: Final = re.compile(
@@ -26,11 +27,11 @@ class SchemaRegistry(BaseModel):
     user: str | None = None
     """Name of a login (HTTP basic)."""
     password: str | None = None
-    ca_file: str | None = None
+    ca_file: FilePath | None = None
     """PEM file of the authorities that may have signed the registry's certificate; by default those that the client ships."""
-    certificate_file: str | None = None
+    certificate_file: FilePath | None = None
     """PEM file of a client certificate, with its key unless key_file names it."""
-    key_file: str | None = None
+    key_file: FilePath | None = None
     key_password: str | None = None
     subjects: Literal["topic-record", "record"] = "topic-record"
     """Names of subjects: topic and record (TopicRecordNameStrategy), or the record alone (RecordNameStrategy)."""

@@ -25,6 +25,16 @@ U128 = Annotated[int, Field(ge=0, le=core_limits.U128_MAX)]
 Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
+def _check_path(value: str) -> str:
+    if not value or "\0" in value:
+        raise ValueError(f"expected a path, found {value[:60]!r}")
+    return value
+
+
+FilePath = Annotated[str, AfterValidator(_check_path)]
+"""A path; whether it exists is seen when it is used."""
+
+
 def _check_plain(values: dict[str, Any]) -> dict[str, Any]:
     """Reject values that JSON cannot hold: plugins get their configuration as JSON."""
     try:

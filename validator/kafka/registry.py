@@ -7,6 +7,7 @@ get `IDS` instead: what the driver has looked up. They ask nobody, so every atte
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
 from functools import lru_cache
@@ -83,7 +84,9 @@ class Registry:
                 self._client._rest_client.session, whole_s=WHOLE_ANSWER_S, bytes_max=ANSWER_BYTES_MAX
             )
         except (ValueError, TypeError, OSError) as error:
-            raise UserError(f"[schema_registry]: the client does not accept it: {error}") from error
+            raise UserError(
+                f"[schema_registry]{_unreadable_file(settings)}: the client does not accept it: {error}"
+            ) from error
 
     def schema(self, schema_id: int) -> str | None:
         """Return the text of a schema, None if the registry has no Avro schema of this id or refuses it.
@@ -265,6 +268,17 @@ def plain_values(kafka: KafkaTable) -> Callable[[bytes], bytes]:
         return _unchanged
     asked = _asked(tuple(sorted((name, value) for name, value in kafka.items() if name.startswith(REGISTRY_PREFIX))))
     return lambda value: asked.plain(value) if value.startswith(MAGIC) else value
+
+
+def _unreadable_file(settings: Mapping[str, Any]) -> str:
+    """Return which key names a file that cannot be read, since the client does not say; empty if none does."""
+    keys = {
+        "ca_file": "ssl.ca.location",
+        "certificate_file": "ssl.certificate.location",
+        "key_file": "ssl.key.location",
+    }
+    named = ((key, settings.get(name)) for key, name in keys.items())
+    return next((f" {key} {path}" for key, path in named if path is not None and not os.access(path, os.R_OK)), "")
 
 
 def known_ids(kafka: KafkaTable) -> dict[bytes, bytes] | None:

@@ -27,6 +27,9 @@ T = TypeVar("T")
 ANSWER_S_MAX: Final = 15.0
 """Seconds in which Kafka must answer a request, all retries together: a person is waiting."""
 
+ATTEMPT_S_MAX: Final = 3.0
+"""Seconds in which Kafka must answer one attempt: Ctrl-C has no effect while a call of librdkafka blocks."""
+
 APPEAR_S_MAX: Final = 2.0
 """Seconds in which every broker learns of a new topic; one that is still unknown then does not exist."""
 
@@ -106,9 +109,9 @@ def user_error(error: KafkaError, text: str) -> UserError:
 def answer(question: Callable[[float], T], *, patience_s: float | None = None) -> T:
     """Return what ``question`` returns; retry it while it raises a transient error.
 
-    ``question`` gets the seconds that are left, for the timeout of its call. ``patience_s`` bounds all attempts together (`ANSWER_S_MAX`);
-    an unknown topic has `APPEAR_S_MAX` from the first such error on. Raises `confluent_kafka.KafkaException`: the first error that is not
-    transient, or the last transient one with the number of attempts.
+    ``question`` gets the seconds that are left, at most `ATTEMPT_S_MAX`, for the timeout of its call. ``patience_s`` bounds all attempts
+    together (`ANSWER_S_MAX`); an unknown topic has `APPEAR_S_MAX` from the first such error on. Raises `confluent_kafka.KafkaException`:
+    the first error that is not transient, or the last transient one with the number of attempts.
     """
     patience_s = ANSWER_S_MAX if patience_s is None else patience_s
     began = time.monotonic()
@@ -117,7 +120,7 @@ def answer(question: Callable[[float], T], *, patience_s: float | None = None) -
     while True:
         attempts += 1
         try:
-            return question(max(RETRY_S, began + patience_s - time.monotonic()))
+            return question(min(max(RETRY_S, began + patience_s - time.monotonic()), ATTEMPT_S_MAX))
         except KafkaException as exception:
             error: KafkaError = exception.args[0]
             if not passes(error) and not is_missing(error):

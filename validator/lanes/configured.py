@@ -152,6 +152,8 @@ def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tu
     first_block = document.get("first_block", Node.integer, chain.first_block)
     if first_block == 0:
         raise document["first_block"].fail("a block from 1 on")
+    if not document.object().keys() - {"first_block"}:
+        raise document.fail("the keys of a state, alone or under the key state")
     state = document["state"] if document.has("state") else document
     rules = protocol.state_file.read(state, settings)
     try:

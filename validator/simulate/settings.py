@@ -16,6 +16,15 @@ Record = tuple[RecordKind, dict[str, Any]]
 BLOCK_MAX: Final = 2**32 - 1
 """Greatest number of a block."""
 
+PARAS_MIN: Final = 3
+"""Fewest paras: session changes take one away, and a channel needs two."""
+
+CANDIDATES_PER_BLOCK_MAX: Final = 65_536
+"""Greatest number of candidates of a block: a lane takes no more."""
+
+PARAS_MAX: Final = 100_000
+"""Greatest number of paras: each has its place in memory before the first block."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
@@ -55,16 +64,19 @@ class SimulationSettings:
             raise UserError(f"violation_share: expected 0 to 1, found {self.violation_share}")
         if self.enactment not in ("immediate", "on-inclusion"):
             raise UserError(f"enactment: expected immediate or on-inclusion, found {self.enactment!r}")
-        for name in ("blocks", "candidates_per_block"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name}: expected 0 or more, found {getattr(self, name)}")
+        if self.blocks < 0:
+            raise UserError(f"blocks: expected 0 or more, found {self.blocks}")
+        if not 0 <= self.candidates_per_block <= CANDIDATES_PER_BLOCK_MAX:
+            raise UserError(
+                f"candidates_per_block: expected 0 to {CANDIDATES_PER_BLOCK_MAX}, found {self.candidates_per_block}"
+            )
         for name in ("first_block", "messages_per_round", "session_length_blocks"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
         if self.first_block + self.blocks - 1 > BLOCK_MAX:
             raise UserError(f"first_block: expected {self.blocks} blocks up to {BLOCK_MAX}, found {self.first_block}")
-        if self.paras is not None and self.paras < 3:
-            raise UserError(f"paras: expected 3 or more, found {self.paras}")
+        if self.paras is not None and not PARAS_MIN <= self.paras <= PARAS_MAX:
+            raise UserError(f"paras: expected {PARAS_MIN} to {PARAS_MAX}, found {self.paras}")
 
 
 # "real" is the load of real chains: 3.4 candidates a second at blocks of 6 s, with one message per hundred candidates. "full"

@@ -200,6 +200,16 @@ def test_environment_overrides_file(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert (polkadot.hrmp_notifications, polkadot.first_block, polkadot.core_paras()) == (True, 3, (Para(5),))
 
 
+def test_number_in_environment_is_text_where_key_takes_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VALIDATOR_JOB__DIRECTORY", "2024")
+    monkeypatch.setenv("VALIDATOR_JOB__MASTER", '"local[3]"')
+    monkeypatch.setenv("VALIDATOR_PLUGINS__LOCK", "null")
+    monkeypatch.setenv("VALIDATOR_CHAINS__POLKADOT__STATE", "7")
+    config = load(tmp_path, '[plugins]\nlock = "there"\n')
+    assert (config.job.directory, config.job.master, config.plugins.lock) == ("2024", "local[3]", None)
+    assert config.chains["polkadot"].state == "7"
+
+
 def test_environment_variable_can_hold_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VALIDATOR_KAFKA", '{"bootstrap.servers": "b:2", "linger": {"ms": 4}}')
     assert load(tmp_path, "").kafka == {"bootstrap.servers": "b:2", "linger.ms": 4}
@@ -276,6 +286,12 @@ def test_invalid_environment_variable_is_reported_as_environment(
         ),
         ("[plugins]\nlock = 1", "plugins.lock: expected a string, found 1"),
         ("[plugins]\nlock = ''", "plugins.lock: expected "),
+        ('[plugins]\nlock = "a\\u0000"', "plugins.lock: expected a path, found '"),
+        ('[plugins]\nartefacts = ["\\u0000.zip"]', "plugins.artefacts[0]: expected a path, found '"),
+        ('[job]\ndirectory = "\\u0000"', "job.directory: expected a path, found '"),
+        ('[chains.a]\nstate = "\\u0000"', "chains.a.state: expected a path, found '"),
+        ('[schema_registry]\nca_file = ""', "schema_registry.ca_file: expected a path, found ''"),
+        ("[job]\nmaster = ''", "job.master: expected text that is not empty, found ''"),
         ("[plugins]\nartefacts = ['a.whl']", "plugins.artefacts[0]: expected text that matches \\.zip$"),
         ("[plugins]\nartefacts = [1]", "plugins.artefacts[0]: expected a string, found 1"),
         ("[plugins]\nartefacts = ['a.zip', 'b/a.zip']", "plugins.artefacts: a.zip is listed twice"),

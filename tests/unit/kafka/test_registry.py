@@ -316,7 +316,9 @@ def test_both_sides_show_certificates(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_certificate_file_that_is_missing_is_named() -> None:
     config = Config(schema_registry={"url": "https://127.0.0.1:1", "ca_file": "/no/such/file.pem"})
-    with pytest.raises(UserError, match=r"^\[schema_registry\]: the client does not accept it: "):
+    with pytest.raises(
+        UserError, match=r"^\[schema_registry\] ca_file /no/such/file\.pem: the client does not accept it: "
+    ):
         Registry(config.kafka)
 
 

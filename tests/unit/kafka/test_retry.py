@@ -67,8 +67,15 @@ def test_transient_error_is_retried(clock: Clock, code: int) -> None:
     kafka_call = Failing(clock, code, times=5)
     assert answer(kafka_call) == 7
     assert len(kafka_call.asked) == 6
-    assert kafka_call.asked[0] == retry.ANSWER_S_MAX
-    assert kafka_call.asked[-1] == pytest.approx(retry.ANSWER_S_MAX - 5 * retry.RETRY_S)
+
+
+def test_attempt_blocks_for_seconds_at_most_and_never_beyond_the_deadline(clock: Clock) -> None:
+    kafka_call = Failing(clock, TRANSIENT[0], times=float("inf"))
+    with pytest.raises(KafkaException):
+        answer(kafka_call)
+    assert max(kafka_call.asked) == retry.ATTEMPT_S_MAX < retry.ANSWER_S_MAX
+    assert clock.now == pytest.approx(100 + retry.ANSWER_S_MAX, abs=2 * retry.RETRY_S)
+    assert kafka_call.asked[-5:] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1], abs=retry.RETRY_S)
 
 
 @pytest.mark.parametrize("code", TRANSIENT)

@@ -107,6 +107,8 @@ def test_chain_may_start_from_state_file(shape: str, first_block: int, tmp_path:
         (None, "No such file"),
         ("{", "not JSON"),
         ("[1]", "expected an object"),
+        ("{}", "expected the keys of a state, alone or under the key state, found {}"),
+        ('{"first_block": 7}', "expected the keys of a state"),
         ('{"first_block": 0, "state": {}}', "first_block: expected a block from 1 on, found 0"),
         ('{"first_block": "x", "state": {}}', "first_block: expected an integer"),
         ('{"state": {"watermarks": 1}}', "state.watermarks: expected an object"),

@@ -104,6 +104,7 @@ def test_reference_runs_every_row_with_another_seed(monkeypatch: pytest.MonkeyPa
         (["--paras", "1"], "paras: expected 2 to 10,000, found 1"),
         (["--load", "2", "--size-bytes-mean", "5"], "load: expected either load or size_bytes_mean, found both"),
         (["--reference", "--fan-out", "3"], "--reference: expected no other setting than --seed, found --fan-out"),
+        (["--image", "png"], "--image: expected --plots FOLDER with it, found none"),
         (["--plots", "x", "--image", "gif"], "--image: expected svg, png or both, found 'gif'"),
     ],
 )

@@ -17,7 +17,10 @@ from validator.simulate import PROFILES, SimulationSettings, settings_of_profile
         {"violation_share": 1.5},
         {"enactment": "x"},
         {"blocks": -1},
-        {"paras": 1},
+        {"paras": 2},
+        {"paras": 100_001},
+        {"candidates_per_block": -1},
+        {"candidates_per_block": 65_537},
         {"session_length_blocks": 0},
     ],
 )
