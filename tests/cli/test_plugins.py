@@ -242,6 +242,22 @@ def test_lock_has_the_plugins_of_the_configuration(site: Path) -> None:
     assert Path("locks/mine").read_bytes() == before
 
 
+def test_list_says_which_used_plugins_the_lock_refuses(site: Path) -> None:
+    configure("[plugins]\nlock = 'mine'\n[chains.a]\nhandlers = [{name = 'memo'}]\n")
+    assert run(site, "list").stderr == "validator: mine: No such file or directory\n"
+    assert run(site, "lock").exit_code == 0
+    assert rows(run(site, "list", "--json"))["memo"]["problems"] == []
+    locked = json.loads(Path("mine").read_text())
+    locked["plugins"] = [{**each, "version": "2.0.0"} for each in locked["plugins"] if each["name"] == "memo"]
+    Path("mine").write_text(json.dumps(locked))
+    found = rows(run(site, "list", "--json"))
+    assert found["memo"]["problems"][0].startswith("the lock has version 2.0.0: ")
+    assert found["router"]["problems"][0].startswith("the lock does not name it: ")
+    assert found["out"]["problems"] == []
+    configure("[plugins]\nlock = 'mine'\n")
+    assert rows(run(site, "list", "--json"))["router"]["problems"] == []
+
+
 def test_lock_of_all_refuses_a_broken_plugin(site: Path) -> None:
     result = run(site, "lock", "--all")
     assert result.exit_code == 2

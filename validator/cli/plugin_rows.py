@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 
 from validator.config import Config
 from validator.errors import UserError
-from validator.plugin.lock import distribution_digest
+from validator.plugin.lock import Lock, check_lock, check_versions, distribution_digest
 from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import (
     Found,
     Plugin,
     PluginError,
+    Problem,
     canonical,
     configure,
     handlers_of,
@@ -30,10 +31,12 @@ Row: TypeAlias = dict[str, Any]
 NEEDS_CONFIGURATION = "needs a configuration"
 
 
-def rows_of(found: Iterable[Found], config: Config, shipped: Iterable[Plugin] = ()) -> list[Row]:
+def rows_of(
+    found: Iterable[Found], config: Config, shipped: Iterable[Plugin] = (), lock: Lock | None = None
+) -> list[Row]:
     """Return a row for each entry point and each ``shipped`` plugin, which has none, sorted by group and name.
 
-    ``problems`` is a list of lines, empty if there is none.
+    ``problems`` is a list of lines, empty if there is none; with a ``lock`` also what keeps a plugin from running under it.
     """
     loaded: list[tuple[Found, Plugin | None, list[str]]] = [(each, *_load(each)) for each in found]
     loaded += [(plugin.found, plugin, []) for plugin in shipped]
@@ -47,6 +50,8 @@ def rows_of(found: Iterable[Found], config: Config, shipped: Iterable[Plugin] = 
     for each, plugin, problems in loaded:
         version = None if plugin is None else plugin.manifest.version
         row = {**_plain(each), **_unknown(), "problems": problems, "used_by": _uses(each, version, config)}
+        if lock is not None:
+            row["problems"] += _lock_problems(row, each, plugin, lock)
         if plugin is not None:
             manifest = plugin.manifest
             same = [other for other in versions[each.group, manifest.name, manifest.version] if other is not plugin]
@@ -90,11 +95,18 @@ def _load(found: Found) -> tuple[Plugin | None, list[str]]:
     try:
         return load(found), []
     except PluginError as error:
-        return None, _lines(error)
+        return None, _lines(error.problems)
 
 
-def _lines(error: PluginError) -> list[str]:
-    return [f"{problem.what}: {problem.hint}" for problem in error.problems]
+def _lock_problems(row: Row, found: Found, plugin: Plugin | None, lock: Lock) -> list[str]:
+    """Return why a plugin may not run under a lock; one that nothing uses need not be in it."""
+    if not row["used_by"] and all((entry.group, entry.name) != (found.group, found.name) for entry in lock):
+        return []
+    return _lines(check_lock(lock, [found]) or ([] if plugin is None else check_versions(lock, [plugin])))
+
+
+def _lines(problems: Iterable[Problem]) -> list[str]:
+    return [f"{problem.what}: {problem.hint}" for problem in problems]
 
 
 def _plain(found: Found) -> Row:
@@ -144,7 +156,7 @@ def _provide(row: Row, plugin: Plugin, config: Config) -> None:
     try:
         row["details"] = _details(plugin, values)
     except PluginError as error:
-        row["problems"] += _lines(error)
+        row["problems"] += _lines(error.problems)
     row["provides"] = [next(iter(detail.values())) for detail in row["details"]]
 
 

@@ -20,7 +20,7 @@ from validator.cli.progress import working
 from validator.cli.table import print_table, several
 from validator.config import Config, load_config
 from validator.errors import UserError
-from validator.plugin.lock import write_lock
+from validator.plugin.lock import read_lock, write_lock
 from validator.plugin.pack import pack, use_artefacts
 from validator.plugin.registry import PluginError, discover, load_all
 from validator.plugin.scaffold import KINDS, new_project
@@ -61,7 +61,8 @@ def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
 def _rows(config: Config) -> list[dict[str, Any]]:
     from validator.service.transport import shipped_transports  # imports the client of Kafka
 
-    return rows_of(discover(), config, shipped_transports(config))
+    lock = None if config.plugins.lock is None else read_lock(Path(config.plugins.lock))
+    return rows_of(discover(), config, shipped_transports(config), lock)
 
 
 @app.command()

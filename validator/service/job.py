@@ -180,9 +180,11 @@ class JobProcess:
         if process is None or process.poll() is not None:
             return
         process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_S_MAX if self.ready.is_set() else STOP_BEFORE_READY_S_MAX)
-        except subprocess.TimeoutExpired:
+        if not self.ready.is_set():
+            self.await_end(STOP_BEFORE_READY_S_MAX)
+        if self.ready.is_set():  # it has a batch to complete, also if it became ready only now
+            self.await_end(STOP_S_MAX)
+        if process.poll() is None:
             self._killed_at_start = not self.ready.is_set()
             # Spark's JVM and the workers end too: each watches a pipe from its parent
             process.kill()

@@ -33,13 +33,15 @@ if behaviour == "wrong":
     print("validator: chains.x: no such thing", file=sys.stderr); sys.exit(2)
 def stop(*_):
     log("stopped", last_batch=7); sys.exit(0)
-signal.signal(signal.SIGTERM, signal.SIG_IGN if behaviour == "deaf" else stop)
+def late(*_):
+    log("ready"); time.sleep(2.5); stop()
+signal.signal(signal.SIGTERM, {"deaf": signal.SIG_IGN, "late": late}.get(behaviour, stop))
 log("started", lanes=["x"], spark_log="here.log", seen=sorted(n for n in os.environ if n.startswith("VALIDATOR_")))
 if behaviour == "crash":
     log("failed", reason="SinkFailed: no"); sys.exit(70)
 if behaviour == "bug":
     raise RuntimeError("a bug")
-if behaviour != "deaf":
+if behaviour not in ("deaf", "late"):
     log("ready")
 if behaviour == "shot":
     log("batch", batch=3, records=40, milliseconds={}); os.kill(os.getpid(), signal.SIGKILL)
@@ -195,6 +197,18 @@ def test_starting_job_that_ignores_stop_is_killed(make: Make, monkeypatch: pytes
     assert job.wait() == exit_codes.OK
     assert job.failure is None
     assert "killed" not in [each["event"] for each in events.all]
+
+
+def test_job_that_becomes_ready_while_it_is_asked_to_stop_completes_its_batch(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "STOP_BEFORE_READY_S_MAX", 2.0)
+    job, events = make("late")
+    job.start()
+    events.wait_for("started")
+    job.stop()
+    assert job.wait() == exit_codes.OK
+    assert [event["event"] for event in events.all] == ["started", "ready", "stopped"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
