@@ -74,7 +74,11 @@ class Outages:
         """Wait once, until a request to stop at most. Raises `GivenUp`."""
         pause = self._patience.pause(reason)
         self._say(pause)
-        self._patience.sleep(pause, self._stopping)
+        self.sleep(pause.seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, until a request to stop at most."""
+        self._patience.sleep(seconds, self._stopping)
 
     def wait_out(self, attempt: Callable[[], T]) -> T:
         """Return what ``attempt`` returns; raises as `validator.service.waiting.wait_out` does."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from validator.service.waiting import Patience
 
 PAUSE_S: Final = 5.0
-"""Seconds after an error that nobody has foreseen."""
+"""Seconds after an error that nobody has foreseen, and between attempts without a word."""
 
 END_S_MAX: Final = 2.0
 """Seconds that the end of the thread is waited for."""
@@ -32,7 +32,7 @@ END_S_MAX: Final = 2.0
 class KafkaWatch(threading.Thread):
     """Asks Kafka all the time, while it is a context, and says when it is away. No error ends it.
 
-    ``patience`` is for this thread alone: once it ends, the thread says nothing more of Kafka, and the job decides.
+    ``patience`` is for this thread alone: once it ends, the thread says nothing more of this outage, and the job decides.
     """
 
     tail: int | None = 0
@@ -59,8 +59,7 @@ class KafkaWatch(threading.Thread):
                 with TopicReader(self._kafka, self._prefix, ["lanes"], tail=self.tail) as reader:
                     self._follow(reader)
             except UserError as error:
-                if not self._wait(str(error)):
-                    return
+                self._wait(str(error))
             except Exception as error:  # noqa: BLE001 - such as what a registry's answer does to a parser
                 self._unforeseen(shortened(f"{type(error).__name__}: {error}"))
 
@@ -71,15 +70,15 @@ class KafkaWatch(threading.Thread):
             self._log.error("lanes unread", reason=f"the topic lanes cannot be read: {reason}")
         self._end.wait(PAUSE_S)
 
-    def _wait(self, reason: str) -> bool:
-        """Say that Kafka is away, and wait; return whether to ask again."""
+    def _wait(self, reason: str) -> None:
+        """Say that Kafka is away, as long as there is patience, and wait."""
         try:
             pause = self._patience.pause(reason)
         except GivenUp:
-            return False
+            self._end.wait(PAUSE_S)
+            return
         self._log.warning("waiting", **pause.event())
-        self._patience.sleep(pause, self._end.is_set)
-        return True
+        self._patience.sleep(pause.seconds, self._end.is_set)
 
     def _follow(self, reader: TopicReader) -> None:
         """Read until the context ends; an outage is over once everything is read."""

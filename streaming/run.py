@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -224,19 +223,19 @@ def run_queries(
                 outages.ended()
             if failure.outside and not stop.requested:
                 outages.wait(str(failure))
-                if not stop.requested:
-                    continue
+            elif not stop.requested:
+                failures += 1
+                if deaths is not None and (lane := deaths.count(failure)) is not None:
+                    log.warning("parking", lane=lane, reason=str(failure))
+                    failures = 1
+                if failures > RESTARTS_MAX:
+                    log.error("failed", reason=str(failure))
+                    return exit_codes.STOPPED
+                log.warning("restarting", reason=str(failure), attempt=failures)
+                outages.sleep(RESTART_S * 2 ** (failures - 1))
+            if stop.requested:  # the next start repeats what was not committed
                 log.info("stopped", last_batch=-1)
                 return exit_codes.OK
-            failures += 1
-            if deaths is not None and (lane := deaths.count(failure)) is not None:
-                log.warning("parking", lane=lane, reason=str(failure))
-                failures = 1
-            if failures > RESTARTS_MAX or stop.requested:
-                log.error("failed", reason=str(failure))
-                return exit_codes.STOPPED
-            log.warning("restarting", reason=str(failure), attempt=failures)
-            time.sleep(RESTART_S * 2 ** (failures - 1))
 
 
 def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
@@ -389,7 +388,7 @@ def _stop_between_batches(query: StreamingQuery) -> None:
     ):
         query.awaitTermination(STOP_POLL_S)  # type: ignore[arg-type]
         waited += STOP_POLL_S
-    query.stop()
+    _end(query, "the job stops between two batches")
 
 
 def _finished_batch(query: StreamingQuery) -> int:

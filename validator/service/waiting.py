@@ -71,9 +71,9 @@ class Patience:
         self._next_s = min(2 * self._next_s, PAUSE_S_MAX)
         return Pause(reason, seconds, waited_s, self._give_up_after_s)
 
-    def sleep(self, pause: Pause, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Wait for the time of a pause, or until ``stopping`` returns true."""
-        end = self._clock() + pause.seconds
+    def sleep(self, seconds: float, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Wait, or until ``stopping`` returns true."""
+        end = self._clock() + seconds
         while (left_s := end - self._clock()) > 0 and not stopping():
             self._sleep(min(left_s, SLICE_S))
 
@@ -94,7 +94,7 @@ def wait_out(
         except Unavailable as error:
             pause = patience.pause(str(error))
             on_pause(pause)
-            patience.sleep(pause, stopping)
+            patience.sleep(pause.seconds, stopping)
             if stopping():
                 raise
         else:

@@ -146,6 +146,24 @@ def test_request_to_stop_ends_a_pause() -> None:
     assert played.log.events[-1][0] == "stopped"
 
 
+@pytest.mark.parametrize("failure", [*OUTSIDE, "is killed"])
+def test_batch_that_fails_after_a_request_to_stop_is_left_to_the_next_start(failure: str) -> None:
+    played = Played([])
+
+    class Asked(Query):
+        id = runId = "query"  # noqa: N815 - as Spark names it
+
+        def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+            played.stop.requested = True
+            return super().awaitTermination(timeout)
+
+    def run() -> int:
+        return run_queries(lambda: Asked([failure]), played.outages, played.watch)  # type: ignore[arg-type, return-value]
+
+    assert ended_in_order(run, played.outages) == exit_codes.OK
+    assert [event for event, _ in played.log.events] == ["ready", "stopped"]
+
+
 def test_batch_without_progress_is_ended_and_begun_again() -> None:
     played = Played([["busy", *["nothing"] * 9], ["batch", "nothing"], ["nothing"]], stalls=1)
     assert played.run() == exit_codes.OK
@@ -164,6 +182,10 @@ def test_query_that_does_not_end_ends_the_job() -> None:
 
     with pytest.raises(GivenUp, match=r"no progress .*, and its query does not end: TimeoutException: stream"):
         _follow(Stuck(["busy", "busy"]), Stop(9), Log(), watch=Played([], stalls=1).watch(None))  # type: ignore[arg-type]
+    with pytest.raises(
+        GivenUp, match=r"stops between two batches, and its query does not end: TimeoutException: stream"
+    ):
+        _follow(Stuck(["nothing", "nothing"]), Stop(1), Log())  # type: ignore[arg-type]
 
 
 def test_first_look_waits_for_kafka_until_a_request_to_stop() -> None:
