@@ -166,6 +166,17 @@ def test_output_that_cannot_be_written_is_one_line(arguments: list[str]) -> None
         )
 
 
+def test_folder_in_which_nothing_can_be_kept_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    command = ["broker", "start"]
+    code, error = ended(*command, env=os.environ | {"VALIDATOR_HOME": str(file)})
+    assert (code, error.count("\n")) == (exit_codes.USER_ERROR, 1)
+    assert error.startswith(f"validator: {file}")
+    assert error.endswith(": Not a directory\n")
+    assert "Traceback" in ended("-v", *command, env=os.environ | {"VALIDATOR_HOME": str(file)})[1]
+
+
 @pytest.mark.parametrize("arguments", [["rules", "list"], ["--help"], ["explain"], ["explain", "--json"]])
 def test_output_that_nobody_reads_ends_as_a_shell_reports_it(arguments: list[str]) -> None:
     reader, writer = os.pipe()

@@ -180,12 +180,21 @@ class LazyGroup(TyperGroup):
                 error.message = _expected(error.__cause__) or error.message
             raise
         except UserError as error:
-            from validator.visible import printable_lines  # only errors need it
+            raise _refused(ctx, str(error), exit_codes.STOPPED if isinstance(error, GivenUp) else None) from None
+        except OSError as error:
+            if error.filename is None or error.errno not in _REFUSED_FILES:
+                raise
+            raise _refused(ctx, f"{error.filename}: {error.strerror}") from None
 
-            if ctx.params.get("verbose"):
-                traceback.print_exc()
-            print(f"validator: {printable_lines(str(error))}", file=sys.stderr)  # noqa: T201 - rich would wrap the line
-            raise typer.Exit(exit_codes.STOPPED if isinstance(error, GivenUp) else exit_codes.USER_ERROR) from None
+
+def _refused(ctx: Any, text: str, code: int | None = None) -> typer.Exit:
+    """Print an error in one line, with its traceback if that is wanted, and return how the command ends."""
+    from validator.visible import printable_lines  # only errors need it
+
+    if ctx.params.get("verbose"):
+        traceback.print_exc()
+    print(f"validator: {printable_lines(text)}", file=sys.stderr)  # noqa: T201 - rich would wrap the line
+    return typer.Exit(exit_codes.USER_ERROR if code is None else code)
 
 
 app = typer.Typer(
@@ -216,6 +225,11 @@ def options(
 
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """What a write to standard output says if that is a file on a full disk, for example."""
+
+_REFUSED_FILES: Final = (
+    *_UNWRITABLE, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+)  # fmt: skip
+"""Why the system refuses a file or folder that is named: the environment is wrong, not the program."""
 
 
 def main() -> None:

@@ -88,11 +88,20 @@ class JobProcess:
             )
 
     def start(self) -> None:
-        """Start the process. Its log reports its progress. Raises `UserError` as `check` does.
+        """Start the process. Its log reports its progress. Raises `UserError` as `check` does, and if the folder cannot be written.
 
         After Ctrl-C, or a signal that raises `KeyboardInterrupt`, there is either no process or one that `stop` stops.
         """
         self.check()
+        try:
+            self._begin()
+        except OSError as error:
+            self.stop()
+            raise UserError(
+                f"[job] directory {self.directory}: the job cannot write there: {error.strerror}"
+            ) from error
+
+    def _begin(self) -> None:
         make_private(self.directory)
         with _lock(self.directory):
             self.check()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -132,6 +133,26 @@ def test_job_of_a_killed_command_is_stopped_first(make: Make, tmp_path: Path) ->
     assert running_job(tmp_path / "job") == second.pid
     assert "is stopped first" in describe(events.all[0])
     second.stop()
+
+
+def test_folder_that_cannot_be_written_is_named_and_leaves_no_job(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job, _ = make("well")
+    write = job_module.write_private
+
+    def full(path: Path, text: str) -> None:
+        if path.name == "job.json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, text)
+
+    monkeypatch.setattr(job_module, "write_private", full)
+    with pytest.raises(
+        UserError, match=r"^\[job\] directory .*/job: the job cannot write there: No space left on device$"
+    ):
+        job.start()
+    assert job.ended()
+    assert running_job(tmp_path / "job") is None
 
 
 def test_second_job_on_same_directory_is_refused(make: Make, tmp_path: Path) -> None:
