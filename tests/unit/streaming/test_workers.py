@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,3 +132,27 @@ def test_worker_of_spark_freezes_before_each_batch_what_survived_the_one_before(
     for _ in range(3):
         workers.tune_garbage_collector()
     assert (calls.count("freeze"), calls.count("threshold")) == (freezes, 1)
+
+
+def test_garbage_among_what_was_frozen_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task begins with objects of its own, which are frozen with the lanes and may be cyclic garbage after it."""
+
+    class Closure:
+        def __init__(self) -> None:
+            self.itself = self
+
+    monkeypatch.setattr(workers, "_tuned", True)
+    monkeypatch.setattr(workers, "_tasks", 0)
+    monkeypatch.setattr(workers, "FROZEN_TASKS_MAX", 4)
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    left: list[weakref.ref[Closure]] = []
+    try:
+        for task in range(1, 9):
+            closure = Closure()
+            left.append(weakref.ref(closure))
+            workers.tune_garbage_collector()
+            del closure
+            gc.collect()  # as Spark's worker does after each task
+            assert sum(each() is not None for each in left) == task % 4 + (task >= 4)
+    finally:
+        gc.unfreeze()
