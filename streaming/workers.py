@@ -44,7 +44,7 @@ def tune_garbage_collector() -> None:
     Python's defaults the collector scans all of them repeatedly (measured: 15 of 57 us per candidate). Reference counting still frees
     records. Young cycles are collected at longer intervals, the oldest generation practically never, except by Spark: its worker collects
     everything after each task. What survived that is frozen before the next one, or each batch would scan the lanes (a third of a second
-    for a million channels). By then the next task has objects of its own, some of which are cyclic garbage after it (measured: 83): every
+    for a million channels). By then the next task has its first objects, some of which are cyclic garbage after it (measured: 83): every
     `FROZEN_TASKS_MAX` tasks all is collected.
     """
     global _tuned, _tasks

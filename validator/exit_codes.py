@@ -17,8 +17,9 @@ USER_ERROR: Final = 2
 start ends so, too."""
 
 STOPPED: Final = 3
-"""The job stopped by itself because continuing would have lost something: a lane's limit, a plugin's fault, a stored state that cannot be
-used, a Kafka that does not accept records; or what it waited for was away for longer than `[job] give_up_after`. One line says why.
+"""The job stopped by itself because continuing would have lost something: a plugin that a worker lacks, a batch that fails again and
+again, inputs that retention removed, a Kafka that does not accept records; or what it waited for was away for longer than
+`[job] give_up_after`. One line says why.
 Nothing is lost, and the job continues where it stopped once the cause is gone. A job that a signal has killed ends its command so, too. A
 transport that had lost its lease could not begin again as standby."""
 

@@ -93,7 +93,9 @@ DRY_RUN_REQUESTS: Final = "dry-run-requests"
 DRY_RUN_ANSWERS: Final = "dry-run-answers"
 DRY_RUN_TOPICS: Final = (
     Topic(DRY_RUN_REQUESTS, None, "delete", DAY_MS, "what a lane would say to a record now: questions"),
-    Topic(DRY_RUN_ANSWERS, None, "delete", DAY_MS, "the same: one answer for each question"),
+    Topic(
+        DRY_RUN_ANSWERS, None, "delete", DAY_MS, "what a lane would say to a record now: one answer for each question"
+    ),
 )
 """Made when the transport `dry-run` first starts. Keys are the lane of a question, the correlation of an answer."""
 

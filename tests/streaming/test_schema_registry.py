@@ -45,15 +45,14 @@ def plain(kafka: dict[str, Any], headers: dict[bytes, bytes]) -> Outputs:
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_job_reads_both_forms_and_frames_what_it_emits(
-    kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_reads_both_forms_and_frames_what_it_emits(kafka: dict[str, Any], tmp_path: Path) -> None:
     create_topics(kafka, prefix=PREFIX)
     with stand_in(login="job:secret") as registry:
-        for name, value in {"url": registry.url, "user": "job", "password": "secret", "write": "confluent"}.items():
-            monkeypatch.setenv(f"VALIDATOR_SCHEMA_REGISTRY__{name}", value)
         configuration = write_configuration(tmp_path, (CHAIN,), kafka, PREFIX)
-        config = Config.model_validate(json.loads(configuration.read_text(encoding="utf-8")))
+        table = {"url": registry.url, "user": "job", "password": "secret", "write": "confluent"}
+        settings = {**json.loads(configuration.read_text(encoding="utf-8")), "schema_registry": table}
+        configuration.write_text(json.dumps(settings), encoding="utf-8")
+        config = Config.model_validate(settings)
         records = records_of(configured_codec(config))
         list(register(config, records))
         headers = dict(schema_ids(config, records).headers)

@@ -70,7 +70,7 @@ class Job(Table):
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     """Heap of the driver (and, in local mode, of everything but Python), in Spark's notation: 512m, 2g."""
     worker_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "4g"
-    """Memory that a Python worker executing lanes may allocate: 512m, 4g; beyond it the job stops with an error."""
+    """Memory that a Python worker executing lanes may allocate: 512m, 4g; beyond it its lane is parked."""
     jit: Literal["quick", "full"] = "quick"
     """How Spark's JVM compiles: quickly, which halves the processor time of a start, or fully, with the second compiler, too."""
     trigger_interval_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
@@ -84,13 +84,13 @@ class Job(Table):
     stalled_after: Annotated[int, Field(ge=10, le=31_536_000)] = 900
     """Seconds without any progress of a batch's tasks after which the batch is ended and begun again; longer than any block may take."""
     blocks_ahead_max: Positive = core_limits.BLOCKS_AHEAD_MAX_DEFAULT
-    """How many blocks a record may be ahead of its lane's last executed one; beyond it the job stops with an error."""
+    """How many blocks a record may be ahead of its lane's last executed one; beyond it the lane is parked."""
     waiting_bytes_max: Positive = core_limits.WAITING_BYTES_MAX_DEFAULT
-    """Maximum bytes of waiting raw records per lane; beyond it the job stops with an error."""
+    """Maximum bytes of waiting raw records per lane; beyond it the lane is parked."""
     duplicate_window_blocks: U32 = core_limits.DUPLICATE_WINDOW_BLOCKS_DEFAULT
     """Executed blocks in which a redelivered record is recognised as a duplicate; before them it is late."""
     handler_seconds_max: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """Seconds that a handler may take for one upward message; beyond it the job stops with an error."""
+    """Seconds that a handler may take for one upward message; beyond it the lane is parked."""
     headroom_interval_blocks: U32 = core_limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
     """Blocks between two emissions of headroom; 0 means at session changes only."""
     root_interval_blocks: U32 = core_limits.ROOT_INTERVAL_BLOCKS_DEFAULT

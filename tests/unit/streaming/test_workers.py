@@ -135,7 +135,7 @@ def test_worker_of_spark_freezes_before_each_batch_what_survived_the_one_before(
 
 
 def test_garbage_among_what_was_frozen_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task begins with objects of its own, which are frozen with the lanes and may be cyclic garbage after it."""
+    """The first objects of a task are frozen with the lanes, and may be cyclic garbage after it."""
 
     class Closure:
         def __init__(self) -> None:
