@@ -43,16 +43,21 @@ def plain(kafka: dict[str, Any], headers: dict[bytes, bytes]) -> Outputs:
     return {topic: [(key, plain_form(value, headers)) for key, value in records] for topic, records in found.items()}
 
 
+def with_registry(configuration: Path, table: dict[str, str]) -> Path:
+    """Add `[schema_registry]` to a configuration."""
+    settings = json.loads(configuration.read_text(encoding="utf-8"))
+    configuration.write_text(json.dumps({**settings, "schema_registry": table}), encoding="utf-8")
+    return configuration
+
+
 @pytest.mark.long
 @pytest.mark.spark
 def test_job_reads_both_forms_and_frames_what_it_emits(kafka: dict[str, Any], tmp_path: Path) -> None:
     create_topics(kafka, prefix=PREFIX)
     with stand_in(login="job:secret") as registry:
-        configuration = write_configuration(tmp_path, (CHAIN,), kafka, PREFIX)
         table = {"url": registry.url, "user": "job", "password": "secret", "write": "confluent"}
-        settings = {**json.loads(configuration.read_text(encoding="utf-8")), "schema_registry": table}
-        configuration.write_text(json.dumps(settings), encoding="utf-8")
-        config = Config.model_validate(settings)
+        configuration = with_registry(write_configuration(tmp_path, (CHAIN,), kafka, PREFIX), table)
+        config = Config.model_validate(json.loads(configuration.read_text(encoding="utf-8")))
         records = records_of(configured_codec(config))
         list(register(config, records))
         headers = dict(schema_ids(config, records).headers)
@@ -82,7 +87,9 @@ def test_job_reads_both_forms_and_frames_what_it_emits(kafka: dict[str, Any], tm
         # a record that has arrived in the other form before is a duplicate
         produce(kafka, PREFIX, [("blocks", CHAIN.lane.encode(), _other_form(sent, headers, frames))])
         (tmp_path / "again").mkdir()
-        rebuilding = write_configuration(tmp_path / "again", (CHAIN,), kafka, PREFIX, rebuild=True)
+        rebuilding = with_registry(
+            write_configuration(tmp_path / "again", (CHAIN,), kafka, PREFIX, rebuild=True), table
+        )
         with job(rebuilding) as running:
             running.wait_for(lambda: any(each["unread"] == 0 for each in running.named("batch")), "all is taken again")
             assert running.terminate() == exit_codes.OK
