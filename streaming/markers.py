@@ -64,10 +64,8 @@ def group_of(prefix: str, lane: str) -> str:
 
 def read_marker(kafka: KafkaTable, prefix: str, lane: str, progress_s: float = PROGRESS_S_MAX) -> Marker:
     """Return a lane's marker, an empty one after a record without a value. Raises `UserError`, also if the record is not a marker."""
-    last = b""
-    for record in _committed(kafka, prefix, MARKERS, lane, progress_s):
-        last = record.value
-    return Marker.decode(last) if last else Marker()
+    last = {record.partition: record.value for record in _committed(kafka, prefix, MARKERS, lane, progress_s)}
+    return Marker.merged(last.values())
 
 
 def marked_keys(kafka: KafkaTable, prefix: str, progress_s: float = PROGRESS_S_MAX) -> list[str]:

@@ -56,7 +56,7 @@ class KafkaWatch(threading.Thread):
     def run(self) -> None:
         while not self._end.is_set():
             try:
-                with TopicReader(self._kafka, self._prefix, ["lanes"], tail=self.tail) as reader:
+                with TopicReader(self._kafka, self._prefix, ["lanes"], tail=self.tail, newest=True) as reader:
                     self._follow(reader)
             except UserError as error:
                 self._wait(str(error))

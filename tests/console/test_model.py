@@ -86,6 +86,23 @@ def test_headroom_is_the_newest_record(lane: LaneModel, chain_records: Sequence[
     assert "full" in {channel.state for channel in lane.channels.values()}
 
 
+def test_partitions_in_any_order_show_the_same(chain_records: Sequence[TopicRecord], lane: LaneModel) -> None:
+    """Once partitions were added to a topic, a key's former partition keeps a record, which may be read last."""
+    again = Model(["polkadot"])
+    kept = [each for each in chain_records if each.topic in ("headroom", "lanes")]
+    early = {(each.topic, each.key): each for each in kept[: len(kept) // 2]}
+    again.take([each._replace(partition=1) for each in kept])
+    again.take(early.values())
+    found = again.lanes["polkadot"]
+    assert found.status == lane.status
+    assert {para: each.now for para, each in found.paras.items()} == {
+        para: each.now for para, each in lane.paras.items() if each.now is not None
+    }
+    assert {ends: each.now for ends, each in found.channels.items()} == {
+        ends: each.now for ends, each in lane.channels.items() if each.now is not None
+    }
+
+
 def test_requests_follow_their_events(lane: LaneModel) -> None:
     events: dict[tuple[int, int], str] = {}
     for event in lane.events:

@@ -15,6 +15,7 @@ from streaming import markers
 from streaming.markers import group_of, read_marker
 from streaming.sink import ExactlyOnceOutput
 from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
+from tests.added_partitions import add_partitions
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
@@ -273,6 +274,43 @@ def test_marker_without_value_resets_the_lane(kafka: dict[str, Any], prefix: str
     producer.produce(prefix + MARKERS, None, LANE.encode(), partition=0)
     assert producer.flush(60) == 0
     assert read_marker(kafka, prefix, LANE) == Marker()
+
+
+def test_added_partitions_of_the_markers_let_nothing_be_emitted_twice(kafka: dict[str, Any], prefix: str) -> None:
+    """The former partition of a lane keeps a marker from before, and partitions are read in any order."""
+    lanes, inputs = [LANE, "kusama", "westend", "paseo", "rococo"], prefix + "candidates"
+
+    def emitted(blocks: int, offset: int) -> list[dict[str, int]]:
+        found = []
+        for lane in lanes:
+            sink = opened(kafka, prefix)
+            sink.write(lane, [block(number, lane) for number in range(1, blocks + 1)])
+            found.append(sink.commit(lane, {(inputs, 0): offset}))
+        return found
+
+    assert emitted(2, 5) == [{"verdicts": 2}] * len(lanes)
+    add_partitions(kafka, prefix + MARKERS)
+    assert emitted(4, 9) == [{"verdicts": 2}] * len(lanes)
+    marker = Marker(4, {(inputs, 0): 9})
+    assert [read_marker(kafka, prefix, lane) for lane in lanes] == [marker] * len(lanes)
+    assert read_markers(kafka, prefix) == dict.fromkeys(lanes, marker)
+    assert emitted(4, 9) == [{}] * len(lanes)
+
+
+def test_markers_of_several_partitions_are_one(kafka: dict[str, Any], prefix: str) -> None:
+    """Whichever partition is read last, it holds an old marker of one of two lanes."""
+    inputs = (prefix + "candidates", 0)
+    add_partitions(kafka, prefix + MARKERS)
+    producer = Producer(producer_config(kafka))
+    for lane, newest in (("a", 0), ("b", 2)):
+        old, new = Marker(3, {inputs: 5, (prefix + "blocks", 0): 7}), Marker(4, {inputs: 9})
+        producer.produce(prefix + MARKERS, old.encode(lane).value, lane.encode(), partition=2 - newest)
+        producer.produce(prefix + MARKERS, new.encode(lane).value, lane.encode(), partition=newest)
+    producer.produce(prefix + MARKERS, None, b"a", partition=1)
+    assert producer.flush(60) == 0
+    both = Marker(4, {inputs: 9, (prefix + "blocks", 0): 7})
+    assert [read_marker(kafka, prefix, lane) for lane in ("a", "b")] == [both, both]
+    assert read_markers(kafka, prefix) == {"a": both, "b": both}
 
 
 def test_job_without_checkpoint_refuses_topics_with_its_verdicts(

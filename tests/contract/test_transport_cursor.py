@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from tests.added_partitions import add_partitions
 from tests.contract.transport_backends import Backend, InMemory, OnKafka
+from validator.kafka.client import producer_config
 from validator.plugin.api import LeaseLost, Record, TransportContext
 from validator.plugin.limits import CURSOR_BYTES_MAX, CURSORS_MAX
-from validator.service.cursors import Cursors
+from validator.service.cursors import NUMBER_BYTES, Cursors
+from validator.topics import CURSORS
 
 
 @pytest.fixture(params=["kafka", "memory"])
@@ -130,3 +133,20 @@ def test_a_former_process_that_does_not_know_it_yet_is_fenced_off(kafka_backend:
     with pytest.raises(LeaseLost):
         context.commit([block(context, 2)], {"polkadot": b"2"})
     assert kafka_backend.submitted() == [block(context, number) for number in (1, 2)]
+
+
+def test_added_partitions_bring_no_earlier_cursor_back(kafka_backend: OnKafka) -> None:
+    """Whichever partition is read last, it holds an old cursor under one of two names."""
+    topic = kafka_backend.prefix + CURSORS
+    add_partitions(kafka_backend.kafka, topic)
+    producer = Producer(producer_config(kafka_backend.kafka))
+    for name, newest in (("a", 0), ("b", 2)):
+        for partition, number in ((2 - newest, 4), (newest, 5)):
+            value = number.to_bytes(NUMBER_BYTES, "big") + b"%d" % number
+            producer.produce(topic, value, f"t/{name}".encode(), partition=partition)
+    assert producer.flush(60) == 0
+    cursors = Cursors(kafka_backend.kafka, kafka_backend.prefix, "t", lambda: None)
+    assert (cursors.get("a"), cursors.get("b")) == (b"5", b"5")
+    cursors.commit([], {"a": b"6"})
+    again = Cursors(kafka_backend.kafka, kafka_backend.prefix, "t", lambda: None)
+    assert (again.get("a"), again.get("b")) == (b"6", b"5")

@@ -14,8 +14,8 @@ PAGE = ROOT / "docs" / "changing.md"
 
 NOTES: Final[dict[str, str]] = {
     "topics.prefix": "a checkpoint belongs to its topics: another prefix needs another `[job] directory`",
-    "topics.input_partitions": "change an existing topic with Kafka's tools",
-    "topics.output_partitions": "change an existing topic with Kafka's tools",
+    "topics.input_partitions": "change an existing topic with Kafka's tools; restart job, transports and console after it",
+    "topics.output_partitions": "change an existing topic with Kafka's tools; restart job, transports and console after it",
     "topics.replication_factor": "change an existing topic with Kafka's tools",
     "topics.retention_ms": "change an existing topic with Kafka's tools",
     "kafka": "the same cluster under any address: a topic that ends before the checkpoint's offsets is refused",

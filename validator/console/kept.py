@@ -69,6 +69,11 @@ class KeptPara:
         """The newest record."""
         return self.records[-1] if self.records else None
 
+    def take(self, record: Json) -> None:
+        """Add a headroom record, unless it is older than the newest one: partitions are read in any order."""
+        if self.now is None or record["block"] >= self.now["block"]:
+            self.records.append(record)
+
 
 @dataclass(slots=True)
 class KeptChannel:
@@ -83,7 +88,9 @@ class KeptChannel:
     messages: int = 0
 
     def take(self, record: Json) -> None:
-        """Add a headroom record."""
+        """Add a headroom record, unless it is older than the newest one: partitions are read in any order."""
+        if self.now is not None and record["block"] < self.now["block"]:
+            return
         if not record["open"] or (self.records and not self.records[-1]["open"]):
             self.places_most = self.bytes_most = 0  # another channel of the same ends begins
         self.records.append(record)

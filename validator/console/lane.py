@@ -169,7 +169,7 @@ class LaneModel:
     def take_headroom(self, record: Json) -> None:
         """Take a headroom record of a para or a channel."""
         if "para_id" in record:
-            _of(self.paras, record["para_id"], KeptPara, PARAS_MAX).records.append(record)
+            _of(self.paras, record["para_id"], KeptPara, PARAS_MAX).take(record)
         else:
             _of(self.channels, (record["sender"], record["recipient"]), KeptChannel, CHANNELS_MAX).take(record)
 

@@ -15,7 +15,8 @@ from validator.console.kept import Json, KeptLetter
 from validator.console.lane import LaneModel
 from validator.console.limits import LANES_MAX, LETTERS_MAX, REPLAYS_MAX, TEXT_MAX, VERDICTS_MAX
 from validator.errors import UserError
-from validator.topics import DEAD_LETTER_REPLAYS, DEAD_LETTERS
+from validator.kafka.newest import Newest
+from validator.topics import DEAD_LETTER_REPLAYS, DEAD_LETTERS, LANES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +29,7 @@ TAILED: Final = ("receipts", "dispatches", "channel-events")
 """Topics of small records, of which the newest are read."""
 LARGE: Final = ("blocks", DEAD_LETTERS)
 """Topics whose records may be large."""
-COMPACTED: Final = ("headroom", "lanes", DEAD_LETTER_REPLAYS)
+COMPACTED: Final = ("headroom", LANES, DEAD_LETTER_REPLAYS)
 """Topics that keep the last record of each key, and are read from their beginning."""
 
 
@@ -45,11 +46,12 @@ class Model:
         self.strangers = 0
         """Records that are none of their topic, or belong to a lane beyond `LANES_MAX`."""
         self._codec = codec
+        self._newest = Newest()
         self._takers: dict[str, Callable[[LaneModel, Json, TopicRecord], None]] = {
             VERDICTS: lambda lane, json, record: lane.take_verdict(json, record.value, record.timestamp_ms),
             "receipts": lambda lane, json, record: lane.take_receipt(json, record.timestamp_ms),
             "blocks": lambda lane, json, record: lane.take_block(json["block"], record.timestamp_ms),
-            "lanes": lambda lane, json, record: lane.take_status(json, record.timestamp_ms),
+            LANES: lambda lane, json, record: lane.take_status(json, record.timestamp_ms),
             "headroom": lambda lane, json, _: lane.take_headroom(json),
             "channel-events": lambda lane, json, _: lane.take_event(json),
             "dispatches": lambda lane, json, _: lane.take_dispatch(json),
@@ -87,11 +89,15 @@ class Model:
             self.letters.append(_letter(record, json))
         elif record.topic == DEAD_LETTER_REPLAYS:
             place = f"{json['letter_partition']}/{json['letter_offset']}"
+            if json["attempt"] < self.replayed.get(place, json)["attempt"]:
+                return  # each attempt has its own key, hence its own partition
             self.replayed[place] = {**json, "timestamp_ms": record.timestamp_ms}
             self.replayed.move_to_end(place)
             if len(self.replayed) > REPLAYS_MAX:
                 self.replayed.popitem(last=False)
         elif (lane := self._lane(json["lane"], new=record.topic != "blocks")) is not None:
+            if record.topic == LANES and not self._newest.takes(record):
+                return
             self._takers[record.topic](lane, json, record)
             if record.topic == VERDICTS and self.verdicts > VERDICTS_MAX:
                 max(self.lanes.values(), key=lambda each: len(each.verdicts)).forget_verdict()

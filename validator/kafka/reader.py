@@ -14,6 +14,7 @@ from validator.errors import Unavailable, UserError
 from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.consume import available
+from validator.kafka.newest import Newest
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import (
     answer,
@@ -61,7 +62,8 @@ class TopicReader:
     `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. With ``sparing`` it holds few records in advance: a
     fetch is bounded in compressed bytes only, and may otherwise become gigabytes. Values in Confluent's framing are returned in their plain
     form, unless it ``keeps_form`` or the schema registry does not know their ids. ``missing`` says what to do about a topic that does not
-    exist. As a context manager it closes its connections on exit.
+    exist. With ``newest`` it leaves out what `Newest` knows to be older than what it has returned of the same key. As a context manager it
+    closes its connections on exit.
     Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers.
     """
 
@@ -77,6 +79,7 @@ class TopicReader:
         patience_s: float | None = None,
         sparing: bool = False,
         keeps_form: bool = False,
+        newest: bool = False,
         missing: str = "create the topics with `validator topics create`",
     ) -> None:
         self._kafka = kafka
@@ -86,6 +89,7 @@ class TopicReader:
         self._prefix = prefix
         self._missing = missing
         self._nulls = nulls
+        self._newest = Newest() if newest else None
         self._patience_s = retry.ANSWER_S_MAX if patience_s is None else patience_s
         config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
         if sparing:
@@ -156,7 +160,9 @@ class TopicReader:
                     place = message.partition(), message.offset()
                     name, headers = topic.removeprefix(self._prefix), tuple(message.headers() or ())
                     at = message.timestamp()[1]
-                    records.append(TopicRecord(name, *place, _bytes(message.key()), value, at, headers))
+                    record = TopicRecord(name, *place, _bytes(message.key()), value, at, headers)
+                    if self._newest is None or self._newest.takes(record):
+                        records.append(record)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ends[message.topic(), message.partition()] = message.offset()
                 self._read_on.discard((message.topic(), message.partition()))

@@ -60,6 +60,19 @@ class Marker:
         places = {place: max(offset, self.consumed.get(place, 0)) for place, offset in consumed.items()}
         return Marker(last, {**self.consumed, **places})
 
+    @classmethod
+    def merged(cls, values: Iterable[bytes]) -> Marker:
+        """Return the marker that a lane's last records say together, one record for each partition. Raises `UserError`.
+
+        They are several once partitions were added to the topic: the lane's next records are in another one, and which was written last
+        does not matter, since a marker never goes back. A record without a value takes away those before it in its partition only: Kafka
+        removes it after a while, and then a marker elsewhere would come back.
+        """
+        whole = cls()
+        for marker in (cls.decode(value) for value in values if value):
+            whole = whole.after(marker.block, marker.consumed)
+        return whole
+
     def encode(self, lane: str) -> OutputRecord:
         """Return the marker as a record of the `markers` topic."""
         places = sorted(self.consumed.items())

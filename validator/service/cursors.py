@@ -2,9 +2,10 @@
 """Commits records of a transport together with its cursors: all or nothing.
 
 A cursor is a record of the compacted topic `cursors`, keyed `<transport>/<name>`. Its value begins with a number that grows by one with
-each commit, so that a writer which does not know whether a commit took effect can find out. It discards its producer, since librdkafka
-lacks KIP-890. A new one takes the transactional.id, which ends the open transaction, and then the topic is read. The transactional.id
-also fences off a former active process that does not know yet that it is one.
+each commit: the highest one is the last, also after partitions were added to the topic, and a writer which does not know whether a commit
+took effect can find out. It discards its producer, since librdkafka lacks KIP-890. A new one takes the transactional.id, which ends the
+open transaction, and then the topic is read. The transactional.id also fences off a former active process that does not know yet that it
+is one.
 """
 
 from __future__ import annotations
@@ -114,9 +115,10 @@ class Cursors:
         with TopicReader(self._kafka, self._prefix, [CURSORS], patience_s=COMMIT_S_MAX) as reader:
             for record in reader.read_past_transactions(READ_S_MAX):
                 if record.key is not None and record.key.startswith(start) and len(record.value) >= NUMBER_BYTES:
-                    values[record.key[len(start) :].decode()] = record.value
+                    name = record.key[len(start) :].decode()
+                    values[name] = max(record.value, values.get(name, b""), key=_number)
         self._values = values
-        self._number = max((int.from_bytes(value[:NUMBER_BYTES], "big") for value in values.values()), default=0)
+        self._number = max(map(_number, values.values()), default=0)
         self._producer = producer
 
     def _write(self, producer: Producer | None, records: Sequence[Record], wanted: Mapping[str, bytes]) -> None:
@@ -149,3 +151,8 @@ class Cursors:
         return user_error(
             reason, f"transport {self._transport}: Kafka did not commit: {reason.str()} ({reason.name()})"
         )
+
+
+def _number(value: bytes) -> int:
+    """Return the number that a cursor's value begins with."""
+    return int.from_bytes(value[:NUMBER_BYTES], "big")

@@ -19,9 +19,9 @@ def read_markers(kafka: KafkaTable, prefix: str, *, progress_s: float | None = N
     With ``progress_s`` it waits for transactions that are open at present, and gives up after that many seconds without progress.
     Otherwise it stops before the first of them. Raises `UserError`.
     """
-    last: dict[bytes, bytes] = {}
+    last: dict[bytes, dict[int, bytes]] = {}
     with TopicReader(kafka, prefix, [MARKERS], nulls=True, patience_s=progress_s) as reader:
         records = reader.read_to_end() if progress_s is None else reader.read_past_transactions(progress_s)
         for record in records:
-            last[record.key or b""] = record.value
-    return {key.decode(): Marker.decode(value) for key, value in last.items() if value}
+            last.setdefault(record.key or b"", {})[record.partition] = record.value
+    return {key.decode(): Marker.merged(values.values()) for key, values in last.items() if any(values.values())}

@@ -16,6 +16,7 @@ from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.types import BlockNumber
 from validator.errors import UserError
+from validator.kafka.newest import Newest
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.lanes.parked import shortened
 from validator.metrics.limits import ARRIVALS_MAX, ARRIVALS_READ_AGAIN
@@ -84,6 +85,7 @@ class Feed:
         self._arrivals = {lane: LaneArrivals() for lane in lanes}
         self._counted: dict[int, int] | None = None
         self._has_read = False
+        self._newest = Newest()
         self._lock = threading.Lock()
         store.before_scrape.append(self.refresh)
         store.add("validator_metrics_reports_refused_total", 0)
@@ -136,6 +138,8 @@ class Feed:
         is_new = record.offset >= counted.get(record.partition, 0)
         if is_new:
             counted[record.partition] = record.offset + 1
+        if not self._newest.takes(record) and not is_new:
+            return
         self._store.take(report, is_new=is_new)
         if report.of == LANE and (arrivals := self._arrivals.get(report.reporter)) is not None:
             self._store.set("validator_lane_status_timestamp_seconds", record.timestamp_ms / 1000, report.reporter)

@@ -61,7 +61,7 @@ class LaneReports:
 def lane_reports(config: Config) -> LaneReports:
     """Return what the job last said of each lane. Raises `UserError` if Kafka or the topic is not available."""
     found = LaneReports({}, {}, {})
-    with TopicReader(config.kafka, config.topics.prefix, ["lanes"]) as reader:
+    with TopicReader(config.kafka, config.topics.prefix, ["lanes"], newest=True) as reader:
         for record in reader.read_to_end():
             shown = shown_json("lanes", record.value)
             if record.key == fault_key(shown["lane"]):

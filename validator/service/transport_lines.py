@@ -49,7 +49,7 @@ def _topics(config: Config) -> list[OwnTopic]:
 def _latest(config: Config, topic: OwnTopic) -> dict[bytes, tuple[str, str]]:
     found: dict[bytes, tuple[str, str]] = {}
     try:
-        with TopicReader(config.kafka, config.topics.prefix, [topic.topic.name]) as reader:
+        with TopicReader(config.kafka, config.topics.prefix, [topic.topic.name], newest=True) as reader:
             for record in reader.read_to_end():
                 try:
                     assert topic.line is not None

@@ -18,7 +18,7 @@ from validator.kafka.registry import IDS
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
 
 
-def record(offset: int, value: bytes | None = b"v", partition: int = 0, error: object = None) -> Any:
+def record(offset: int, value: bytes | None = b"v", partition: int = 0, error: object = None, at_ms: int = 9) -> Any:
     return SimpleNamespace(
         error=lambda: error,
         topic=lambda: "t.markers",
@@ -26,7 +26,7 @@ def record(offset: int, value: bytes | None = b"v", partition: int = 0, error: o
         offset=lambda: offset,
         key=lambda: b"k",
         value=lambda: value,
-        timestamp=lambda: (1, 9),
+        timestamp=lambda: (1, at_ms),
         headers=lambda: [("h", b"x")] if value else None,
     )
 
@@ -109,6 +109,15 @@ def test_records_without_value_are_skipped_unless_requested(play: Any) -> None:
     polls = [record(0, None), record(1), end(2)]
     assert offsets(play(polls).read_to_end()) == [(0, 1)]
     assert [each.value for each in play(polls, nulls=True).read_to_end()] == [b"", b"v"]
+
+
+def test_reader_of_the_newest_leaves_out_what_another_partition_has_newer(play: Any) -> None:
+    """A key has records in two partitions once partitions were added; inside a partition the order decides, whatever a clock says."""
+    moved = [record(7, partition=1, at_ms=50), end(8, 1)]
+    former = [record(0, at_ms=30), record(1, at_ms=20), end(2)]
+    assert offsets(play(moved, former, partitions=2, newest=True).read_to_end()) == [(1, 7)]
+    assert offsets(play(former, moved, partitions=2, newest=True).read_to_end()) == [(0, 0), (0, 1), (1, 7)]
+    assert offsets(play(moved, former, partitions=2).read_to_end()) == [(1, 7), (0, 0), (0, 1)]
 
 
 def test_reader_past_transactions_does_not_stop_at_open_one(play: Any) -> None:

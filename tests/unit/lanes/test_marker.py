@@ -57,6 +57,14 @@ def test_batch_is_news_if_it_consumed_more_than_marker() -> None:
     assert marker.is_news({("candidates", 1): 1})
 
 
+def test_markers_of_several_partitions_are_merged() -> None:
+    a, b = ("candidates", 0), ("blocks", 0)
+    values = [Marker(4, {a: 9}).encode("p").value, b"", Marker(3, {a: 5, b: 7}).encode("p").value]
+    assert Marker.merged(values) == Marker.merged(values[::-1]) == Marker(4, {a: 9, b: 7})
+    assert Marker.merged([Marker(None, {a: 2}).encode("p").value]) == Marker(None, {a: 2})
+    assert Marker.merged([b""]) == Marker.merged([]) == Marker()
+
+
 def test_marker_round_trips_as_record() -> None:
     for marker in (Marker(), Marker(7), Marker(7, {("candidates", 1): 9, ("blocks", 0): 2**40, ("candidates", 0): 5})):
         record = marker.encode("polkadot")

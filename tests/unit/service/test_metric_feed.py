@@ -109,3 +109,24 @@ def test_record_that_nobody_can_take_is_left_out(monkeypatch: pytest.MonkeyPatch
     with FeedThread({}, "p.", Picky(store, [LANE_NAME], codec_for()), store, {}, tell=lines.append):
         assert taken.get(timeout=AWAITED_S_MAX) == b"good"
     assert lines == ["metrics go without metrics[0]@7: KeyError: b'bad'"]
+
+
+def test_earlier_report_from_a_former_partition_does_not_replace_the_newest() -> None:
+    """Partitions were added to the topic after all, and are read in any order; what is new is counted in any case."""
+
+    def report(block: int, growth: int) -> bytes:
+        made = Report(LANE, LANE_NAME, add={"validator_lane_batches_total": {(): growth}})
+        made.put("validator_lane_executed_block", block)
+        return made.encode()
+
+    taken: list[tuple[float, bool]] = []
+
+    class Noted(MetricStore):
+        def take(self, report: Report, *, is_new: bool = True) -> None:
+            taken.append((report.set["validator_lane_executed_block"][()], is_new))
+
+    feed = Feed(Noted([LANE_NAME]), [LANE_NAME], codec_for())
+    feed.begin({0: 4, 1: 9})
+    for partition, offset, block, at_ms in ((1, 8, 70, 500), (0, 3, 60, 400), (0, 4, 61, 400)):
+        feed.take(TopicRecord("metrics", partition, offset, LANE_NAME.encode(), report(block, 1), at_ms))
+    assert taken == [(70, False), (61, True)]

@@ -321,7 +321,8 @@ def _await_judged(config: Config, lane: str, block: int, ended: threading.Event)
 def _agreement(config: Config, lane: str) -> dict[str, Any] | None:
     """Return what the judge said last of a lane, or None. Raises `UserError` if Kafka or the topic is not available."""
     found = None
-    with TopicReader(config.kafka, config.topics.prefix, [records.AGREEMENT], patience_s=KAFKA_S_MAX) as reader:
+    prefix, topics = config.topics.prefix, [records.AGREEMENT]
+    with TopicReader(config.kafka, prefix, topics, patience_s=KAFKA_S_MAX, newest=True) as reader:
         for record in reader.read_to_end():
             if record.key == lane.encode():
                 found = records.decode(records.AGREEMENT, record.value)

@@ -65,7 +65,7 @@ def watch(config: Config, log: Callable[[dict[str, Any]], None], stop: Event) ->
 
 
 def _follow(config: Config, alarms: Alarms, log: Callable[[dict[str, Any]], None], stop: Event) -> None:
-    with TopicReader(config.kafka, config.topics.prefix, [records.QUEUES]) as reader:
+    with TopicReader(config.kafka, config.topics.prefix, [records.QUEUES], newest=True) as reader:
         while not stop.is_set():
             for record in reader.poll(POLL_S):
                 alarms.apply(records.decode(records.QUEUES, record.value))

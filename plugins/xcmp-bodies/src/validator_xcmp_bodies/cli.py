@@ -252,7 +252,7 @@ def _followed(config: Config, chain: str, para: int, follower: Follower, *, once
 
 def _statuses(config: Config) -> list[dict[str, Any]]:
     blocks = alarm_blocks(JOB, config.jobs.get(JOB) or {})
-    with TopicReader(config.kafka, config.topics.prefix, [records.QUEUES]) as reader:
+    with TopicReader(config.kafka, config.topics.prefix, [records.QUEUES], newest=True) as reader:
         queues = [records.decode(records.QUEUES, record.value) for record in reader.read_to_end()]
     return aged(queues, executed_blocks(config), blocks)
 
