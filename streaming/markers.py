@@ -9,7 +9,7 @@ truth: after a Kafka 4.3 broker is killed during a commit, they can stay in doub
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
@@ -20,10 +20,13 @@ from validator.lanes.marker import Marker
 from validator.topics import DEAD_LETTERS, MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from validator.kafka.client import KafkaTable
     from validator.kafka.reader import TopicRecord
+
+Ends: TypeAlias = "Mapping[tuple[str, int], int]"
+"""By full topic and partition, the offset after a last record."""
 
 CALL_S_MAX: Final = 60.0
 """Seconds that one call to Kafka may take."""
@@ -74,18 +77,27 @@ def marked_keys(kafka: KafkaTable, prefix: str, progress_s: float = PROGRESS_S_M
         return sorted({(record.key or b"").decode() for record in reader.read_past_transactions(progress_s)})
 
 
-def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
-    """Return the sources (`codec.encode.source_header`) of a lane's dead letters. Raises `UserError`."""
-    return {dict(record.headers)["source"] for record in _committed(kafka, prefix, DEAD_LETTERS, lane)}
+def dead_letter_ends(kafka: KafkaTable, prefix: str) -> Ends:
+    """Return where the dead letters of all lanes end, those of open transactions included. Raises `UserError`."""
+    with TopicReader(kafka, prefix, [DEAD_LETTERS], patience_s=CALL_S_MAX) as reader:
+        return reader.ends()
+
+
+def read_dead_letters(
+    kafka: KafkaTable, prefix: str, lane: str, progress_s: float = PROGRESS_S_MAX, ends: Ends | None = None
+) -> set[bytes]:
+    """Return the sources (`codec.encode.source_header`) of a lane's dead letters, up to ``ends`` if given. Raises `UserError`."""
+    records = _committed(kafka, prefix, DEAD_LETTERS, lane, progress_s, ends)
+    return {dict(record.headers)["source"] for record in records}
 
 
 def _committed(
-    kafka: KafkaTable, prefix: str, topic: str, lane: str, progress_s: float = PROGRESS_S_MAX
+    kafka: KafkaTable, prefix: str, topic: str, lane: str, progress_s: float, ends: Ends | None = None
 ) -> Iterator[TopicRecord]:
-    """Yield a lane's committed records up to the topic's current end, those without a value too."""
+    """Yield a lane's committed records up to the topic's current end, or earlier ``ends``, those without a value too."""
     key = lane.encode()
     with TopicReader(kafka, prefix, [topic], nulls=True, patience_s=CALL_S_MAX) as reader:
-        yield from (record for record in reader.read_past_transactions(progress_s) if record.key == key)
+        yield from (record for record in reader.read_past_transactions(progress_s, ends) if record.key == key)
 
 
 class LaneOffsets:

@@ -28,6 +28,7 @@ from streaming.markers import (
     MARKER_PARTITION,
     LaneOffsets,
     LastWrite,
+    dead_letter_ends,
     group_of,
     read_dead_letters,
     read_marker,
@@ -41,6 +42,7 @@ from validator.topics import MARKERS
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
+    from streaming.markers import Ends
     from validator.codec.encode import OutputRecord
     from validator.kafka.client import KafkaTable
     from validator.lanes.marker import Marker
@@ -146,6 +148,8 @@ class TransactionalWriter:
         self._seen = LastWrite(None, None)
         """The last write since then, this writer's too."""
         self._dead_letters: set[bytes] | None = None
+        self._noted: Ends | None = None
+        """Where the committed dead letters end while the open transaction has others."""
         try:
             self._offsets = LaneOffsets(kafka, prefix, lane)
             self._producer = _open_producer(kafka, prefix, lane)
@@ -171,11 +175,26 @@ class TransactionalWriter:
             self._seen = self._found = self._last_write()
         return self._marker.after(None, dict.fromkeys(places, 0))
 
+    def note_dead_letters(self) -> None:
+        """Note where the committed dead letters end. Raises `WriteFailed`."""
+        if self._dead_letters is None and self._noted is None:
+            try:
+                self._noted = dead_letter_ends(self._kafka, self._prefix)
+            except UserError as error:
+                raise _unread(error) from error
+
     def written_dead_letters(self) -> Container[bytes]:
-        """Return the sources of the lane's committed dead letters. Reads their topic once. Raises `WriteFailed`."""
+        """Return the sources of the lane's committed dead letters. Reads their topic once. Raises `WriteFailed`.
+
+        Other lanes' transactions that were open before are waited for: some of the lane's own letters may stand behind them. No two
+        writers wait for each other. Whoever has dead letters in its open transaction reads up to the end that it noted before them, so it
+        waits only for those who wrote earlier.
+        """
         if self._dead_letters is None:
             try:
-                self._dead_letters = read_dead_letters(self._kafka, self._prefix, self._lane)
+                self._dead_letters = read_dead_letters(
+                    self._kafka, self._prefix, self._lane, ABANDONED_S_MAX, self._noted
+                )
             except UserError as error:
                 raise _unread(error) from error
         return self._dead_letters
@@ -223,6 +242,8 @@ class TransactionalWriter:
         self._open = False
         self._marker = marker
         self._seen = write
+        if self._noted is not None:  # what was read ends before the dead letters of this transaction
+            self._noted = self._dead_letters = None
 
     def _begin(self) -> None:
         if not self._open:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.topics import create_topics
+from validator.lanes import sink as sink_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
 from validator.lanes.sink import Sink
@@ -230,6 +232,44 @@ def test_dead_letter_already_on_topic_is_not_repeated(kafka: dict[str, Any], pre
     again = opened(kafka, prefix)
     again.write(LANE, [dead_letters_at(1, 2, 3, topic=inputs)])
     assert again.commit(LANE, {(inputs, 0): 9}) == {"dead-letters": 1, "lanes": 1}
+
+
+def test_batch_does_not_wait_for_dead_letters_that_it_has_handed_on_itself(
+    kafka: dict[str, Any], prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_module, "HELD_BYTES_MAX", 0)
+    inputs = prefix + "candidates"
+    first = opened(kafka, prefix)
+    first.write(LANE, [block(1), dead_letters_at(60, topic=inputs)])
+    first.commit(LANE, {(inputs, 0): 100})
+    worker = opened(kafka, prefix)
+    for written in (
+        {"dead-letters": 2, "lanes": 2},
+        {},
+    ):  # the second time as after a failure between its commit and Spark's
+        worker.write(LANE, [dead_letters_at(100, topic=inputs)])
+        worker.write(LANE, [dead_letters_at(50, 60, topic=inputs)])
+        assert worker.commit(LANE, {(inputs, 0): 101}) == written
+    assert len(committed(kafka, prefix + "dead-letters")) == 3
+
+
+def test_lanes_that_hand_on_dead_letters_do_not_wait_for_each_other(kafka: dict[str, Any], prefix: str) -> None:
+    """Who was first needs nothing that stands behind the other's transaction; the other one waits until the first commits."""
+    inputs = prefix + "candidates"
+    one, two = (TransactionalWriter(kafka, prefix, lane, "job-1") for lane in (LANE, "kusama"))
+    for writer in (one, two):
+        writer.marker(())
+        writer.note_dead_letters()
+        writer.write(dead_letters_at(1, topic=inputs).records)
+        writer._producer.flush(30)
+    assert one.written_dead_letters() == set()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(two.written_dead_letters)
+        with pytest.raises(TimeoutError):
+            waiting.result(3.0)
+        one.commit(Marker(None, {(inputs, 0): 2}))
+        assert waiting.result(60.0) == set()
+    two.commit(Marker(None, {(inputs, 0): 2}))
 
 
 def test_transaction_of_dead_writer_does_not_block_another_lane(

@@ -41,6 +41,9 @@ class LaneLog:
         """Return the marker of the last commit."""
         return self.last_marker.after(None, dict.fromkeys(places, 0))
 
+    def note_dead_letters(self) -> None:
+        """Have no readers."""
+
     def written_dead_letters(self) -> Container[bytes]:
         """Return the sources of the committed dead letters."""
         return self._dead

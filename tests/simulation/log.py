@@ -115,6 +115,7 @@ class Writer:
         self._found = self._seen = NO_WRITE
         self._transaction: Transaction | None = None
         self._dead_letters: set[bytes] | None = None
+        self._noted = False
         self._pass("init", "worker killed", "job killed", "call failed")
         own = log.lane(lane)
         own.epoch += 1
@@ -145,9 +146,18 @@ class Writer:
             self._seen = self._found
         return self._marker.after(None, dict.fromkeys(places, 0))
 
+    def note_dead_letters(self) -> None:
+        """Note where the committed dead letters end."""
+        if self._dead_letters is None and not self._noted:
+            self._pass("note dead letters", "worker killed", "job killed", "call failed")
+            self._noted = True
+
     def written_dead_letters(self) -> set[bytes]:
         """Return the sources of committed dead letters, read once."""
         if self._dead_letters is None:
+            own = () if self._transaction is None else self._transaction.records
+            if not self._noted and any(each.topic == "dead-letters" for each in own):
+                raise CallFailed  # no reader gets past the writer's own transaction
             self._pass("read dead letters", "worker killed", "job killed", "call failed")
             self._log.schedule.faults["dead letters asked for"] += 1
             committed = self._log.lane(self._lane).committed
@@ -192,6 +202,8 @@ class Writer:
         self._pass("after commit", "worker killed", "job killed")
         self._marker = marker
         self._seen = write
+        if self._noted:
+            self._noted, self._dead_letters = False, None
 
     def _begin(self) -> None:
         self._check()

@@ -179,6 +179,11 @@ def committed_dead_letters_are_not_read(patch: Patch) -> None:
     patch.setattr(Writer, "written_dead_letters", lambda _: set())
 
 
+def end_of_dead_letters_is_not_noted(patch: Patch) -> None:
+    """A writer that needs them then waits for its own transaction."""
+    patch.setattr(Writer, "note_dead_letters", lambda _: None)
+
+
 def inputs_of_a_failed_batch_count_as_consumed(patch: Patch) -> None:
     park = LaneBatch._park
 
@@ -267,6 +272,7 @@ def marker_has_a_separate_transaction(log: Log) -> None:
         batch_reports_one_record_too_few,
         marker_is_read_from_the_group,
         committed_dead_letters_are_not_read,
+        end_of_dead_letters_is_not_noted,
         inputs_of_a_failed_batch_count_as_consumed,
         dead_letters_of_a_failed_batch_are_emitted,
         parked_lane_forgets_what_it_holds,

@@ -306,12 +306,15 @@ class World:
 
 @contextmanager
 def _bounds(schedule: Schedule) -> Iterator[None]:
-    """Make journals, saves and transactions as short as only a large chain would otherwise have them."""
+    """Make journals, saves and transactions as short as only a large chain would otherwise have them, and hand on dead letters early."""
     before = store_module.JOURNAL_BYTES_MAX, store_module.UNSAVED_BYTES_MAX, sink_module.TRANSACTION_BYTES_MAX
+    held_before = sink_module.HELD_BYTES_MAX
     store_module.JOURNAL_BYTES_MAX = schedule.choose((1, 1500, 4000, before[0]))
     store_module.UNSAVED_BYTES_MAX = schedule.choose((1, 300, before[1]))
     sink_module.TRANSACTION_BYTES_MAX = schedule.choose((1, 2000, before[2]))
+    sink_module.HELD_BYTES_MAX = schedule.choose((0, 500, held_before))
     try:
         yield
     finally:
         store_module.JOURNAL_BYTES_MAX, store_module.UNSAVED_BYTES_MAX, sink_module.TRANSACTION_BYTES_MAX = before
+        sink_module.HELD_BYTES_MAX = held_before

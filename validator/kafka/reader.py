@@ -181,13 +181,19 @@ class TopicReader:
             if self.at_end:
                 return
 
-    def read_past_transactions(self, progress_s: float) -> Iterator[TopicRecord]:
-        """Yield every committed record up to the present end, waiting for the transactions that are open before it.
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return, by full topic and partition, the present end: the offset after the last record, committed or not."""
+        with self._translated():
+            return self._ends_with_uncommitted()
+
+    def read_past_transactions(
+        self, progress_s: float, ends: Mapping[tuple[str, int], int] | None = None
+    ) -> Iterator[TopicRecord]:
+        """Yield every committed record up to the present end, or earlier ``ends``, waiting for the transactions that are open before it.
 
         Raises `Unavailable` if there is no progress for ``progress_s`` seconds.
         """
-        with self._translated():
-            wanted = {place: end for place, end in self._ends_with_uncommitted().items() if end}
+        wanted = {place: end for place, end in (self.ends() if ends is None else ends).items() if end}
         deadline = time.monotonic() + progress_s
         while any(self._ends.get(place, -1) < end for place, end in wanted.items()):
             records = self.poll(POLL_S)

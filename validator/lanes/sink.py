@@ -52,6 +52,12 @@ class BatchWriter(Protocol):
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return the lane's marker, with the offsets of ``places`` (topic and partition of inputs)."""
 
+    def note_dead_letters(self) -> None:
+        """Note where the committed dead letters end, before a batch writes some that it does not commit at once.
+
+        Until the batch is committed, `written_dead_letters` reads no further: the batch's own transaction is open there.
+        """
+
     def written_dead_letters(self) -> Container[bytes]:
         """Return the sources (`codec.encode.source_header`) of the lane's committed dead letters."""
 
@@ -82,6 +88,8 @@ class TransactionalSink:
             if block is None:
                 batch.hold(marker.unwritten(records, writer.written_dead_letters))
                 if batch.held_bytes > HELD_BYTES_MAX:
+                    if not batch.has_news:
+                        writer.note_dead_letters()
                     _hand_on(writer, batch, batch.take_news())
                     batch.has_news = True
             elif not marker.has_written(block):

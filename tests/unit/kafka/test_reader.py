@@ -126,6 +126,11 @@ def test_reader_past_transactions_does_not_stop_at_open_one(play: Any) -> None:
     assert offsets(play(*polls).read_past_transactions(60.0)) == [(0, 0), (0, 3)]
 
 
+def test_reader_does_not_wait_for_transactions_behind_the_given_ends(play: Any) -> None:
+    reader = play([record(0), end(1)])
+    assert offsets(reader.read_past_transactions(3.0, {("t.markers", 0): 1})) == [(0, 0)]
+
+
 def test_transaction_that_stays_open_is_error_after_timeout(play: Any) -> None:
     reader = play([record(0), end(1)])
     taken = []

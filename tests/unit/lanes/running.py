@@ -46,6 +46,9 @@ class Log:
     def marker(self, places: Any) -> Marker:
         return self.last.after(None, dict.fromkeys(places, 0))
 
+    def note_dead_letters(self) -> None:
+        pass
+
     def written_dead_letters(self) -> set[bytes]:
         return {dict(each.headers)["source"] for each in self.records if each.topic == "dead-letters"}
 

@@ -222,6 +222,9 @@ class Log:
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         return self.marker_is.after(None, dict.fromkeys(places, 0))
 
+    def note_dead_letters(self) -> None:
+        raise AssertionError("steps have no dead letters")
+
     def written_dead_letters(self) -> set[bytes]:
         raise AssertionError("steps have no dead letters")
 

@@ -24,6 +24,7 @@ class Log:
         self.transactions: list[tuple[list[bytes], Marker]] = []
         self.last = Marker()
         self.dead_letters: set[bytes] = set()
+        self.noted = 0
         self._open: list[bytes] = []
 
     def is_current(self) -> bool:
@@ -31,6 +32,10 @@ class Log:
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         return self.last
+
+    def note_dead_letters(self) -> None:
+        assert not self._open, "the end is noted before the first of them is written"
+        self.noted += 1
 
     def written_dead_letters(self) -> set[bytes]:
         return self.dead_letters
@@ -130,6 +135,12 @@ def test_many_dead_letters_are_handed_on_as_they_come_and_committed_with_what_th
     assert sink.commit(LANE, {("blocks", 0): 150}) == {"dead-letters": 100, "verdicts": 4, "lanes": 1}
     ((values, marker),) = log.transactions
     assert (len(values), values.count(b"status"), marker) == (105, 1, Marker(2, {("blocks", 0): 150}))
+    assert log.noted == 1
+    sink.write(LANE, [BlockOutput(None, [letter(150)])])
+    sink.commit(LANE, {("blocks", 0): 151})
+    assert log.noted == 1, "what is written just before the commit stands in nobody's way"
+    sink.write(LANE, [BlockOutput(None, [letter(at) for at in range(200, 204)])])
+    assert log.noted == 2
 
 
 def test_dead_letters_that_are_all_written_already_are_no_news() -> None:

@@ -104,9 +104,9 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
         return made.last
 
     def read(what: str) -> Any:
-        def reading(_kafka: Any, prefix: str, lane: str) -> Any:
+        def reading(_kafka: Any, prefix: str, lane: str, *args: Any) -> Any:
             assert (prefix, lane) == (PREFIX, LANE)
-            made.call(f"read {what}")
+            made.call(f"read {what}", *args)
             return getattr(made, what)
 
         return reading
@@ -116,6 +116,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     monkeypatch.setattr(transactions, "LaneOffsets", lambda *_: offsets)
     monkeypatch.setattr(transactions, "read_marker", read("marker"))
     monkeypatch.setattr(transactions, "read_dead_letters", read("letters"))
+    monkeypatch.setattr(transactions, "dead_letter_ends", lambda *_: made.call("ends") or "the end")
     return made
 
 
@@ -244,6 +245,15 @@ def test_dead_letters_are_read_once_and_those_of_the_batch_are_added(kafka: Kafk
     assert kafka.names().count("read letters") == 1
 
 
+def test_dead_letters_are_read_to_the_noted_end_until_the_commit(kafka: Kafka) -> None:
+    """The next batch needs those of this one, too, so they are read again."""
+    made = writer(kafka)
+    for _ in range(2):
+        made.note_dead_letters(), made.written_dead_letters(), made.commit(Marker())
+    made.written_dead_letters(), made.note_dead_letters()
+    assert [args[-1] for name, *args in kafka.calls if name == "read letters"] == ["the end", "the end", None]
+
+
 PASSES, STAYS, FENCED = KafkaError._TIMED_OUT, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._FENCED
 
 
@@ -355,8 +365,8 @@ def test_question_that_kafka_does_not_answer_fails_the_batch(kafka: Kafka, code:
 @pytest.mark.parametrize(("raised", "kind"), [(Unavailable("away"), KafkaGone), (UserError("no marker"), WriteFailed)])
 def test_what_cannot_be_read_fails_the_batch(kafka: Kafka, raised: UserError, kind: type[WriteFailed]) -> None:
     made = writer(kafka)
-    kafka.failing |= {"read marker": [raised], "read letters": [raised]}
-    for ask in (lambda: made.marker(()), made.written_dead_letters):
+    kafka.failing |= {"read marker": [raised], "read letters": [raised], "ends": [raised]}
+    for ask in (lambda: made.marker(()), made.written_dead_letters, made.note_dead_letters):
         with pytest.raises(WriteFailed, match=str(raised)) as failed:
             ask()
         assert type(failed.value) is kind
