@@ -33,10 +33,12 @@ from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
 from validator.service.checkpoint import has_checkpoint
-from validator.service.look import Look, has_changed, look, look_offline
+from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
 from validator.service.parked import lane_reports, skipped_records
+from validator.service.read_topics import checked_ids
 from validator.service.schema_ids import records_of
 from validator.service.waiting import Patience
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,10 +152,7 @@ def _run_in_session(
         spark.sparkContext.addPyFile(artefact)
     if not has_checkpoint(job_directory(config) / "checkpoint"):  # Kafka may have gone away since the look
         skipped, parked = outages.wait_out(
-            lambda: (
-                skipped_records(config.kafka, config.topics.prefix),
-                frozenset(lane_reports(config).parked),
-            )
+            lambda: (skipped_records(config.kafka, config.topics.prefix), frozenset(lane_reports(config).parked))
         )
         settings = replace(settings, skipped=skipped, parked=parked)
     ids = outages.registry_ids(config, records_of(configured_codec(config)))
@@ -181,6 +180,7 @@ def _run_queries(
     deaths = Deaths()
 
     def start() -> StreamingQuery:
+        checked_ids(settings.kafka, settings.prefix, INPUT_TOPICS, checkpoint_of(config))
         if settings.output is None:
             _take_over(settings)
         settings.beat.create()
@@ -239,9 +239,11 @@ def run_queries(
 
 
 def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Start the query. Raises `BatchFailed` also if its checkpoint cannot be written at present."""
+    """Start the query. Raises `BatchFailed` also if Kafka does not answer, or its checkpoint cannot be written at present."""
     try:
         return start()
+    except Unavailable as error:
+        raise BatchFailed(str(error), progressed=False, outside=True) from None
     except (OSError, PySparkException, Py4JJavaError) as error:
         if is_outside(f"OSError: {error}" if isinstance(error, OSError) else str(error)):
             raise BatchFailed(_first_line(str(error)), progressed=False, outside=True) from None

@@ -28,6 +28,7 @@ from validator.lanes.keyed import Recovery
 from validator.plugin.job_api import JobRecord
 from validator.service.checkpoint import has_checkpoint
 from validator.service.plugin_job import configured_job
+from validator.service.read_topics import checked_ids, keep_ids
 from validator.service.schema_ids import records_of_job
 from validator.service.waiting import Patience
 from validator.topics import TOPICS
@@ -103,6 +104,12 @@ def check_written(settings: KeyedJobSettings) -> None:
     settings.job.check_written(marked_keys(settings.kafka, settings.prefix, ABANDONED_S_MAX))
 
 
+def input_ids(settings: KeyedJobSettings) -> dict[str, str]:
+    """Return the ids to keep of a job's input topics. Raises `UserError` if its checkpoint has read others."""
+    topics = [*settings.job.causes, *settings.job.effects]
+    return checked_ids(settings.kafka, settings.prefix, topics, Path(settings.checkpoint))
+
+
 def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages) -> int:
     with spark_session(SessionSettings.of(config, job_directory(config), stages=(CONDENSE, KEYED))) as spark:
         for artefact in config.plugins.artefacts:
@@ -113,9 +120,11 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
 
         ids = outages.registry_ids(config, records_of_job(configured_codec(config), settings.job))
         begun = replace(settings, recoveries=outages.wait_out(looked), ids=ids)
+        keep_ids(Path(settings.checkpoint), outages.wait_out(lambda: input_ids(settings)))
         beat = beat_next_to(settings.checkpoint)
 
         def start() -> StreamingQuery:
+            input_ids(settings)
             end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
             return start_keyed_query(spark, begun)
 

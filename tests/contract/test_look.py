@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,10 @@ from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 CHAIN = chain(SimulationSettings(seed=3, blocks=24, candidates_per_block=3, violation_share=0.1))
+
 OTHER = chain(SimulationSettings(seed=4, blocks=6, candidates_per_block=2, lane="kusama"))
 LAST = CHAIN.blocks[-1].block
+TOPICS_S_MAX = 60.0
 GENESIS = Accepted(genesis=frozenset({CHAIN.lane}))
 
 
@@ -204,6 +207,60 @@ def test_topics_that_end_before_the_checkpoint_are_other_topics(deployment: Depl
     line = deployment.refused(CHAIN)
     assert f"{deployment.prefix}blocks[0] ends at offset {len(CHAIN.blocks)}, but " in line
     assert "it is another topic or another Kafka than the job read" in line
+
+
+def created_again(deployment: Deployment) -> None:
+    """Delete the input topics and create them again, with as many records as before."""
+    admin = AdminClient(admin_config(deployment.kafka))
+    names = [deployment.prefix + topic for topic in INPUT_TOPICS]
+    for future in admin.delete_topics(names).values():
+        future.result()
+    deadline = time.monotonic() + TOPICS_S_MAX
+    while set(names) & set(admin.list_topics(timeout=10).topics):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    create_topics(deployment.kafka, prefix=deployment.prefix)
+    send(
+        deployment.kafka,
+        deployment.prefix,
+        [(each.topic, each.lane.encode(), each.value) for each in CHAIN.records],
+    )
+
+
+def test_topics_created_again_that_have_grown_as_far_are_other_topics(deployment: Deployment) -> None:
+    deployment.run(CHAIN)
+    deployment.start(CHAIN).keep()
+    path = deployment.folder / "topics.json"
+    before = json.loads(path.read_text())["ids"]
+    assert set(before) == {deployment.prefix + topic for topic in INPUT_TOPICS}
+    assert path.stat().st_mode & 0o777 == 0o600
+    created_again(deployment)
+    line = deployment.refused(CHAIN)
+    blocks = f"{deployment.prefix}blocks"
+    assert line.startswith(f"{blocks} has id ")
+    assert (
+        f", but {deployment.folder / 'checkpoint'} has read the one with id {before[blocks]}: it is another topic"
+        in line
+    )
+    assert "if the topics were created again, remove the checkpoint; " in line
+    assert line.endswith(f"remove {path}")
+    deployment.remove_checkpoint()
+    deployment.start(CHAIN, rebuild=True).keep()
+    after = json.loads(path.read_text())["ids"]
+    assert all(after[topic] != before[topic] for topic in before)
+
+
+def test_checkpoint_without_ids_of_topics_starts_and_gets_them(deployment: Deployment) -> None:
+    """It comes from an earlier version, or from one that knew fewer topics."""
+    deployment.run(CHAIN)
+    path = deployment.folder / "topics.json"
+    path.unlink()
+    deployment.start(CHAIN).keep()
+    kept = json.loads(path.read_text())
+    blocks = kept["ids"].pop(f"{deployment.prefix}blocks")
+    path.write_text(json.dumps(kept))
+    deployment.start(CHAIN).keep()
+    assert json.loads(path.read_text())["ids"] == {**kept["ids"], f"{deployment.prefix}blocks": blocks}
 
 
 def test_change_of_a_key_without_a_block_needs_the_next_one(deployment: Deployment) -> None:

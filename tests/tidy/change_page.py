@@ -18,7 +18,8 @@ NOTES: Final[dict[str, str]] = {
     "topics.output_partitions": "change an existing topic with Kafka's tools; restart job, transports and console after it",
     "topics.replication_factor": "change an existing topic with Kafka's tools",
     "topics.retention_ms": "change an existing topic with Kafka's tools",
-    "kafka": "the same cluster under any address: a topic that ends before the checkpoint's offsets is refused",
+    "kafka": "the same cluster under any address: an input topic with another id than before (`topics.json` in the job's folder), or that "
+    "ends before the checkpoint's offsets, is refused",
     "job.directory": "move the folder together with the key, while the job is stopped",
     "job.state_partitions": "Spark keeps the number of an existing checkpoint",
     "job.rebuild": "has an effect only without a checkpoint",

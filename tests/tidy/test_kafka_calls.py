@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 ASKING: Final = {
     "list_topics", "list_offsets", "get_watermark_offsets", "committed", "offsets_for_times", "list_groups",
-    "alter_user_scram_credentials", "init_transactions", "delete_topics", "describe_configs",
+    "alter_user_scram_credentials", "init_transactions", "delete_topics", "describe_configs", "describe_topics",
 }  # fmt: skip
 """Methods of librdkafka's clients. It retries producing, fetching and committing by itself."""
 

@@ -8,23 +8,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
-from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, user_error
+from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, passes, user_error
 from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
-    from confluent_kafka.admin import TopicMetadata
+    from confluent_kafka.admin import TopicDescription, TopicMetadata
 
     from validator.kafka.client import KafkaTable
     from validator.topics import Topic
 
 PREFIX: Final = "validator."
+
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The id that librdkafka has for a topic of a Kafka older than 2.8: zeros, in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,31 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Top
         )
         for topic in topics
     ]
+
+
+def topic_ids(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, str]:
+    """Return, by full name, the ids of topics, without those of which Kafka names none: it may be too old, refuse, or lack the topic.
+
+    Raises `Unavailable` if no broker answers.
+    """
+    names = list(topics)
+
+    def ask(left_s: float) -> dict[str, str | None]:
+        futures = admin.describe_topics(TopicCollection(names), request_timeout=left_s)
+        return {name: _id_of(future) for name, future in futures.items()}
+
+    with _admin(kafka) as admin:
+        return {name: found for name, found in answer(ask).items() if found is not None}
+
+
+def _id_of(described: Future[TopicDescription]) -> str | None:
+    try:
+        found = str(described.result().topic_id)
+    except KafkaException as error:
+        if passes(error.args[0]):
+            raise
+        return None
+    return None if found == NO_ID else found
 
 
 def wait_for_topics(

@@ -37,6 +37,7 @@ from validator.service.checkpoint import (
 )
 from validator.service.emitted import EmittedDiffers, compare_emitted
 from validator.service.markers import read_markers
+from validator.service.read_topics import checked_ids, keep_ids
 from validator.service.retention import missing_blocks
 from validator.topics import INPUT_TOPICS
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     Compared = Callable[[str, BlockNumber], None]
     """Called with a lane, and the last block that it has emitted, before these blocks are executed again."""
 
+CHECKPOINT: Final = "checkpoint"
+
 PROGRESS_S_MAX: Final = 60.0
 """Seconds that a start without a checkpoint or `--rebuild` waits, without progress, for transactions that are open on the markers."""
 
@@ -66,9 +69,12 @@ class Look:
     accepted: Accepted
     retired: Mapping[str, Consumed] = field(default_factory=dict)
     """By lane that is no longer configured, what it has consumed: none of it becomes a dead letter again."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """By input topic, its id."""
 
     def keep(self) -> None:
-        """Write what the lanes start with, for the next start to compare."""
+        """Write what the lanes start with, and from which topics, for the next start to compare."""
+        keep_ids(self.folder.with_name(CHECKPOINT), self.ids)
         for lane, start in {**self.removed, **self.starts}.items():
             keep_start(self.folder, lane, start)
             (self.folder / f"{lane}{EARLIER_SUFFIX}").unlink(missing_ok=True)
@@ -76,7 +82,7 @@ class Look:
 
 def checkpoint_of(config: Config) -> Path:
     """Return the folder of the job's checkpoint."""
-    return job_directory(config) / "checkpoint"
+    return job_directory(config) / CHECKPOINT
 
 
 def look_offline(config: Config) -> None:
@@ -100,7 +106,7 @@ def look(
 
     Errors, in order: the checkpoint has another prefix; topics hold output, but there is no checkpoint and no `--rebuild`; a lane is no
     longer configured; a lane began with something else, or its rules or handlers differ for executed blocks; an accepted change is none;
-    inputs are gone; a rebuild would differ from what is emitted.
+    inputs are gone; a rebuild would differ from what is emitted; an input topic is another than the checkpoint has read.
     """
     look_offline(config)
     checkpoint = checkpoint_of(config)
@@ -132,12 +138,13 @@ def look(
     else:
         _refuse_needless(accepted, began, gone, compares=False)
         refuse_other_topics(config, checkpoint)
+    ids = checked_ids(kafka, prefix, INPUT_TOPICS, checkpoint)
     removed = {lane: _removed(start) for lane, start in gone.items()}
     for lane in before.keys() & now.keys():
         # a rebuild executes every block under the present configuration, but what is emitted stays as it is
         found = [] if rebuild else began.get(lane, [])
         now[lane] = with_changes(now[lane], before[lane], found, (_block(markers, lane) or 0) + 1)
-    return Look(folder, now, removed, accepted, retired)
+    return Look(folder, now, removed, accepted, retired, ids)
 
 
 def refuse_written(
@@ -169,7 +176,10 @@ def refuse_cut_inputs(config: Config, definitions: Mapping[str, LaneDefinition])
 
 
 def refuse_other_topics(config: Config, checkpoint: Path) -> None:
-    """Raise `UserError` if an input topic ends before what the checkpoint has consumed of it: it was deleted and created again."""
+    """Raise `UserError` if an input topic ends before what the checkpoint has consumed of it: it was deleted and created again.
+
+    This needs no ids of topics, which a Kafka may not name, and an earlier version has not kept (`service.read_topics`).
+    """
     consumed = consumed_by_batch(checkpoint, last_begun_batch(checkpoint))
     with TopicReader(config.kafka, config.topics.prefix, list(INPUT_TOPICS)) as reader:
         ends = {(config.topics.prefix + topic, part): end for (topic, part), (_, end) in reader.spans().items()}

@@ -40,6 +40,12 @@ from validator.service import schema_ids
 from validator.service.schema_ids import RecordSchemas
 from validator.service.waiting import Patience
 
+FAILED_STARTS: dict[str, Exception] = {
+    "offline": BatchFailed("offline", progressed=False, outside=True),
+    "no answer": Unavailable("no Kafka answers"),
+    "no folder": OSError(30, "Read-only file system"),
+}
+
 
 class Clock:
     """A clock that advances only during sleeps; ``at`` is called after each."""
@@ -65,12 +71,8 @@ class Played:
 
     def start(self) -> Any:
         script = self.scripts.pop(0)
-        if script in (["offline"], ["no folder"]):
-            raise (
-                BatchFailed("offline", progressed=False, outside=True)
-                if script == ["offline"]
-                else OSError(30, "Read-only file system")
-            )
+        if (failure := FAILED_STARTS.get(script[0])) is not None:
+            raise failure
         played = self
 
         class NextQuery(Query):
@@ -101,7 +103,7 @@ class Played:
         return [values["seconds"] for event, values in self.log.events if event == "waiting"]
 
 
-@pytest.mark.parametrize("failure", [*OUTSIDE, "offline", "no folder"])
+@pytest.mark.parametrize("failure", [*OUTSIDE, *FAILED_STARTS])
 def test_outage_of_ten_minutes_is_waited_out_and_reported(failure: str) -> None:
     played = Played([])
     played.scripts = (
@@ -115,7 +117,7 @@ def test_outage_of_ten_minutes_is_waited_out_and_reported(failure: str) -> None:
     assert all("\n" not in values["reason"] and values["reason"] for values in waiting)
 
 
-@pytest.mark.parametrize("failure", [*OUTSIDE, "offline", "no folder"])
+@pytest.mark.parametrize("failure", [*OUTSIDE, *FAILED_STARTS])
 def test_outage_that_lasts_ends_the_job_with_its_own_exit_code(failure: str) -> None:
     played = Played([[failure]] * 99, give_up_after_s=200)
     assert played.run() == exit_codes.STOPPED

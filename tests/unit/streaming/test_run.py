@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -38,6 +39,7 @@ from validator.lanes.parking import Suspect
 from validator.service import look as look_module
 from validator.service.look import Look
 from validator.service.waiting import Patience
+from validator.topics import INPUT_TOPICS
 
 
 def follow(script: list[str], stop_after: int) -> tuple[int, Query, Log]:
@@ -304,6 +306,7 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
     monkeypatch.setattr(run, "wait_for_topics", lambda *_, **__: None)
     monkeypatch.setattr(look_module, "read_markers", lambda *_, **__: {"a": Marker(30)})
     monkeypatch.setattr(look_module, "refuse_other_topics", lambda *_: None)
+    monkeypatch.setattr(look_module, "checked_ids", lambda *_: {})
     for folder in ("offsets", "commits"):
         (tmp_path / "checkpoint" / folder).mkdir(parents=True)
         (tmp_path / "checkpoint" / folder / "0").write_text("v1\n{}\n{}")
@@ -313,3 +316,22 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
     (tmp_path / "checkpoint" / "offsets" / "0").unlink()  # as for --rebuild
     rebuild = True
     refused(30)
+
+
+def test_query_that_restarts_on_topics_created_again_ends_the_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def other(kafka: object, prefix: str, topics: object, checkpoint: Path) -> None:
+        assert (prefix, set(INPUT_TOPICS), checkpoint) == ("p.", {*topics}, tmp_path / "checkpoint")  # type: ignore[misc]
+        raise UserError("p.blocks has id 2")
+
+    monkeypatch.setattr(run, "checked_ids", other)
+    monkeypatch.setattr(run, "JobOffsets", lambda *_: SimpleNamespace(commit=None, close=lambda: None))
+    monkeypatch.setattr(run, "ParkedLog", lambda *_: nullcontext())
+    ended = SimpleNamespace(requested=False)
+    outages = Outages(Patience(0.0), ended, Log())  # type: ignore[arg-type]
+    settings: Any = SimpleNamespace(kafka={}, prefix="p.", definitions={}, output=None, pace=None)
+    metrics: Any = SimpleNamespace(following=nullcontext)
+    config = Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {}}})
+    with pytest.raises(UserError, match=r"^p\.blocks has id 2$"):
+        run._run_queries(None, settings, outages, config, metrics)  # type: ignore[arg-type]
