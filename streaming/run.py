@@ -33,8 +33,9 @@ from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
 from validator.service.checkpoint import has_checkpoint
+from validator.service.lane_inputs import skipped_records
 from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
-from validator.service.parked import lane_reports, skipped_records
+from validator.service.parked import lane_reports
 from validator.service.read_topics import checked_ids
 from validator.service.schema_ids import records_of
 from validator.service.waiting import Patience

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import decoded, encoded
 from tests.sending import send
 from tests.unit.lanes.backend import Store
 from validator.core.inputs import DeadLetter, Input, Source
+from validator.kafka.client import producer_config
 from validator.lanes.configured import lane_definition
-from validator.lanes.store import LaneCache, process_batch, restore_lane
+from validator.lanes.store import LaneCache, Skipped, process_batch, restore_lane
 from validator.lanes.stored import Part, write_end, write_entry, write_header
 from validator.service import state
 from validator.topics import INPUT_TOPICS
@@ -24,6 +26,7 @@ from validator.topics import INPUT_TOPICS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from validator.codec.encode import OutputRecord
     from validator.lanes.processor import LaneProcessor
     from validator.protocols.router.state import RouterState
 
@@ -48,19 +51,35 @@ class Job:
         (self.checkpoint / "commits" / str(BATCH)).write_text("v1\n{}")
         self.consumed = {(self.prefix + topic, 0): 0 for topic in INPUT_TOPICS}
 
-    def follow(self, records: Records, *, batches: int = 3, judged: Records | None = None) -> None:
-        """Send records, take them in several batches, and send the output; ``judged`` are taken instead of the records sent."""
+    def follow(
+        self, records: Records, *, batches: int = 3, judged: Records | None = None, skips: Sequence[int] = ()
+    ) -> None:
+        """Send records, take them in several batches, and send the output.
+
+        ``judged`` are taken instead of the records sent. The lane skips those at the indices ``skips``, as an operator has ordered.
+        """
         kafka = self.chain.config.kafka
         send(kafka, self.prefix, [(kind, LANE.encode(), encoded(kind, record)) for kind, record in records])
         definition = lane_definition(self.chain.config, LANE)
         items = [self.item(kind, record) for kind, record in (records if judged is None else judged)]
+        skipped = Skipped(frozenset(items[at].source for at in skips))
         cache = LaneCache()
         for at in range(batches):
             attempt = self.store.attempt()
             batch = items[len(items) * at // batches : len(items) * (at + 1) // batches]
-            for _, output in process_batch(definition, attempt, cache, batch):
-                send(kafka, self.prefix, [(topic, key, value) for topic, key, value, _ in output])
+            for _, output in process_batch(definition, attempt, cache, batch, skipped):
+                self.emit(output)
             self.store.commit(attempt)
+
+    def emit(self, records: list[OutputRecord]) -> None:
+        """Send what a lane emits, dead letters with their headers."""
+        kafka = self.chain.config.kafka
+        send(kafka, self.prefix, [(topic, key, value) for topic, key, value, headers in records if not headers])
+        if letters := [each for each in records if each.headers]:
+            producer = Producer(producer_config(kafka))
+            for topic, key, value, headers in letters:
+                producer.produce(self.prefix + topic, value, key, headers=list(headers))
+            assert producer.flush(60.0) == 0
 
     def item(self, kind: str, record: dict[str, Any]) -> Input | DeadLetter:
         place = (self.prefix + kind, 0)

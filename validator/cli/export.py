@@ -15,7 +15,7 @@ from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_
 from validator.cli.progress import counting
 from validator.codec.json_form import shown_json
 from validator.config import load_config
-from validator.core.inputs import DeadLetter
+from validator.core.inputs import DeadLetter, DeadReason
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec, lane_definition
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from validator.core.inputs import Input
 
 UNREADABLE: Final = "unreadable"
+SKIPPED: Final = "skipped"
 PARTIAL: Final = ".partial"
 """What a file's name ends with until the export is complete."""
 
@@ -48,8 +49,9 @@ def export(
 ) -> None:
     """Write a lane's recorded inputs from Kafka to a folder, one JSON line for each record, by topic.
 
-    `what-if` and `audit` read the folder with --records, `submit` takes each file. A record that cannot be decoded is left out and counted;
-    what was sent twice is there twice. An export that fails or is interrupted leaves no files.
+    `what-if` and `audit` read the folder with --records, `submit` takes each file. Records that cannot be decoded, and those that an
+    operator let the lane skip, are left out and counted; what was sent twice is there twice. An export that fails or is interrupted leaves
+    no files.
     """
     if to_block < from_block:
         raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
@@ -76,6 +78,8 @@ def export(
     sys.stdout.write(f"{out}: {written}\n")
     if counts[UNREADABLE]:
         say(f"left out, as they cannot be decoded: {counts[UNREADABLE]}; see `validator dead-letters list`")
+    if counts[SKIPPED]:
+        say(f"left out, as an operator ordered the lane to continue without them: {counts[SKIPPED]}")
 
 
 @contextmanager
@@ -126,11 +130,11 @@ def _translated(name: str | None = None) -> Iterator[None]:
 def _write(
     inputs: Iterable[Input | DeadLetter], codec: Codec, files: dict[str, IO[str]], blocks: range
 ) -> dict[str, int]:
-    """Write the inputs of some blocks; return how many, by topic, and how many cannot be decoded."""
-    counts = {**dict.fromkeys(files, 0), UNREADABLE: 0}
+    """Write the inputs of some blocks; return how many, by topic, and how many are left out."""
+    counts = {**dict.fromkeys(files, 0), UNREADABLE: 0, SKIPPED: 0}
     for item in inputs:
         if isinstance(item, DeadLetter):
-            counts[UNREADABLE] += 1
+            counts[SKIPPED if item.reason is DeadReason.SKIPPED else UNREADABLE] += 1
         elif item.block in blocks:
             topic = TOPIC_OF_KIND[item.kind]
             line = json.dumps(shown_json(topic, item.raw, codec)) + "\n"

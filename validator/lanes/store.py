@@ -239,7 +239,8 @@ def process_batch(
     if skipped.sources:
         evicted = lane.processor.lane.evict(skipped.has, SKIPPED_DETAIL)
         items = [
-            _buried(definition.name, item) if isinstance(item, Input) and skipped.has(item) else item for item in items
+            skipped_letter(definition.name, item) if isinstance(item, Input) and skipped.has(item) else item
+            for item in items
         ]
     if evicted:
         yield BlockOutput(None, list(map(encode_dead_letter, evicted)))
@@ -279,7 +280,8 @@ def restore_lane(definition: LaneDefinition, backend: StateBackend) -> LaneProce
         return _bring_up(definition.under(head.rules), head, backend, LaneCache()).processor
 
 
-def _buried(lane: str, item: Input) -> DeadLetter:
+def skipped_letter(lane: str, item: Input) -> DeadLetter:
+    """Return what a lane takes instead of an input that it leaves out."""
     return DeadLetter(lane, DeadReason.SKIPPED, SKIPPED_DETAIL, item.source, item.raw, item.block, item.index)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a lane's inputs again, as the job decodes them."""
+"""Reads a lane's inputs again, as the job decodes and takes them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from validator.codec.decode import decode_record
+from validator.codec.encode import OutputRecord, source_of
 from validator.codec.orders import decode_order
-from validator.core.inputs import DeadLetter, Input, RecordKind, Source
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader, TopicRecord
-from validator.topics import INPUT_TOPICS
+from validator.lanes.store import skipped_letter
+from validator.topics import DEAD_LETTERS, INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Container, Generator, Iterable, Iterator
 
     from validator.codec.codec import Codec, RecordChecks
     from validator.kafka.client import KafkaTable
@@ -46,6 +48,27 @@ def rare_collection() -> Iterator[None]:
 def by_block(streams: Iterable[Iterator[Input | DeadLetter]]) -> Iterator[Input | DeadLetter]:
     """Merge the inputs of several partitions by block: a lane that read one topic before the others would hold all of it in memory."""
     return merge(*streams, key=lambda item: item.block or 0)
+
+
+def skipped_records(kafka: KafkaTable, prefix: str) -> dict[str, frozenset[Source]]:
+    """Return, by lane, the records that are dead letters because an operator skipped them: a lane that starts over skips them again."""
+    found: dict[str, set[Source]] = {}
+    with TopicReader(kafka, prefix, [DEAD_LETTERS]) as reader:
+        for record in reader.read_to_end():
+            headers = dict(record.headers)
+            if headers.get("reason") == DeadReason.SKIPPED.name.encode() and "source" in headers:
+                letter = OutputRecord(DEAD_LETTERS, record.key or b"", b"", record.headers)
+                found.setdefault(letter.key.decode("utf-8", "replace"), set()).add(source_of(letter))
+    return {lane: frozenset(sources) for lane, sources in found.items()}
+
+
+def as_taken(
+    items: Iterable[Input | DeadLetter], lane: str, skipped: Container[Source]
+) -> Iterator[Input | DeadLetter]:
+    """Yield a lane's inputs as the job took them: those that it skipped are dead letters."""
+    return (
+        skipped_letter(lane, item) if isinstance(item, Input) and item.source in skipped else item for item in items
+    )
 
 
 class InputPartition:
@@ -101,7 +124,11 @@ def recorded_inputs(
     definition: LaneDefinition,
     progress: Progress = lambda _done, _total: None,
 ) -> Generator[Input | DeadLetter]:
-    """Yield all inputs of a lane that are on the topics now, merged by block. Raises `UserError` if no broker answers."""
+    """Yield all inputs of a lane that are on the topics now, merged by block, those that it skipped as dead letters.
+
+    Raises `UserError` if no broker answers.
+    """
+    skipped = skipped_records(kafka, prefix).get(definition.name, frozenset())
     with TopicReader(kafka, prefix, list(INPUT_TOPICS)) as reader:
         ends = {(prefix + topic, partition): end for (topic, partition), (_, end) in reader.spans().items()}
     kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
@@ -112,7 +139,7 @@ def recorded_inputs(
             partition.inputs(codec, kinds[partition.topic], definition.name, definition.records)
             for partition in partitions
         )
-        for number, item in enumerate(merged):
+        for number, item in enumerate(as_taken(merged, definition.name, skipped)):
             if number % PROGRESS_RECORDS == 0:
                 progress(sum(partition.read for partition in partitions), total)
             yield item

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.codec.arrivals import arrival
-from validator.codec.encode import OutputRecord, source_of
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json
 from validator.codec.orders import InputSpan, LaneOrder, encode_order
-from validator.core.inputs import DeadLetter, DeadReason, Input, Source
+from validator.core.inputs import DeadLetter, Input, Source
 from validator.core.limits import ORDER_SKIPS_MAX
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader
@@ -21,15 +20,15 @@ from validator.lanes.configured import chain_runtime, configured_codec, job_dire
 from validator.lanes.parked import Fault, parked_key
 from validator.plugin.pack import use_artefacts
 from validator.service.checkpoint import checkpoint_id
+from validator.service.lane_inputs import skipped_records
 from validator.service.markers import read_markers
 from validator.service.sender import RecordSender
-from validator.topics import DEAD_LETTERS, INPUT_TOPICS
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
 
 BLOCKS: Final = "blocks"
 """The topic that carries orders, next to the lane's blocks."""
@@ -73,18 +72,6 @@ def lane_reports(config: Config) -> LaneReports:
             else:
                 found.parked[shown["lane"]] = shown
     return found
-
-
-def skipped_records(kafka: KafkaTable, prefix: str) -> dict[str, frozenset[Source]]:
-    """Return, by lane, the records that are dead letters because an operator skipped them: a lane that starts over skips them again."""
-    found: dict[str, set[Source]] = {}
-    with TopicReader(kafka, prefix, [DEAD_LETTERS]) as reader:
-        for record in reader.read_to_end():
-            headers = dict(record.headers)
-            if headers.get("reason") == DeadReason.SKIPPED.name.encode() and "source" in headers:
-                letter = OutputRecord(DEAD_LETTERS, record.key or b"", b"", record.headers)
-                found.setdefault(letter.key.decode("utf-8", "replace"), set()).add(source_of(letter))
-    return {lane: frozenset(sources) for lane, sources in found.items()}
 
 
 def remedy_of(parked: dict[str, Any]) -> str:

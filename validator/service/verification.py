@@ -19,13 +19,14 @@ from validator.core.inputs import Input, RecordKind
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 from validator.lanes.processor import LaneProcessor
-from validator.service.lane_inputs import InputPartition, by_block, rare_collection
+from validator.service.lane_inputs import InputPartition, as_taken, by_block, rare_collection, skipped_records
 from validator.service.retention import missing_blocks
 from validator.service.state import UNLIMITED, RestoredState
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
+    from validator.core.inputs import Source
     from validator.core.lane import Lane
     from validator.core.outcomes import Receipt
     from validator.core.types import ParaId
@@ -92,6 +93,7 @@ def rebuild(
     under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
     rebuilt = Rebuilt(LaneProcessor.create(under))
     partitions = [InputPartition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
+    skipped = skipped_records(kafka, prefix).get(lane.name, frozenset()) - _waiting_sources(lane)
     rebuilt.cut = [f"{each.topic}[{each.partition}]" for each in partitions if each.low]
     with ExitStack() as stack:
         stack.enter_context(rare_collection())
@@ -102,7 +104,8 @@ def rebuild(
         items = by_block(
             partition.inputs(codec, kinds[partition.topic], lane.name, under.records) for partition in partitions
         )
-        while batch := list(islice(items, RECORDS_PER_CATCH_UP)):
+        taken = as_taken(items, lane.name, skipped)
+        while batch := list(islice(taken, RECORDS_PER_CATCH_UP)):
             inputs = [item for item in batch if isinstance(item, Input)]
             try:
                 rebuilt.receipts += rebuilt.processor.catch_up(inputs, len(batch) - len(inputs))
@@ -112,6 +115,11 @@ def rebuild(
             progress(sum(partition.read for partition in partitions), total)
         progress(total, total)
     return rebuilt
+
+
+def _waiting_sources(lane: RestoredState) -> set[Source]:
+    """Return which records wait in a lane: the job may have skipped some of them since then."""
+    return {item.source for _, block in lane.processor.lane.waiting() for item in block.places.values()}
 
 
 # --- comparing ---------------------------------------------------------------------------------------------------------------------------
