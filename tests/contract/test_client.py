@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.follower import LANE, follower
-from tests.sending import send
+from tests.sending import committed, send
 from validator import client
 from validator.codec.decode import decode_record
 from validator.codec.encode import BlockOutput
 from validator.core.inputs import Input, Source
-from validator.kafka.reader import TopicReader
+from validator.kafka.reader import TopicReader, TopicRecord
 from validator.lanes.configured import configured_codec
 from validator.lanes.parked import Fault, Parked, running
-from validator.topics import INPUT_TOPICS
+from validator.topics import INPUT_TOPICS, LANES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +82,39 @@ def test_progress_is_what_the_job_has_committed(kafka: dict[str, object], tmp_pa
         assert connected.progress(LANE).executed_block == 5
         said(running(LANE))
         assert connected.progress(LANE).parked is None
+
+
+class Reading:
+    """Records of a topic, read at once."""
+
+    at_end = True
+
+    def __init__(self, records: list[TopicRecord]) -> None:
+        self._records = records
+
+    def poll(self, _: float) -> list[TopicRecord]:
+        return self._records
+
+    def close(self) -> None: ...
+
+
+def test_progress_is_the_newest_whichever_partition_is_read_last(
+    kafka: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once partitions were added, a lane's former partition keeps what was said before."""
+    prefix = "client-partitions."
+    chain = follower(tmp_path, kafka, prefix, blocks=5)
+    with client.connect(chain.config_path) as connected:
+        chain.judge(chain.records)
+        (now,) = committed(kafka, prefix, [LANES])
+        (parked,), (runs,) = Parked(Fault.HANDLER, "it does not end", 5).record(LANE).records, running(LANE).records
+        early = now._replace(key=parked.key, value=parked.value)
+        late = now._replace(key=runs.key, value=runs.value, partition=1, timestamp_ms=now.timestamp_ms + 1)
+        for order in ([now, early, late], [late, early, now]):
+            reading = Reading(order)
+            monkeypatch.setattr(connected._backend, "read", lambda *_, reading=reading: reading)
+            found = connected.progress(LANE)
+            assert (found.executed_block, found.parked) == (5, None)
 
 
 def test_missing_topics_are_named(kafka: dict[str, object]) -> None:

@@ -26,6 +26,7 @@ from validator.client.streams import POLL_S, Start, Stream, Wanted, offsets_of
 from validator.codec.dry_runs import DryRunRequest
 from validator.codec.record_format import RecordUnreadable
 from validator.errors import UserError
+from validator.kafka.newest import Newest
 from validator.lanes.configured import protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.service.dry_run import KINDS
@@ -84,9 +85,10 @@ class Client:
         """
         self._check_lane(lane)
         values: dict[bytes, bytes] = {}
+        newest = Newest()
         with closing(self._backend.read(LANES, {})) as reading:
             while True:
-                values.update((each.key or b"", each.value) for each in reading.poll(POLL_S))
+                values.update((each.key or b"", each.value) for each in reading.poll(POLL_S) if newest.takes(each))
                 if reading.at_end:
                     return progress_of(lane, values)
 
