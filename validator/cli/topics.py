@@ -86,7 +86,10 @@ def create(
 def list_(
     config_path: ConfigPath = None, bootstrap_servers: Bootstrap = "", prefix: Prefix = None, as_json: Json = False
 ) -> None:
-    """List the topics with their numbers of partitions and records."""
+    """List the topics with their numbers of partitions and records.
+
+    The end of a transaction counts as a record, which no reader gets.
+    """
     config = load_config(config_path)
     with working("counting the records of every topic"):
         kafka = _kafka(config, bootstrap_servers)
