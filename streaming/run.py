@@ -151,7 +151,7 @@ def _run_in_session(
     spark = session.wait()
     for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
         spark.sparkContext.addPyFile(artefact)
-    if not has_checkpoint(job_directory(config) / "checkpoint"):  # Kafka may have gone away since the look
+    if not has_checkpoint(checkpoint_of(config)):  # Kafka may have gone away since the look
         skipped, parked = outages.wait_out(
             lambda: (skipped_records(config.kafka, config.topics.prefix), frozenset(lane_reports(config).parked))
         )

@@ -177,7 +177,9 @@ def test_folder_in_which_nothing_can_be_kept_is_one_line(tmp_path: Path) -> None
     assert "Traceback" in ended("-v", *command, env=os.environ | {"VALIDATOR_HOME": str(file)})[1]
 
 
-@pytest.mark.parametrize("arguments", [["rules", "list"], ["--help"], ["explain"], ["explain", "--json"]])
+@pytest.mark.parametrize(
+    "arguments", [["rules", "list"], ["--help"], ["explain"], ["simulate", "network", "--blocks", "50"]]
+)
 def test_output_that_nobody_reads_ends_as_a_shell_reports_it(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
