@@ -180,21 +180,22 @@ class LazyGroup(TyperGroup):
                 error.message = _expected(error.__cause__) or error.message
             raise
         except UserError as error:
-            raise _refused(ctx, str(error), exit_codes.STOPPED if isinstance(error, GivenUp) else None) from None
+            code = exit_codes.STOPPED if isinstance(error, GivenUp) else exit_codes.USER_ERROR
+            raise _refused(ctx, str(error), code) from None
         except OSError as error:
             if error.filename is None or error.errno not in _REFUSED_FILES:
                 raise
-            raise _refused(ctx, f"{error.filename}: {error.strerror}") from None
+            raise _refused(ctx, f"{error.filename}: {error.strerror}", exit_codes.USER_ERROR) from None
 
 
-def _refused(ctx: Any, text: str, code: int | None = None) -> typer.Exit:
+def _refused(ctx: Any, text: str, code: int) -> typer.Exit:
     """Print an error in one line, with its traceback if that is wanted, and return how the command ends."""
     from validator.visible import printable_lines  # only errors need it
 
     if ctx.params.get("verbose"):
         traceback.print_exc()
     print(f"validator: {printable_lines(text)}", file=sys.stderr)  # noqa: T201 - rich would wrap the line
-    return typer.Exit(exit_codes.USER_ERROR if code is None else code)
+    return typer.Exit(code)
 
 
 app = typer.Typer(
