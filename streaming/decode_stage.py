@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -19,8 +19,11 @@ from validator.core.limits import DEAD_LETTER_END_BYTES, ORDER_BYTES_MAX
 from validator.core.types import maker
 from validator.lanes.definition import LaneDefinition, job_codec
 
-CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
-"""Each row is a run of one lane's inputs from one Kafka partition, in offset order."""
+if TYPE_CHECKING:
+    from validator.codec.codec import Codec
+
+CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, records int, chunk binary"
+"""Each row is a run of one lane's inputs from one Kafka partition, in offset order; ``records`` is their number."""
 
 _WITH_RAW: Final = (Input, DeadLetter, Unreadable)
 _source = maker(Source)
@@ -33,13 +36,14 @@ _ARROW = pa.schema([
     ("topic", pa.string()),
     ("partition", pa.int32()),
     ("first_offset", pa.int64()),
+    ("records", pa.int32()),
     ("chunk", pa.binary()),
 ])  # fmt: skip
 
 
 def decode_stage(
-    kinds: dict[str, RecordKind],
-    definitions: dict[str, LaneDefinition],
+    kinds: Mapping[str, RecordKind],
+    definitions: Mapping[str, LaneDefinition],
     lane_bytes_max: int = BATCH_BYTES_MAX,
     ids: Mapping[bytes, bytes] = NO_IDS,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -56,29 +60,54 @@ def decode_stage(
         tune_garbage_collector()
         check_plugins(definitions.values())
         codec = job_codec(definitions.values()).knowing(ids)
-        lanes = {lane: definition.records for lane, definition in definitions.items()}
-        bounds = _Bounds(lanes, lane_bytes_max)
+        decoder = Decoder(kinds, definitions, codec, lane_bytes_max)
         for batch in batches:
-            runs = _Runs()
             rows = zip(
                 *(batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value", "size")),
                 strict=True,
             )
-            for topic, partition, offset, key, value, size in rows:
-                source = _source((topic, partition, offset))
-                cut = size is not None and size > len(value)
-                lane, item = (
-                    oversized(value, size, source, key, lanes)
-                    if cut
-                    else arrival(codec, kinds[topic], value, source, key, lanes)
-                )
-                runs.add(lane, source, *bounds.bounded(lane, item, size))
-                if runs.bytes >= CHUNK_BYTES:
-                    yield runs.take()
-            if runs.bytes:
-                yield runs.take()
+            for row in rows:
+                if (chunk := decoder.add(*row)) is not None:
+                    yield chunk
+            if (chunk := decoder.take()) is not None:
+                yield chunk
 
     return decode
+
+
+class Decoder:
+    """Decodes what one task reads, and packs it in chunks of about `CHUNK_BYTES`; parameters as of `decode_stage`."""
+
+    def __init__(
+        self,
+        kinds: Mapping[str, RecordKind],
+        definitions: Mapping[str, LaneDefinition],
+        codec: Codec,
+        lane_bytes_max: int,
+    ) -> None:
+        self._kinds = kinds
+        self._codec = codec
+        self._lanes = {lane: definition.records for lane, definition in definitions.items()}
+        self._bounds = _Bounds(self._lanes, lane_bytes_max)
+        self._runs = _Runs()
+
+    def add(
+        self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, size: int | None
+    ) -> pa.RecordBatch | None:
+        """Take a record, and return a chunk once there is one; of a value with another ``size`` than ``value``, that is both ends."""
+        source = _source((topic, partition, offset))
+        if size is not None and value is not None and size > len(value):
+            found: tuple[str, Arrival] = oversized(value, size, source, key, self._lanes)
+        else:
+            found = arrival(self._codec, self._kinds[topic], value, source, key, self._lanes)
+        lane, item = found
+        runs = self._runs
+        runs.add(lane, source, *self._bounds.bounded(lane, item, size))
+        return runs.take() if runs.bytes >= CHUNK_BYTES else None
+
+    def take(self) -> pa.RecordBatch | None:
+        """Return what has been taken since the last chunk, None if that is nothing."""
+        return self._runs.take() if self._runs.bytes else None
 
 
 class _Bounds:
@@ -129,7 +158,7 @@ class _Runs:
         self.bytes += size + 1
 
     def take(self) -> pa.RecordBatch:
-        rows = [(*key, first_offset, pack(items)) for key, (first_offset, items) in self._runs.items()]
+        rows = [(*key, first_offset, len(items), pack(items)) for key, (first_offset, items) in self._runs.items()]
         self._runs.clear()
         self.bytes = 0
         return pa.RecordBatch.from_arrays(

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streaming query: Kafka source, decode stage, lane stage."""
+"""The streaming query: source, decode stage, lane stage."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +20,9 @@ from streaming.lane_operator import LaneOperator, shipped
 from streaming.metered import meter_settings
 from streaming.options import batch_bytes_max, source_options
 from streaming.pace import QUICK, SINGLE, Pace
+from streaming.range_source import SourceSettings, load_inputs
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
-from streaming.stages import DECODE, LANES, with_own_workers
+from streaming.stages import DECODE, LANES, local_cores, with_own_workers
 from validator.config import Config
 from validator.core.inputs import Source
 from validator.kafka.spark_options import spark_options
@@ -57,6 +60,8 @@ class JobSettings:
     """Lanes that were parked before they are started over."""
 
     pace: Pace = QUICK
+    cores: int = 0
+    """Tasks that run at once in a local job, 0 on a cluster."""
     meter: MeterSettings | None = None
     """What workers measure."""
     ids: SchemaIds = NO_IDS
@@ -85,6 +90,7 @@ class JobSettings:
             output=output,
             worker_memory_bytes=_bytes(job.worker_memory),
             pace=pace,
+            cores=local_cores(job.master),
             meter=meter_settings(config),
             audit=audit_settings(config),
         )
@@ -103,16 +109,6 @@ def _bytes(size: str) -> int:
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     """Start the query, which runs until it is stopped or fails."""
-    kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
-    reader = spark.readStream.format("kafka")
-    options = source_options(list(kinds), settings.records_per_trigger, poll_records=settings.pace.poll_records)
-    options |= spark_options(settings.kafka)
-    if settings.pace is SINGLE:  # what is configured was too much
-        options["kafka.max.poll.records"] = str(SINGLE.poll_records)
-    for name, value in options.items():
-        reader = reader.option(name, value)
-    rows = with_ends(reader.load())
-
     folder = Path(settings.checkpoint).parent / "lanes"
     definitions = {
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
@@ -120,8 +116,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     parking = ParkingSettings(
         settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped), settings.parked
     )
-    decode = decode_stage(kinds, definitions, batch_bytes_max(settings.worker_memory_bytes), settings.ids.headers)
-    inputs = with_own_workers(spark, DECODE, lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
+    inputs = with_own_workers(spark, DECODE, lambda: _inputs(spark, settings, definitions))
     application = spark.sparkContext.applicationId
     output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, application, settings.ids.frames)
     operator = LaneOperator(
@@ -143,6 +138,36 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
         .start()
     )
+
+
+def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition]) -> DataFrame:
+    """Return the decoded inputs: read by workers if the pace says so, else by Spark's Kafka source."""
+    kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
+    lane_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
+    if settings.pace.ahead:
+        return load_inputs(
+            spark,
+            SourceSettings(
+                settings.kafka,
+                kinds,
+                definitions,
+                settings.ids.headers,
+                records_max=settings.records_per_trigger,
+                tasks_max=settings.cores,
+                lane_bytes_max=lane_bytes_max,
+                worker_memory_bytes=settings.worker_memory_bytes,
+                run=token_hex(8),
+            ),
+        )
+    reader = spark.readStream.format("kafka")
+    options = source_options(list(kinds), settings.records_per_trigger, poll_records=settings.pace.poll_records)
+    options |= spark_options(settings.kafka)
+    if settings.pace is SINGLE:  # what is configured was too much
+        options["kafka.max.poll.records"] = str(SINGLE.poll_records)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    decode = decode_stage(kinds, definitions, lane_bytes_max, settings.ids.headers)
+    return with_ends(reader.load()).mapInArrow(decode, CHUNK_SCHEMA)
 
 
 def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:

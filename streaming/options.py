@@ -180,9 +180,9 @@ def cluster_options(master: str) -> dict[str, str]:
     }
 
 
-def worker_options(master: str, state_partitions: int) -> dict[str, str]:
-    """Return the options of a session in which several workers execute lanes side by side."""
-    if state_partitions == 1 or local_cores(master) < 2:
+def worker_options(master: str) -> dict[str, str]:
+    """Return the options of a session in which several workers of a stage run side by side."""
+    if local_cores(master) < 2:
         return {}
     return {"spark.python.daemon.module": "streaming.worker_daemon"}
 

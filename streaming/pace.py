@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of Kafka Spark's JVM holds at once, and what happens if its memory does not suffice.
+"""How much of Kafka a process holds at once, and what happens if its memory does not suffice.
 
-Kafka's client bounds what it fetches in compressed bytes, and what it hands over in records: as complete values, of which a task holds
+Kafka's clients bound what they fetch in compressed bytes, and what they hand over in records: as complete values, of which a task holds
 twice as many for a moment. A value may be a thousand times as large as its compressed form, so no number of records is both quick for
-small ones and safe for large ones. The job begins with a quick pace. If the JVM runs out of memory, the job starts another one that reads
-less at a time, and repeats the batch.
+small ones and safe for large ones. The job begins with a quick pace. In a local one that means that its workers read
+(`streaming.range_source`), whose client unpacks whole batches of a producer at once. If a batch fails there again and again, or Spark's JVM
+runs out of memory, the job starts another JVM that reads by itself, or less at a time, and repeats the batch.
 """
 
 from __future__ import annotations
@@ -16,10 +17,18 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``poll_records`` are handed over at once; ``alone`` if one task runs at a time, which is so in local mode only."""
+    """``poll_records`` are handed over at once; ``alone`` if one task runs at a time, which is so in local mode only.
+
+    With ``ahead``, workers read Kafka, also ahead.
+    """
 
     poll_records: int
     alone: bool = False
+    ahead: bool = False
+
+
+AHEAD: Final = Pace(1_000, ahead=True)
+"""In a local job: what a batch holds is read while the batch before is executed."""
 
 
 QUICK: Final = Pace(500)
@@ -32,7 +41,10 @@ STEADY: Final = Pace(64)
 SINGLE: Final = Pace(1, alone=True)
 """Twice the largest value. A record costs a round trip, so the job goes back to `STEADY` after a batch."""
 
-_NEXT: Final = {QUICK: STEADY, STEADY: SINGLE}
+_NEXT: Final = {AHEAD: QUICK, QUICK: STEADY, STEADY: SINGLE}
+
+AHEAD_FAILURES_MAX: Final = 2
+"""Failures of one batch after which it is no longer workers that read Kafka. A person or the system may kill a worker once."""
 
 OUT_OF_MEMORY: Final = "Spark's JVM ran out of memory: raise [job] driver_memory (docs/operations.md, Parked lanes)"
 
@@ -44,24 +56,28 @@ class OutOfMemory(Exception):
         super().__init__(OUT_OF_MEMORY)
 
 
+class ReadAheadFails(Exception):
+    """A batch fails again and again while workers read Kafka."""
+
+
 class BatchPassed(Exception):
     """The batch is done for which the job had slowed down."""
 
 
-def run_at_paces(run: Callable[[Pace], int], log: Any) -> int:
-    """Run the job, each time in another session, until it ends by itself, and return its exit code.
+def run_at_paces(run: Callable[[Pace], int], log: Any, pace: Pace = QUICK) -> int:
+    """Run the job, each time in another session, until it ends by itself, and return its exit code; ``pace`` is the first one.
 
-    ``run`` raises `OutOfMemory`, and `BatchPassed` after a batch at the pace `SINGLE`. Raises `OutOfMemory` if that pace is too quick, too.
+    ``run`` raises `ReadAheadFails`, `OutOfMemory`, and `BatchPassed` after a batch at the pace `SINGLE`. Raises `OutOfMemory` if that pace
+    is too quick, too.
     """
-    pace = QUICK
     while True:
         try:
             return run(pace)
-        except OutOfMemory as error:
+        except (ReadAheadFails, OutOfMemory) as error:
             if pace not in _NEXT:
                 raise
             pace = _NEXT[pace]
-            log.warning("restarting", reason=f"{error}; reading {pace.poll_records} records at a time")
+            log.warning("restarting", reason=f"{error}; Spark reads {pace.poll_records} records at a time")
         except BatchPassed:
             pace = STEADY
             log.info("restarting", reason=f"the batch is done; reading {pace.poll_records} records at a time")

@@ -11,6 +11,8 @@ from pyspark.errors import StreamingQueryException
 from streaming.deaths import WORKER_DIED, WORKER_LATE
 from streaming.pace import OUT_OF_MEMORY
 
+_GONE = ".InputsGone: "
+
 _FORESEEN = (
     ".HandlerFault:",
     ".WaitingOverflow:",
@@ -20,6 +22,7 @@ _FORESEEN = (
     ".WriteFailed:",
     ".WriterFenced:",
     ".KafkaGone:",
+    _GONE,
 )
 """Errors that a worker raises although the program is correct. `ReadFailed` and `WriteFailed` are retried, `KafkaGone` is waited for.
 
@@ -70,7 +73,7 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
     lines = [line.strip() for line in report.splitlines() if line.strip()]
     foreseen = [line for line in lines if any(name in line for name in _FORESEEN)]
     if foreseen:
-        return foreseen[-1], True
+        return foreseen[-1].rpartition(_GONE)[2] if _GONE in foreseen[-1] else foreseen[-1], True
     stuck = _stuck_handler(lines)
     if stuck is not None:
         return f"{_HUNG}, so its worker was killed: {stuck}", True
@@ -83,13 +86,18 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         which = next(
             (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
         )
-        return (
-            f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of "
-            "the lanes with `validator lanes import`"
-        ), True
+        return removed_inputs(which), True
     if lines and lines[-1].startswith(_CAUSE) and "\n\tat " not in report:
         first = f"{first}: {lines[-1].removeprefix(_CAUSE)}"
     return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
+
+
+def removed_inputs(which: str) -> str:
+    """Return what to say if Kafka no longer has inputs that the job has not read."""
+    return (
+        f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of the "
+        "lanes with `validator lanes import`"
+    )
 
 
 def _stuck_handler(lines: list[str]) -> str | None:

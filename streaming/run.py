@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -14,14 +13,27 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from streaming.batch_watch import BatchWatch, Stalled, signs_of
-from streaming.deaths import Deaths, worker_died
+from streaming.deaths import Deaths, executed_lane, worker_died
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
+from streaming.options import is_one_jvm
 from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside
-from streaming.pace import OUT_OF_MEMORY, BatchPassed, OutOfMemory, Pace, passing, run_at_paces
+from streaming.pace import (
+    AHEAD,
+    AHEAD_FAILURES_MAX,
+    OUT_OF_MEMORY,
+    QUICK,
+    BatchPassed,
+    OutOfMemory,
+    Pace,
+    ReadAheadFails,
+    passing,
+    run_at_paces,
+)
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
+from streaming.progress import log_batches
 from streaming.reasons import reason_of, report_of
 from streaming.session import SPARK_LOG, JvmGone, SessionSettings, SessionStart, reason_gone, starting_session
 from streaming.transactions import KafkaGone, WriteFailed, take_over
@@ -111,7 +123,8 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
                     session.kill()
                     raise
 
-        return ended_in_order(lambda: run_at_paces(run, log), outages)
+        pace = AHEAD if is_one_jvm(config.job.master) else QUICK
+        return ended_in_order(lambda: run_at_paces(run, log, pace), outages)
 
 
 def _look(config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, log: Any) -> Look:
@@ -164,7 +177,7 @@ def _run_in_session(
     settings = replace(settings, retired=dict(found.retired))
     try:
         return _run_queries(spark, settings, outages, config, metrics)
-    except (OutOfMemory, JvmGone, BatchPassed):
+    except (OutOfMemory, JvmGone, BatchPassed, ReadAheadFails):
         raise
     except Exception as error:
         gone = reason_gone(spark)
@@ -195,7 +208,8 @@ def _run_queries(
     )
     gone = partial(reason_gone, spark)
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked, metrics.following():
-        return run_queries(start, outages, watch, passing(settings.pace, offsets.commit), deaths, gone)
+        commit = passing(settings.pace, offsets.commit)
+        return run_queries(start, outages, watch, commit, deaths, gone, ahead=settings.pace.ahead)
 
 
 def run_queries(
@@ -205,11 +219,14 @@ def run_queries(
     commit: Callable[[str], None] = lambda _: None,
     deaths: Deaths | None = None,
     gone: Callable[[], Exception | None] = lambda: None,
+    *,
+    ahead: bool = False,
 ) -> int:
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
-    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`.
+    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, and with ``ahead``
+    `ReadAheadFails` for a batch that fails `AHEAD_FAILURES_MAX` times in a row outside of any lane.
     """
     log, stop = outages.log, outages.stop
     failures = 0
@@ -229,6 +246,8 @@ def run_queries(
                 if deaths is not None and (lane := deaths.count(failure)) is not None:
                     log.warning("parking", lane=lane, reason=str(failure))
                     failures = 1
+                if ahead and failures >= AHEAD_FAILURES_MAX and executed_lane(failure.error) is None:
+                    raise ReadAheadFails(str(failure)) from None
                 if failures > RESTARTS_MAX:
                     log.error("failed", reason=str(failure))
                     return exit_codes.STOPPED
@@ -292,7 +311,7 @@ def _follow(
     last_batch = -1
     try:
         while not query.awaitTermination(POLL_S) and not stop.requested:  # type: ignore[arg-type]  # Spark takes fractions
-            last_batch = _log_batches(query, last_batch, log, commit)
+            last_batch = log_batches(query, last_batch, log, commit)
             if watch is not None:
                 watch.look()
         _stop_between_batches(query)
@@ -308,16 +327,16 @@ def _follow(
         if reason == OUT_OF_MEMORY:
             raise OutOfMemory from None
         if is_outside(report) and (not foreseen or WRITER_GONE in reason):
-            last_batch = _log_batches(query, last_batch, log, commit)
+            last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0, outside=True) from None
         if _may_pass(report, reason):
-            last_batch = _log_batches(query, last_batch, log, commit)
+            last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0, error=report) from None
         if not foreseen and (ended := gone()) is not None:
             raise ended from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
-    last_batch = _log_batches(query, last_batch, log, commit)
+    last_batch = log_batches(query, last_batch, log, commit)
     log.info("stopped", last_batch=last_batch)
     return exit_codes.OK
 
@@ -339,41 +358,6 @@ def _may_pass(error: str, reason: str) -> bool:
     if ".WriteFailed:" in reason or ".ReadFailed:" in reason:
         return True
     return "Traceback (most recent call last)" not in error and worker_died(error)
-
-
-def _log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callable[[str], None]) -> int:
-    """Log the batches after ``last_batch``, pass on the end of their inputs, and return the newest one."""
-    before = last_batch
-    newest = query.lastProgress
-    if newest is None or newest.batchId <= last_batch:  # each of the recent ones is some KiB of JSON
-        return last_batch
-    for progress in query.recentProgress:
-        if progress.batchId > last_batch and progress.numInputRows:
-            last_batch = progress.batchId
-            source = progress.sources[0]
-            end = source.endOffset
-            log.info(
-                "batch",
-                batch=last_batch,
-                records=progress.numInputRows,
-                unread=unread_records(end, source.latestOffset),
-                milliseconds=dict(progress.durationMs),
-            )
-    if last_batch > before:
-        commit(end)
-    return last_batch
-
-
-def unread_records(end: str, latest: str | None) -> int:
-    """Return how many records a batch left in Kafka, from its end and the latest offsets as Spark's Kafka source gives them."""
-    if latest in (None, "", "null"):
-        return 0
-    ends = json.loads(end)
-    return sum(
-        max(0, offset - ends.get(topic, {}).get(partition, 0))
-        for topic, partitions in json.loads(latest).items()
-        for partition, offset in partitions.items()
-    )
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:

@@ -25,11 +25,12 @@ STAGE_VARIABLE: Final = "VALIDATOR_STAGE"
 
 DECODE, LANES, CONDENSE, KEYED = "decode", "lanes", "condense", "keyed"
 
-STATEFUL: Final = (LANES, KEYED)
+KEPT: Final = (DECODE, LANES, KEYED)
+"""Stages whose workers keep something for the next task of the same number: live lanes, inputs that are read ahead."""
 
 _FIRST: Final = ("pandas", "pyspark.sql.pandas.serializers")
 _IMPORTS: Final = {
-    DECODE: (*_FIRST, "streaming.decode_stage"),
+    DECODE: (*_FIRST, "streaming.range_reader"),
     LANES: (*_FIRST, "streaming.lane_operator"),
     CONDENSE: (*_FIRST, "streaming.keyed_job"),
     KEYED: (*_FIRST, "streaming.keyed_job"),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts Spark's Python workers as `pyspark.daemon` does, but gives each partition of a stateful stage a separate worker.
+"""Starts Spark's Python workers as `pyspark.daemon` does, but gives each partition of a stage a separate worker.
 
 Spark hands a task to any idle worker of its stage. With several state partitions their lanes would move from worker to worker, and be
-rebuilt from the state store each time. Here Spark's connections belong to this process. A task begins with the number of its partition:
-this process looks at it, and passes the connection to the worker that has executed the partition before, until the task is finished.
+rebuilt from the state store each time, and what one worker has read ahead another one would be asked for. Here Spark's connections belong
+to this process. A task begins with the number of its partition: this process looks at it, and passes the connection to the worker that has
+executed the partition before, until the task is finished.
 
 To Spark all is as always. It knows a connection by the worker that was started for it; a worker that dies ends the connection of its
 task, with its last words; and a connection that Spark closes during a task ends the worker.
@@ -28,7 +29,7 @@ from typing import Final, TypeAlias
 from pyspark import daemon
 from pyspark.util import enable_faulthandler
 
-from streaming.stages import STAGE_VARIABLE, STATEFUL
+from streaming.stages import KEPT, STAGE_VARIABLE
 
 _STDIN: Final = 0
 _NUMBER_BYTES: Final = 4
@@ -259,9 +260,9 @@ def _serve(connection: socket.socket) -> int:
 
 def main() -> None:
     """Serve Spark as its daemon of one stage."""
-    stateful = os.environ.get(STAGE_VARIABLE) in STATEFUL
+    is_kept = os.environ.get(STAGE_VARIABLE) in KEPT
     local_sockets = os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower() == "true"
-    if not stateful or not local_sockets or not hasattr(select, "POLLRDHUP"):
+    if not is_kept or not local_sockets or not hasattr(select, "POLLRDHUP"):
         daemon.manager()
         return
     os.setpgid(0, 0)

@@ -17,7 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.deaths import WORKER_LATE
 from streaming.job import JobSettings, start_query
+from streaming.pace import AHEAD, Pace
 from streaming.session import SPARK_LOG
+from tests.crash.processes import DAEMONS
 from tests.sending import send
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
@@ -112,7 +114,9 @@ def python_workers(spark: SparkSession) -> list[int]:
     assert gateway is not None
     listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
-    daemons = {pid for pid, parent, args in rows if int(parent) == gateway.proc.pid and "pyspark.daemon" in args}
+    daemons = {
+        pid for pid, parent, args in rows if int(parent) == gateway.proc.pid and any(each in args for each in DAEMONS)
+    }
     return [int(pid) for pid, parent, _ in rows if parent in daemons]
 
 
@@ -130,6 +134,7 @@ class Stream:
     query: StreamingQuery | None = None
     suspects: dict[str, Suspect] = field(default_factory=dict)
     meter: MeterSettings | None = None
+    pace: Pace = AHEAD
 
     def __post_init__(self) -> None:
         create_topics(self.kafka, prefix=self.prefix)
@@ -162,6 +167,8 @@ class Stream:
             trigger_interval_ms=0,
             suspects=self.suspects,
             meter=self.meter,
+            pace=self.pace,
+            cores=2,
         )
         self.query = start_query(self.spark, settings)
         return self.query

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.processes import DAEMONS
 from tests.streaming.harness import consume, decoded, first_difference, of_lane, produce
 from tests.streaming.processes import JobProcess, job, write_configuration
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
@@ -27,7 +28,7 @@ def python_workers(process: int) -> list[int]:
         (int(pid), int(parent), args) for pid, parent, args in (line.split(None, 2) for line in listed.splitlines())
     ]
     machines = {pid for pid, parent, args in rows if parent == process and "java" in args}
-    daemons = {pid for pid, parent, args in rows if parent in machines and "pyspark.daemon" in args}
+    daemons = {pid for pid, parent, args in rows if parent in machines and any(each in args for each in DAEMONS)}
     return [pid for pid, parent, _ in rows if parent in daemons]
 
 

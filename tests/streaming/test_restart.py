@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
+from streaming.pace import AHEAD, QUICK, Pace
 from streaming.reasons import reason_of
 from streaming.run import _may_pass, _stop_between_batches
 from tests.streaming.harness import (
@@ -188,11 +189,10 @@ def dies_with_its_workers(running: Stream) -> bool:
     return running.query.exception() is not None
 
 
-def test_inputs_removed_by_retention_stop_the_job_in_one_line(
-    stream: Callable[..., Stream],
-) -> None:
+@pytest.mark.parametrize("pace", [AHEAD, QUICK])
+def test_inputs_removed_by_retention_stop_the_job_in_one_line(stream: Callable[..., Stream], pace: Pace) -> None:
     records = chains()[0].records
-    running = stream({IMMEDIATE.lane: definition(IMMEDIATE)})
+    running = stream({IMMEDIATE.lane: definition(IMMEDIATE)}, pace=pace)
     first, second, third = pieces(records, 3)
     running.produce(first)
     running.start()
@@ -211,7 +211,7 @@ def test_inputs_removed_by_retention_stop_the_job_in_one_line(
     reason, foreseen = reason_of(failed.value)
     assert foreseen
     assert "\n" not in reason
-    assert reason.startswith(
-        "retention removed inputs from Kafka before the job read them (Could not read records in offset ["
-    )
-    assert f"{topic}-0): remove the checkpoint and " in reason
+    what = f"{topic}[0] from offset " if pace.ahead else "Could not read records in offset ["
+    assert reason.startswith(f"retention removed inputs from Kafka before the job read them ({what}")
+    assert "): remove the checkpoint and " in reason
+    assert pace.ahead or f"{topic}-0): " in reason

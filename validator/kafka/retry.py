@@ -158,9 +158,13 @@ def partitions_of(client: Any, topic: str, *, patience_s: float | None = None) -
 
 
 def offsets_of(
-    admin: AdminClient, asked: dict[TopicPartition, OffsetSpec], *, patience_s: float | None = None
+    admin: AdminClient,
+    asked: dict[TopicPartition, OffsetSpec],
+    *,
+    committed: bool = False,
+    patience_s: float | None = None,
 ) -> dict[TopicPartition, int]:
-    """Return the offset that is asked for of each partition, among all records, committed or not. Raises as `answer` does.
+    """Return the offset that is asked for of each partition, among all records or only ``committed`` ones. Raises as `answer` does.
 
     librdkafka's admin client learns nothing from FENCED_LEADER_EPOCH: it would ask with the same old epoch for minutes. Every retry reads
     the metadata first.
@@ -168,13 +172,14 @@ def offsets_of(
     if not asked:
         return {}
     attempts = count()
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     def ask(left_s: float) -> dict[TopicPartition, int]:
         deadline = time.monotonic() + left_s
         if next(attempts):
             admin.list_topics(timeout=left_s)
         left_s = max(RETRY_S, deadline - time.monotonic())
-        futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=left_s)
+        futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=left_s)
         return {place: future.result().offset for place, future in futures.items()}
 
     return answer(ask, patience_s=patience_s)

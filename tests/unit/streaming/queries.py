@@ -110,6 +110,7 @@ class Query:
             progress = SimpleNamespace(
                 batchId=len(self.recentProgress),
                 numInputRows=rows,
+                observedMetrics={},
                 durationMs={"addBatch": 3},
                 sources=[SimpleNamespace(latestOffset="", endOffset=f"end of {len(self.recentProgress)}")],
             )

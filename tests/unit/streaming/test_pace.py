@@ -46,7 +46,7 @@ def test_job_slows_down_as_far_as_needed_and_goes_on_at_a_steady_pace() -> None:
     assert paces == [QUICK, STEADY, SINGLE, STEADY, SINGLE, STEADY]
     assert code == exit_codes.OK
     assert [event for event, _ in log.events] == ["restarting"] * 5
-    assert log.events[0][1]["reason"] == f"{OUT_OF_MEMORY}; reading 64 records at a time"
+    assert log.events[0][1]["reason"] == f"{OUT_OF_MEMORY}; Spark reads 64 records at a time"
 
 
 def test_value_that_is_too_large_by_itself_ends_the_job() -> None:

@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from streaming import run
 from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
+from streaming.pace import QUICK
 from streaming.reasons import TOO_BUSY, reason_of
 from streaming.run import BatchFailed, _follow, _may_pass, run_queries
 from streaming.workers import EXECUTES
@@ -330,7 +331,7 @@ def test_query_that_restarts_on_topics_created_again_ends_the_job(
     monkeypatch.setattr(run, "ParkedLog", lambda *_: nullcontext())
     ended = SimpleNamespace(requested=False)
     outages = Outages(Patience(0.0), ended, Log())  # type: ignore[arg-type]
-    settings: Any = SimpleNamespace(kafka={}, prefix="p.", definitions={}, output=None, pace=None)
+    settings: Any = SimpleNamespace(kafka={}, prefix="p.", definitions={}, output=None, pace=QUICK)
     metrics: Any = SimpleNamespace(following=nullcontext)
     config = Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {}}})
     with pytest.raises(UserError, match=r"^p\.blocks has id 2$"):

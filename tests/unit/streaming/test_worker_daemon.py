@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from streaming import options, worker_daemon
-from streaming.stages import DECODE, LANES, STAGE_VARIABLE
+from streaming.stages import CONDENSE, DECODE, LANES, STAGE_VARIABLE
 from tests.unit.streaming.daemon_process import NUMBER_BYTES
 
 WAIT_S_MAX = 60.0
@@ -217,14 +217,15 @@ def test_workers_end_with_their_daemon(spark: Spark, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "partitions", "own"),
-    [("local[2]", 2, True), ("local[2]", 1, False), ("local", 2, False), ("local-cluster[2,1,512]", 2, False)],
+    ("master", "own"), [("local[2]", True), ("local[1]", False), ("local", False), ("local-cluster[2,1,512]", False)]
 )
-def test_local_job_of_several_partitions_has_its_own_daemon(master: str, partitions: int, own: bool) -> None:
-    assert bool(options.worker_options(master, partitions)) is own
+def test_local_job_whose_workers_run_side_by_side_has_its_own_daemon(master: str, own: bool) -> None:
+    assert bool(options.worker_options(master)) is own
 
 
-@pytest.mark.parametrize(("stage", "local_sockets"), [(DECODE, "true"), (LANES, "false"), (None, "true")])
+@pytest.mark.parametrize(
+    ("stage", "local_sockets"), [(CONDENSE, "true"), (DECODE, "false"), (LANES, "false"), (None, "true")]
+)
 def test_other_stages_have_sparks_daemon(
     monkeypatch: pytest.MonkeyPatch, stage: str | None, local_sockets: str
 ) -> None:

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads ranges of offsets from Kafka and decodes them, in a worker; also ahead, in a thread, while the lanes of the batch before execute.
+
+A range is complete once a record at or after its end has come, or the end of its partition: markers of transactions and aborted records use
+offsets that no reader sees. So a record of an earlier position that came late would hide what lies before it. A consumer therefore never
+changes its position: it reads on from where it stands, or is replaced.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from streaming.decode_stage import Decoder
+from streaming.held_inputs import ReadFailed
+from streaming.options import WHOLE_BYTES_MAX
+from streaming.range_source import InputsGone, SourceSettings, TaskRanges, failure
+from streaming.transactions import KafkaGone
+from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
+from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
+from validator.kafka.client import consumer_config
+from validator.kafka.consume import available
+from validator.kafka.retry import passes
+from validator.lanes.definition import job_codec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Message
+
+    from streaming.ranges import OffsetRange
+
+AHEAD_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Bytes of packed inputs that a worker reads ahead; the rest of its ranges it reads when their task comes."""
+
+RECORDS_AT_ONCE: Final = 1_000
+"""Records that are taken from the consumer at once. After each time, a task hands over what is packed."""
+
+HELD_MAX: Final = 10_000
+"""Records behind its range that are held for the next task; with more, the partition is no longer read until another consumer begins."""
+
+SILENCE_S_MAX: Final = 60.0
+"""Seconds without a record of a range that Kafka has said to have, after which the batch fails and is repeated."""
+
+POLL_S: Final = 0.2
+"""Seconds that one poll waits for records."""
+
+_TUNING: Final[dict[str, object]] = {
+    # a range that retention has removed is lost blocks: an error, not the next record that there is
+    "auto.offset.reset": "error",
+    # The end of a partition is reported with an empty fetch, which a broker delays by this time (default: 500 ms). A batch whose last
+    # record is a transaction's marker waits for that; an idle job asks this often.
+    "fetch.wait.max.ms": 20,
+    # what is fetched beyond the ranges is fetched for nothing (default: 100,000 records, 64 MiB)
+    "queued.min.messages": 10_000,
+    "queued.max.messages.kbytes": 32 * 1024,
+    # a fetch must hold the largest record
+    "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
+}
+
+
+def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]:
+    """Return a task's inputs as packed runs (`decode_stage.CHUNK_SCHEMA`); behind them the worker begins to read ahead.
+
+    Raises `UserError` if the worker's plugins differ from the driver's, `InputsGone` if Kafka no longer has the ranges, `KafkaGone` if it
+    does not answer, `ReadFailed` if the worker's memory does not suffice.
+    """
+    global _reader
+    tune_garbage_collector()
+    check_plugins(settings.definitions.values())
+    bound_worker(settings.worker_memory_bytes, lanes=1)
+    if _reader is None or _reader.run != settings.run:
+        if _reader is not None:
+            _reader.close()
+        _reader = RangeReader(settings)
+    return _reader.read(task)
+
+
+class Cursor:
+    """A consumer that reads on from where it stands; ``at`` has the next offset of each partition that it reads."""
+
+    def __init__(self, consumer: Consumer, ranges: tuple[OffsetRange, ...]) -> None:
+        self._consumer = consumer
+        self.at = {(each.topic, each.partition): each.first for each in ranges}
+        self._earlier: list[Message] = []
+        self._held: list[Message] = []
+        self._held_of: Counter[tuple[str, int]] = Counter()
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self.at.items()])
+
+    def stands_at(self, ranges: tuple[OffsetRange, ...]) -> bool:
+        """Return whether it stands at the beginning of each range, and reads nothing else."""
+        return self.at == {(each.topic, each.partition): each.first for each in ranges}
+
+    def begin(self) -> None:
+        """Let the next poll return what an earlier task has left."""
+        self._earlier, self._held = self._held, []
+        self._held_of.clear()
+
+    def poll(self) -> list[Message]:
+        """Return messages that have arrived, waiting for them for a moment."""
+        if self._earlier:
+            messages, self._earlier = self._earlier, []
+            return messages
+        return available(self._consumer, RECORDS_AT_ONCE, POLL_S)
+
+    def hold(self, place: tuple[str, int], message: Message) -> None:
+        """Keep a message that lies behind its range."""
+        if place not in self.at:
+            return
+        self._held.append(message)
+        self._held_of[place] += 1
+        if self._held_of[place] > HELD_MAX:  # it is far from the next task's ranges
+            del self.at[place]
+            self._consumer.incremental_unassign([TopicPartition(*place)])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+
+class Reading:
+    """The ranges of one task: what has been read of them, and what is left."""
+
+    def __init__(self, ranges: tuple[OffsetRange, ...], cursor: Cursor, decoder: Decoder) -> None:
+        self.ranges = ranges
+        self.cursor = cursor
+        self.bytes = 0
+        """Bytes of all chunks so far."""
+        self._decoder = decoder
+        self._left = {(each.topic, each.partition): each.end for each in ranges}
+        self._chunks: list[pa.RecordBatch] = []
+        self._heard_at = time.monotonic()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every range has been read."""
+        return not self._left
+
+    def take(self) -> list[pa.RecordBatch]:
+        """Return the chunks that are ready."""
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+    def step(self) -> None:
+        """Read and decode what has arrived. Raises `InputsGone`, `KafkaGone`, `UserError`."""
+        messages = self.cursor.poll()
+        at, left, add = self.cursor.at, self._left, self._decoder.add
+        for message in messages:
+            place = topic, partition = message.topic(), message.partition()
+            offset: int = message.offset()
+            end = left.get(place)
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                self._fail(error)
+            elif end is None or offset >= end:
+                if end is not None:
+                    self._end(place)
+                self.cursor.hold(place, message)
+            elif error is None and offset >= at[place]:
+                value = message.value()
+                at[place] = offset + 1
+                chunk = add(topic, partition, offset, message.key(), *_sized(value))
+                if chunk is not None:
+                    self._keep(chunk)
+                if offset + 1 == end:
+                    self._end(place)
+        if messages:
+            self._heard_at = time.monotonic()
+        elif time.monotonic() - self._heard_at > SILENCE_S_MAX:
+            raise KafkaGone(f"no record of {self._places()} came within {SILENCE_S_MAX:.0f} s")
+
+    def _end(self, place: tuple[str, int]) -> None:
+        self.cursor.at[place] = self._left.pop(place)
+        if not self._left and (chunk := self._decoder.take()) is not None:
+            self._keep(chunk)
+
+    def _keep(self, chunk: pa.RecordBatch) -> None:
+        self._chunks.append(chunk)
+        self.bytes += chunk.nbytes
+
+    def _fail(self, error: KafkaError) -> None:
+        """Raise for an error after which librdkafka does not go on."""
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise InputsGone(self._places())
+        if not passes(error):
+            raise failure(error)
+
+    def _places(self) -> str:
+        at = self.cursor.at
+        return ", ".join(f"{topic}[{partition}] from offset {at[topic, partition]}" for topic, partition in self._left)
+
+
+def _sized(value: bytes | None) -> tuple[bytes | None, int | None]:
+    """Return what is handed on of a record's value, as `streaming.kafka_rows.with_ends` does, and its size."""
+    if value is None:
+        return None, None
+    size = len(value)
+    return (value if size <= WHOLE_BYTES_MAX else value[:DEAD_LETTER_END_BYTES] + value[-DEAD_LETTER_END_BYTES:]), size
+
+
+class Ahead(threading.Thread):
+    """Reads ahead until everything is read, `AHEAD_BYTES_MAX`, or the task comes."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(name="reads ahead", daemon=True)
+        self._reading: Reading | None = reading
+        self._wanted = threading.Event()
+
+    def run(self) -> None:
+        reading = self._reading
+        assert reading is not None
+        try:
+            while not (self._wanted.is_set() or reading.is_complete or reading.bytes > AHEAD_BYTES_MAX):
+                reading.step()
+        except Exception:  # noqa: BLE001 - the task reads again, and says what is wrong
+            self._reading = None
+            reading.cursor.close()
+
+    def stopped(self) -> Reading | None:
+        """Stop, and return what has been read; None if that failed."""
+        self._wanted.set()
+        self.join()
+        return self._reading
+
+
+class RangeReader:
+    """Reads the tasks of one start of the query that come to this worker; ``run`` names the start."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self.run = settings.run
+        self._settings = settings
+        self._codec = job_codec(settings.definitions.values()).knowing(settings.ids)
+        self._cursor: Cursor | None = None
+        """Where the last task has ended, None while a cursor is in use."""
+        self._ahead: Ahead | None = None
+
+    def read(self, task: TaskRanges) -> Iterator[pa.RecordBatch]:
+        """Yield a task's chunks, then begin to read ahead. Raises as `read` does."""
+        reading = self._read_ahead(task.ranges) or self._begun(task.ranges)
+        try:
+            while True:
+                yield from reading.take()
+                if reading.is_complete:
+                    break
+                reading.step()
+        except MemoryError:
+            reading.cursor.close()
+            raise ReadFailed("a worker that reads inputs ran out of memory") from None
+        except BaseException:  # also if nobody wants the rest
+            reading.cursor.close()
+            raise
+        self._cursor = reading.cursor
+        if task.ahead:
+            self._ahead = Ahead(self._begun(task.ahead))
+            self._ahead.start()
+
+    def close(self) -> None:
+        """Forget everything, and close the connections."""
+        self._read_ahead(())
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+
+    def _read_ahead(self, ranges: tuple[OffsetRange, ...]) -> Reading | None:
+        """Return what has been read ahead, None if it is something else."""
+        ahead, self._ahead = self._ahead, None
+        reading = None if ahead is None else ahead.stopped()
+        if reading is not None and reading.ranges != ranges:
+            reading.cursor.close()
+            reading = None
+        return reading
+
+    def _begun(self, ranges: tuple[OffsetRange, ...]) -> Reading:
+        settings = self._settings
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None and cursor.stands_at(ranges):
+            cursor.begin()
+        else:
+            if cursor is not None:
+                cursor.close()
+            cursor = Cursor(Consumer(input_consumer_config(settings)), ranges)
+        decoder = Decoder(settings.kinds, settings.definitions, self._codec, settings.lane_bytes_max)
+        return Reading(ranges, cursor, decoder)
+
+
+def input_consumer_config(settings: SourceSettings) -> dict[str, Any]:
+    """Return the configuration of a worker's consumer."""
+    return consumer_config(settings.kafka, group_id="validator-inputs", partition_eof=True) | _TUNING
+
+
+_reader: RangeReader | None = None
+"""This worker's reader, which outlives a task."""

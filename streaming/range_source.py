@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The source of a local job: Spark plans a batch as ranges of offsets, and the decode stage's workers read them from Kafka.
+
+Spark's own Kafka source reads in the JVM, where a record costs a round trip to the broker with each poll and a copy to Python; and nothing
+is read while a batch's lanes execute. Here the plan of a batch tells each worker also what it will have to read in the next one, if that
+much is waiting in Kafka. The worker reads and decodes it ahead, while the lanes execute (`streaming.range_reader`).
+
+What a worker has read ahead is a cache of what Kafka has at those offsets: a batch is decided by Spark's log of offsets alone, and reading
+it again, in another worker or by Spark's own source, gives the same.
+
+Spark runs `latestOffset` and `partitions` in a process of their own, next to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from streaming.ranges import OffsetRange, Offsets, divided, limited, records_between
+from streaming.reasons import removed_inputs
+from validator.errors import UserError
+from validator.kafka.client import admin_config
+from validator.kafka.retry import offsets_of, partitions_of, passes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from validator.core.inputs import RecordKind
+    from validator.lanes.definition import LaneDefinition
+
+FORMAT: Final = "validator-inputs"
+
+OBSERVED, RECORDS = "inputs", "records"
+"""What each batch reports: the number of its records."""
+
+FIRST_RECORDS_MAX: Final = 25_000
+"""Records of a query's first batch. Each further one may have twice as many, up to the job's limit: reading a batch takes half as long as
+executing it, so from the second one on the lanes do not wait for it."""
+
+AHEAD_RECORDS_MIN: Final = 10_000
+"""Records that have to wait in Kafka for the next batch to be read ahead: a smaller one is read in a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What the source needs. ``kinds`` maps each input topic's full name to its record kind."""
+
+    kafka: Mapping[str, Any]
+    kinds: Mapping[str, RecordKind]
+    definitions: Mapping[str, LaneDefinition]
+    ids: Mapping[bytes, bytes]
+    """The plain headers of records by Confluent's (`validator.codec.framing`)."""
+    records_max: int
+    """Records of a batch."""
+    tasks_max: int
+    """Tasks that read at the same time."""
+    lane_bytes_max: int
+    """Bytes of one lane's inputs that a task passes on whole."""
+    worker_memory_bytes: int
+    run: str
+    """Names this start of the query: what an earlier one has read ahead is not used."""
+
+
+class TaskRanges(InputPartition):
+    """What one task reads, and what the task of the same number will read in the next batch if it is known."""
+
+    def __init__(self, ranges: tuple[OffsetRange, ...], ahead: tuple[OffsetRange, ...] = ()) -> None:
+        self.ranges, self.ahead = ranges, ahead
+
+
+class RangePlanner:
+    """Decides what each batch reads; pure. ``latest`` offsets are those of committed records."""
+
+    def __init__(self, records_max: int, tasks_max: int) -> None:
+        self._records_max = records_max
+        self._tasks_max = tasks_max
+        self._batch_max = min(FIRST_RECORDS_MAX, records_max)
+        self._latest: Offsets = {}
+        self._next: tuple[Offsets, Offsets] | None = None
+        """Start and end of the batch that workers are told to read ahead."""
+        self._planned: tuple[Offsets, Offsets, list[TaskRanges]] | None = None
+
+    def end(self, start: Offsets, latest: Offsets) -> Offsets:
+        """Return the end of the next batch, which begins at ``start``."""
+        self._latest = latest
+        if self._next is not None and self._next[0] == start:
+            return self._next[1]
+        return limited(start, latest, self._batch_max)
+
+    def tasks(self, start: Offsets, end: Offsets) -> Sequence[TaskRanges]:
+        """Return the tasks of a batch; the same ones each time Spark asks."""
+        if self._planned is None or self._planned[:2] != (start, end):
+            self._planned = start, end, self._plan(start, end)
+        return self._planned[2]
+
+    def _plan(self, start: Offsets, end: Offsets) -> list[TaskRanges]:
+        now = divided(start, end, self._tasks_max)
+        if not now:
+            return []
+        self._batch_max = min(2 * self._batch_max, self._records_max)
+        self._next = None
+        then = limited(end, self._latest, self._batch_max)
+        if records_between(end, then) < AHEAD_RECORDS_MIN:
+            return [TaskRanges(ranges) for ranges in now]
+        self._next = end, then
+        ahead = divided(end, then, self._tasks_max)
+        return [TaskRanges(ranges, ahead[at] if at < len(ahead) else ()) for at, ranges in enumerate(now)]
+
+
+class RangeStreamReader(DataSourceStreamReader):
+    """Asks Kafka for offsets, and lets workers read. Each method raises as `committed_ends` does."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._settings = settings
+        self._planner = RangePlanner(settings.records_max, settings.tasks_max)
+        self._client: AdminClient | None = None
+        self._latest: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to the workers: they only read."""
+        return {"_settings": self._settings}
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as those of the other methods
+        """Return the first offsets."""
+        return self._offsets(OffsetSpec.earliest())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit of a batch."""
+        return ReadMaxRows(self._settings.records_max)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        """Return the end of the next batch."""
+        self._latest = self._offsets(OffsetSpec.latest())
+        check_not_before(start, self._latest)
+        return self._latest if isinstance(limit, ReadAllAvailable) else self._planner.end(start, self._latest)
+
+    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
+        """Return the end of what Kafka has, by which the job knows its backlog."""
+        return self._latest
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[TaskRanges]:
+        """Return the tasks of a batch."""
+        return self._planner.tasks(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read and decode a task's ranges, in a worker."""
+        from streaming.range_reader import read  # only workers import what decodes
+
+        assert isinstance(partition, TaskRanges)
+        return read(self._settings, partition)
+
+    def _offsets(self, which: OffsetSpec) -> Offsets:
+        if self._client is None:
+            self._client = AdminClient(admin_config(self._settings.kafka))
+        return committed_ends(self._client, self._settings.kinds, which)
+
+
+def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec) -> Offsets:
+    """Return the first offsets of all partitions of some topics, or the ends of their committed records.
+
+    Raises `streaming.transactions.KafkaGone` if Kafka does not answer, and `UserError`.
+    """
+    try:
+        asked = {
+            TopicPartition(topic, partition): which
+            for topic in sorted(topics)
+            for partition in partitions_of(client, topic)
+        }
+        found = offsets_of(client, asked, committed=True)
+    except KafkaException as error:
+        raise failure(error.args[0]) from error
+    ends: Offsets = {}
+    for place in asked:
+        ends.setdefault(place.topic, {})[str(place.partition)] = found[place]
+    return ends
+
+
+def failure(error: KafkaError) -> Exception:
+    """Return what to raise if Kafka does not give the inputs."""
+    from streaming.transactions import KafkaGone
+
+    text = f"the inputs cannot be read: {error.str()} ({error.name()})"
+    return KafkaGone(text) if passes(error) else UserError(text)
+
+
+class InputsGone(UserError):
+    """Kafka no longer has inputs that the job has not read."""
+
+    def __init__(self, places: str) -> None:
+        super().__init__(removed_inputs(places))
+
+
+def check_not_before(start: Offsets, latest: Offsets) -> None:
+    """Raise `UserError` if Kafka has less than was read already: a topic was created again, or lost records."""
+    for topic, partitions in start.items():
+        for partition, offset in partitions.items():
+            end = latest.get(topic, {}).get(partition)
+            if end is None or end < offset:
+                found = "does not exist" if end is None else f"ends at {end}"
+                raise InputsGone(f"{topic}[{partition}] was read up to offset {offset}, and now {found}")
+
+
+class InputSource(DataSource):
+    """The source by its name `FORMAT`; a subclass has the ``settings``, since options are text."""
+
+    settings: SourceSettings
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the schema of the decode stage's rows."""
+        from streaming.decode_stage import CHUNK_SCHEMA
+
+        return CHUNK_SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Return what plans and reads."""
+        return RangeStreamReader(self.settings)
+
+
+def load_inputs(spark: SparkSession, settings: SourceSettings) -> DataFrame:
+    """Return the decoded inputs as a stream of chunks."""
+    from pyspark.sql import functions
+
+    spark.dataSource.register(type("Inputs", (InputSource,), {"settings": settings}))
+    chunks = spark.readStream.format(FORMAT).load()
+    return chunks.observe(OBSERVED, functions.sum("records").alias(RECORDS))
