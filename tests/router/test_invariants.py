@@ -75,13 +75,13 @@ def _set(name: str, value: Any) -> Corruption:
     return lambda state: setattr(state, name, value)
 
 
-def _contents(state: RouterState) -> deque[InboundHrmpMessage]:
+def _contents(state: RouterState) -> list[InboundHrmpMessage]:
     return state.hrmp_channel_contents[1, 2]
 
 
 def _swap_contents(state: RouterState) -> None:
     contents = _contents(state)
-    contents.append(contents.popleft())
+    contents.append(contents.pop(0))
 
 
 def _lower_limit(state: RouterState) -> None:
@@ -160,12 +160,9 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "unsorted row": (lambda s: s.hrmp_ingress_channels_index[2].reverse(), "the ingress index row of 2 is"),
     "empty row": (lambda s: s.hrmp_egress_channels_index.update({3: []}), "the egress index row of 3 is"),
     "invalid end": (lambda s: s.paras.pop(4), "channel 4->2 is open, but 4 is not a valid para"),
-    "contents of nothing": (
-        lambda s: s.hrmp_channel_contents.update({(4, 1): deque(_contents(s))}),
-        "channel 4->1 has contents, but does not exist",
-    ),
+    "empty row of channels": (lambda s: s.hrmp_channels.inbound.update({3: {}}), "a recipient of hrmp_channels has an"),
     "empty contents": (
-        lambda s: s.hrmp_channel_contents.update({(2, 1): deque()}),
+        lambda s: setattr(s.hrmp_channels[2, 1], "contents", []),
         "the contents of channel 2->1 are empty",
     ),
     "used_places": (lambda s: setattr(s.hrmp_channels[1, 2], "used_places", 3), "channel 1->2 counts 3"),

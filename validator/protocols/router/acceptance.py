@@ -31,7 +31,7 @@ from validator.protocols.router.errors import (
     WatermarkLandsOnBlockWithNoMessages,
 )
 from validator.protocols.router.records import Candidate, HorizontalMessage
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.state import NO_CHANNELS, RouterState
 
 if TYPE_CHECKING:
     from validator.protocols.router.profile import Profile
@@ -134,6 +134,7 @@ def verify_outbound_hrmp(
     if len(messages) > permitted:
         report(OutboundMoreMessagesThanPermitted(sent=len(messages), permitted=permitted))
 
+    inbound = state.hrmp_channels.inbound
     previous_recipient = -1
     for idx, message in enumerate(messages):
         recipient = message.recipient
@@ -141,7 +142,7 @@ def verify_outbound_hrmp(
             report(OutboundNotSorted(idx=idx))
         previous_recipient = recipient
 
-        channel = state.hrmp_channels.get((sender, recipient))
+        channel = inbound.get(recipient, NO_CHANNELS).get(sender)
         if channel is None:
             report(OutboundNoSuchChannel(idx=idx, channel_id={"sender": sender, "recipient": recipient}))
             continue

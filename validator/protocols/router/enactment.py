@@ -16,7 +16,13 @@ from validator.core.outcomes import MessageRef
 from validator.core.types import ZERO_HASH, BlockNumber, DownwardMessage, ParaId, maker
 from validator.protocols.router.errors import ExceedsMaxMessageSize
 from validator.protocols.router.records import Candidate, HorizontalMessage
-from validator.protocols.router.state import InboundDownwardMessage, InboundHrmpMessage, RouterState
+from validator.protocols.router.state import (
+    NO_CHANNELS,
+    HrmpChannel,
+    InboundDownwardMessage,
+    InboundHrmpMessage,
+    RouterState,
+)
 
 if TYPE_CHECKING:
     from validator.protocols.router.profile import Profile
@@ -87,26 +93,30 @@ def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber
     if not digests:
         del state.hrmp_channel_digests[recipient]
 
+    inbound, touched = state.hrmp_channels.inbound.get(recipient, NO_CHANNELS), state.touched
     for sender in senders:
-        prune_channel(state, sender, recipient, new_watermark)
+        channel = inbound.get(sender)
+        # a channel that has been removed since has no messages
+        if channel is not None and channel.contents is not None:
+            prune_channel(channel, channel.contents, new_watermark)
+            touched.channels[sender, recipient] = None
 
 
-def prune_channel(state: RouterState, sender: ParaId, recipient: ParaId, new_watermark: BlockNumber) -> None:
-    """Drop a channel's messages sent up to the watermark. A channel that has been removed has none."""
-    channel_id = (sender, recipient)
-    contents = state.hrmp_channel_contents.get(channel_id)
-    if contents is None:
-        return
-    channel = state.hrmp_channels[channel_id]
-    while contents and contents[0].sent_at <= new_watermark:
-        message = contents.popleft()
-        channel.used_places -= 1
-        channel.used_bytes -= len(message.data)
-        channel.pruned_head = message.mqc_head
-    if not contents:
-        del state.hrmp_channel_contents[channel_id]
+def prune_channel(channel: HrmpChannel, contents: list[InboundHrmpMessage], new_watermark: BlockNumber) -> None:
+    """Drop the messages among a channel's contents that were sent up to the watermark."""
+    pruned = 0
+    for sent_at, data, mqc_head in contents:
+        if sent_at > new_watermark:
+            break
+        pruned += 1
+        channel.used_bytes -= len(data)
+        channel.pruned_head = mqc_head
+    channel.used_places -= pruned
+    if pruned < len(contents):
+        del contents[:pruned]
+    else:
+        channel.contents = None
         channel.pruned_head = channel.mqc_head
-    state.touched.channels[channel_id] = None
 
 
 def queue_outbound_hrmp(
@@ -117,10 +127,10 @@ def queue_outbound_hrmp(
     Limits are not checked again. A message whose channel no longer exists is skipped (I-20b). ``sent_at``, digest and link hold
     ``now``, the block of enactment. Source: router.txt ``queue_outbound_hrmp``, router_rules 1.4.
     """
+    inbound, touched = state.hrmp_channels.inbound, state.touched
     queued = []
     for recipient, data, data_hash in messages:
-        channel_id = (sender, recipient)
-        channel = state.hrmp_channels.get(channel_id)
+        channel = inbound.get(recipient, NO_CHANNELS).get(sender)
         if channel is None:
             continue
         channel.used_places += 1
@@ -129,10 +139,11 @@ def queue_outbound_hrmp(
         channel.bytes_sent += len(data)
         channel.mqc_head = head = mqc_link(channel.mqc_head, now, data_hash or message_hash(data))
 
-        contents = state.hrmp_channel_contents.get(channel_id)
-        if contents is None:
-            contents = state.hrmp_channel_contents[channel_id] = deque()
-        contents.append(_inbound((now, data, head)))
+        message = _inbound((now, data, head))
+        if channel.contents is None:
+            channel.contents = [message]
+        else:
+            channel.contents.append(message)
 
         digests = state.hrmp_channel_digests.get(recipient)
         if digests is None:
@@ -143,8 +154,7 @@ def queue_outbound_hrmp(
         else:
             senders[sender] = None
 
-        touched = state.touched
-        touched.pages[recipient] = touched.paras[recipient] = touched.channels[channel_id] = None
+        touched.pages[recipient] = touched.paras[recipient] = touched.channels[sender, recipient] = None
         queued.append(_message_ref((recipient, channel.messages_sent, head)))
     return tuple(queued)
 

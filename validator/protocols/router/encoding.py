@@ -32,6 +32,7 @@ from validator.protocols.router.later_pages import (
 )
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.state import (
+    NO_CHANNELS,
     HrmpChannel,
     HrmpOpenChannelRequest,
     InboundDownwardMessage,
@@ -126,11 +127,12 @@ def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
     out.compact(state.downward_messages_sent.get(para, 0))
     out.option(state.hrmp_watermarks.get(para), out.u32)
 
+    inbound = state.hrmp_channels.inbound.get(para, NO_CHANNELS)
     senders = state.hrmp_ingress_channels_index.get(para, ())
     out.compact(len(senders))
     for sender in senders:
         out.u32(sender)
-        _write_channel(out, state, (sender, para))
+        _write_channel(out, inbound[sender])
     digests = state.hrmp_channel_digests.get(para, {})
     out.compact(len(digests))
     for block, block_senders in digests.items():
@@ -226,8 +228,7 @@ def _read_candidate(reader: Reader) -> Candidate:
     )
 
 
-def _write_channel(out: Writer, state: RouterState, channel_id: ChannelId) -> None:
-    channel = state.hrmp_channels[channel_id]
+def _write_channel(out: Writer, channel: HrmpChannel) -> None:
     sender_deposit, recipient_deposit, pruned_head = (
         channel.sender_deposit,
         channel.recipient_deposit,
@@ -245,7 +246,7 @@ def _write_channel(out: Writer, state: RouterState, channel_id: ChannelId) -> No
         channel.mqc_head,
     )
     out.option(pruned_head, out.hash)
-    contents = state.hrmp_channel_contents.get(channel_id, ())
+    contents = channel.contents or ()
     out.compact(len(contents))
     for sent_at, data, head in contents:
         out.u32(sent_at)
@@ -254,7 +255,7 @@ def _write_channel(out: Writer, state: RouterState, channel_id: ChannelId) -> No
             out.option(head, out.hash)
 
 
-def _read_channel(reader: Reader, state: RouterState, channel_id: ChannelId, numbers: dict[int, int]) -> None:
+def _read_channel(reader: Reader, numbers: dict[int, int]) -> HrmpChannel:
     low, high, recipient_low, recipient_high, *limits, messages_sent, mqc_head = _CHANNEL.unpack(
         reader.take(_CHANNEL.size)
     )
@@ -265,7 +266,7 @@ def _read_channel(reader: Reader, state: RouterState, channel_id: ChannelId, num
     channel.mqc_head = ZERO_HASH if mqc_head == ZERO_HASH else mqc_head
     head = reader.option(reader.hash)
     channel.pruned_head = head = channel.mqc_head if head == mqc_head else head
-    contents: deque[InboundHrmpMessage] = deque()
+    contents: list[InboundHrmpMessage] = []
     for _ in range(reader.compact()):
         sent_at, data = reader.u32(), reader.bytes()
         if channel.pruned_head is None:
@@ -276,11 +277,8 @@ def _read_channel(reader: Reader, state: RouterState, channel_id: ChannelId, num
             contents.append(InboundHrmpMessage(sent_at, data, head))
         channel.used_places += 1
         channel.used_bytes += len(data)
-    sender, recipient = channel_id
-    state.hrmp_channels[channel_id] = channel
-    insort(state.hrmp_egress_channels_index.setdefault(sender, []), recipient)
-    if contents:
-        state.hrmp_channel_contents[channel_id] = contents
+    channel.contents = contents or None
+    return channel
 
 
 def _read_para_page(reader: Reader, state: RouterState, numbers: dict[int, int]) -> None:
@@ -305,15 +303,18 @@ def _read_para_page(reader: Reader, state: RouterState, numbers: dict[int, int])
     _put(state.downward_messages_sent, para, reader.compact() or None)
     _put(state.hrmp_watermarks, para, reader.option(reader.u32))
 
-    senders = []
+    senders, inbound = [], {}
     for _ in range(reader.compact()):
         sender = reader.u32()
-        senders.append(numbers.setdefault(sender, sender))
-        _read_channel(reader, state, (senders[-1], para), numbers)
+        sender = numbers.setdefault(sender, sender)
+        senders.append(sender)
+        inbound[sender] = _read_channel(reader, numbers)
+        insort(state.hrmp_egress_channels_index.setdefault(sender, []), para)
     if any(sender >= following for sender, following in pairwise(senders)):
         raise DecodeError(f"the senders to para {para} are not in ascending order")
     if senders:
         state.hrmp_ingress_channels_index[para] = senders
+        state.hrmp_channels.inbound[para] = inbound
     digests = {
         block: dict.fromkeys(senders)
         for block, senders in reader.items(lambda: (reader.u32(), reader.items(reader.u32)))

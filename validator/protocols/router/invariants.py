@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -123,6 +123,8 @@ def _requests(state: RouterState) -> Iterator[str]:
 
 
 def _channels(state: RouterState) -> Iterator[str]:
+    if not all(state.hrmp_channels.inbound.values()):
+        yield "a recipient of hrmp_channels has an empty row"
     yield from broken_index(state.hrmp_channels, state.hrmp_ingress_channels_index, state.hrmp_egress_channels_index)
     for channel_id in state.hrmp_channels:
         for para in channel_id:
@@ -131,13 +133,10 @@ def _channels(state: RouterState) -> Iterator[str]:
 
 
 def _contents(state: RouterState) -> Iterator[str]:
-    for channel_id, contents in state.hrmp_channel_contents.items():
-        if channel_id not in state.hrmp_channels:
-            yield f"channel {channel_name(channel_id)} has contents, but does not exist"
-        if not contents:
-            yield f"the contents of channel {channel_name(channel_id)} are empty"
     for channel_id, channel in state.hrmp_channels.items():
-        contents = state.hrmp_channel_contents.get(channel_id) or deque()
+        if channel.contents is not None and not channel.contents:
+            yield f"the contents of channel {channel_name(channel_id)} are empty"
+        contents = channel.contents or ()
         places, size = len(contents), sum(len(message.data) for message in contents)
         if (channel.used_places, channel.used_bytes) != (places, size):
             yield (

@@ -62,14 +62,13 @@ def para_level(state: RouterState, para: ParaId, now: BlockNumber) -> ParaLevel:
 def channel_level(state: RouterState, channel_id: ChannelId) -> ChannelLevel:
     """Return the level of an open channel."""
     channel = state.hrmp_channels[channel_id]
-    contents = state.hrmp_channel_contents.get(channel_id)
     return ChannelLevel(
         *channel_id,
         messages=channel.used_places,
         bytes=channel.used_bytes,
         messages_max=channel.limit_used_places,
         bytes_max=channel.limit_used_bytes,
-        oldest=contents[0].sent_at if contents else None,
+        oldest=channel.contents[0].sent_at if channel.contents else None,
         messages_sent=channel.messages_sent,
         bytes_sent=channel.bytes_sent,
     )

@@ -152,7 +152,6 @@ def remove_hrmp_channel(state: RouterState, events: EventLog, channel_id: Channe
     channel = state.hrmp_channels.pop(channel_id)
     sender_refund = unreserve(state, sender, channel.sender_deposit)
     recipient_refund = unreserve(state, recipient, channel.recipient_deposit)
-    state.hrmp_channel_contents.pop(channel_id, None)
     remove_sorted(state.hrmp_egress_channels_index, sender, recipient)
     remove_sorted(state.hrmp_ingress_channels_index, recipient, sender)
     state.touched.channels[channel_id] = None

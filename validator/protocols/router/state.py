@@ -8,8 +8,9 @@ are different: no map keeps an empty value or a zero count.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from validator.core.handlers.state import HandlerStates
 from validator.core.rules import OrderedSet
@@ -43,9 +44,17 @@ class HrmpOpenChannelRequest:
     """What the recipient left when it confirmed."""
 
 
+class InboundHrmpMessage(NamedTuple):
+    """A message that waits in a channel; ``mqc_head`` is the channel's head right after it, or None if the message was seeded."""
+
+    sent_at: BlockNumber
+    data: bytes
+    mqc_head: Hash | None
+
+
 @dataclass(slots=True)
 class HrmpChannel:
-    """An open channel.
+    """An open channel, with its messages: what a candidate touches of a channel is in one place.
 
     Invariants: ``used_places == len(contents) <= limit_used_places``, ``used_bytes == sum of payload sizes <= limit_used_bytes``;
     linking the contents to ``pruned_head`` gives ``mqc_head``.
@@ -65,14 +74,50 @@ class HrmpChannel:
     """Messages enacted over this channel since the lane began to follow it."""
     bytes_sent: int = field(default=0, compare=False)
     """Bytes of payload enacted over it since the state was loaded; for those who watch, not part of the state."""
+    contents: list[InboundHrmpMessage] | None = None
+    """`hrmp_channel_contents` of router.txt, oldest first. Never empty: None if no message waits. A list, since few messages wait and a
+    deque has 600 bytes."""
 
 
-class InboundHrmpMessage(NamedTuple):
-    """A message that waits in a channel; ``mqc_head`` is the channel's head right after it, or None if the message was seeded."""
+class HrmpChannels(MutableMapping[ChannelId, HrmpChannel]):
+    """The open channels. Those to one recipient are together, as in its page."""
 
-    sent_at: BlockNumber
-    data: bytes
-    mqc_head: Hash | None
+    __slots__ = ("inbound",)
+
+    def __init__(self, channels: Mapping[ChannelId, HrmpChannel] | None = None) -> None:
+        self.inbound: dict[ParaId, dict[ParaId, HrmpChannel]] = {}
+        """By recipient and sender. No recipient has an empty row."""
+        self.update(channels or {})
+
+    def __getitem__(self, channel_id: ChannelId) -> HrmpChannel:
+        sender, recipient = channel_id
+        channel = self.inbound.get(recipient, NO_CHANNELS).get(sender)
+        if channel is None:
+            raise KeyError(channel_id)
+        return channel
+
+    def __setitem__(self, channel_id: ChannelId, channel: HrmpChannel) -> None:
+        sender, recipient = channel_id
+        self.inbound.setdefault(recipient, {})[sender] = channel
+
+    def __delitem__(self, channel_id: ChannelId) -> None:
+        sender, recipient = channel_id
+        row = self.inbound.get(recipient, {})
+        if sender not in row:
+            raise KeyError(channel_id)
+        del row[sender]
+        if not row:
+            del self.inbound[recipient]
+
+    def __iter__(self) -> Iterator[ChannelId]:
+        return ((sender, recipient) for recipient, row in self.inbound.items() for sender in row)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.inbound.values()))
+
+
+NO_CHANNELS: Final[dict[ParaId, HrmpChannel]] = {}
+"""The row of a recipient without channels; never changed."""
 
 
 class InboundDownwardMessage(NamedTuple):
@@ -137,14 +182,12 @@ class RouterState:
     """Invariant: the keys of `hrmp_close_channel_requests`, each once."""
 
     hrmp_watermarks: dict[ParaId, BlockNumber] = field(default_factory=dict)
-    hrmp_channels: dict[ChannelId, HrmpChannel] = field(default_factory=dict)
+    hrmp_channels: HrmpChannels = field(default_factory=HrmpChannels)
     """Invariant: both ends are valid paras."""
     hrmp_ingress_channels_index: dict[ParaId, list[ParaId]] = field(default_factory=dict)
     """Senders to a para, ascending. Invariant: ``(I, P)`` for each item is exactly the set of channels."""
     hrmp_egress_channels_index: dict[ParaId, list[ParaId]] = field(default_factory=dict)
     """Recipients of a para, ascending. Invariant: ``(P, E)`` for each item is exactly the set of channels."""
-    hrmp_channel_contents: dict[ChannelId, deque[InboundHrmpMessage]] = field(default_factory=dict)
-    """Never empty, and only for existing channels."""
     hrmp_channel_digests: dict[ParaId, dict[BlockNumber, OrderedSet]] = field(default_factory=dict)
     """By recipient and block: the senders. Blocks ascend, senders are in order of enactment. Neither level is ever empty."""
 
@@ -152,6 +195,15 @@ class RouterState:
     """The state of upward-message handlers."""
 
     touched: Touched = field(default_factory=Touched)
+
+    @property
+    def hrmp_channel_contents(self) -> dict[ChannelId, list[InboundHrmpMessage]]:
+        """The messages of the channels in which any wait, collected from all channels."""
+        return {
+            channel_id: channel.contents
+            for channel_id, channel in self.hrmp_channels.items()
+            if channel.contents is not None
+        }
 
 
 def add_channel(state: RouterState, channel_id: ChannelId, channel: HrmpChannel) -> None:

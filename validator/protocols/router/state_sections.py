@@ -101,7 +101,7 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
         ("sent in total", f"{channel.messages_sent:,}"),
         ("MQC head", to_hex(channel.mqc_head)),
     )
-    contents = state.hrmp_channel_contents.get(channel_id, ())
+    contents = channel.contents or ()
     rows = []
     for at, message in enumerate(contents, 1):
         number = channel.messages_sent - len(contents) + at

@@ -14,7 +14,7 @@ from validator.protocols.kit import PendingCandidate
 from validator.protocols.router.books import MessageQueue
 from validator.protocols.router.encoding import encode_para_page
 from validator.protocols.router.rules import Router
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.state import HrmpChannels, RouterState
 from validator.protocols.router.state_sections import channel_sections, para_sections, whole_sections
 from validator.protocols.router.statefile import write_state
 from validator.protocols.router.view import view
@@ -142,10 +142,9 @@ def _part(state: RouterState, paras: Collection[ParaId], channels: Collection[Ch
         hrmp_close_channel_requests=_only(state.hrmp_close_channel_requests, channels),
         hrmp_close_channel_requests_list=[each for each in state.hrmp_close_channel_requests_list if each in channels],
         hrmp_watermarks=_only(state.hrmp_watermarks, paras),
-        hrmp_channels=_only(state.hrmp_channels, channels),
+        hrmp_channels=HrmpChannels(_only(state.hrmp_channels, channels)),
         hrmp_ingress_channels_index=_only(state.hrmp_ingress_channels_index, paras),
         hrmp_egress_channels_index=_only(state.hrmp_egress_channels_index, paras),
-        hrmp_channel_contents=_only(state.hrmp_channel_contents, channels),
         hrmp_channel_digests=_only(state.hrmp_channel_digests, paras),
     )
 

@@ -319,15 +319,15 @@ def _read_channel(channel: Node, node: Node, state: RouterState, channel_id: Cha
     )
     name = f"{channel_id[0]}->{channel_id[1]}"
     contents = node["contents"] if node.has("contents") else Node({}, "")
-    messages: deque[InboundHrmpMessage] = deque()
-    for item in contents[name].items() if contents.has(name) else ():
-        messages.append(InboundHrmpMessage(item["sent_at"].integer(), item["data"].hex(), None))
+    messages = [
+        InboundHrmpMessage(item["sent_at"].integer(), item["data"].hex(), None)
+        for item in (contents[name].items() if contents.has(name) else ())
+    ]
     opened.pruned_head = None if messages else opened.mqc_head
     opened.used_places = len(messages)
     opened.used_bytes = sum(len(message.data) for message in messages)
+    opened.contents = messages or None
     add_channel(state, channel_id, opened)
-    if messages:
-        state.hrmp_channel_contents[channel_id] = messages
 
 
 def _read_digests(node: Node, state: RouterState) -> None:
