@@ -28,6 +28,8 @@ class Touched:
     """Paras whose own headroom has changed."""
     channels: dict[ChannelId, None] = field(default_factory=dict)
     """Channels whose headroom has changed."""
+    round: int = 0
+    """How often headroom was taken. A channel that remembers the round of its mark need not be marked, and looked up, again in it."""
 
     def take_headroom(
         self, para: Callable[[ParaId], ParaHeadroom], channel: Callable[[ChannelId], ChannelHeadroom]
@@ -37,6 +39,7 @@ class Touched:
         headroom += map(channel, sorted(self.channels))
         self.paras.clear()
         self.channels.clear()
+        self.round += 1
         return headroom
 
 

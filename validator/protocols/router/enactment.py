@@ -99,7 +99,9 @@ def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber
         # a channel that has been removed since has no messages
         if channel is not None and channel.contents is not None:
             prune_channel(channel, channel.contents, new_watermark)
-            touched.channels[sender, recipient] = None
+            if channel.marked != touched.round:
+                channel.marked = touched.round
+                touched.channels[sender, recipient] = None
 
 
 def prune_channel(channel: HrmpChannel, contents: list[InboundHrmpMessage], new_watermark: BlockNumber) -> None:
@@ -154,7 +156,10 @@ def queue_outbound_hrmp(
         else:
             senders[sender] = None
 
-        touched.pages[recipient] = touched.paras[recipient] = touched.channels[sender, recipient] = None
+        touched.pages[recipient] = touched.paras[recipient] = None
+        if channel.marked != touched.round:
+            channel.marked = touched.round
+            touched.channels[sender, recipient] = None
         queued.append(_message_ref((recipient, channel.messages_sent, head)))
     return tuple(queued)
 

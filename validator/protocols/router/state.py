@@ -77,6 +77,8 @@ class HrmpChannel:
     contents: list[InboundHrmpMessage] | None = None
     """`hrmp_channel_contents` of router.txt, oldest first. Never empty: None if no message waits. A list, since few messages wait and a
     deque has 600 bytes."""
+    marked: int = field(default=-1, compare=False)
+    """The last `Touched.round` in which its headroom was marked as changed."""
 
 
 class HrmpChannels(MutableMapping[ChannelId, HrmpChannel]):
@@ -214,6 +216,7 @@ def add_channel(state: RouterState, channel_id: ChannelId, channel: HrmpChannel)
     insert_sorted(state.hrmp_egress_channels_index, sender, recipient)
     state.touched.pages[recipient] = None
     state.touched.channels[channel_id] = None
+    channel.marked = state.touched.round
 
 
 def mqc_heads(state: RouterState, recipient: ParaId) -> list[tuple[ParaId, Hash]]:
