@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The open channels, kept by recipient, and the marks of their headroom."""
+"""The open channels, kept by recipient, and looking them up ahead of a block's candidates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import pytest
 
 from validator.core.types import ParaKind
 from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.look_ahead import RECIPIENTS_MIN, look_up_channels
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.rules import Router
 from validator.protocols.router.state import HrmpChannel, HrmpChannels, RouterState, add_channel
+from validator.protocols.router.view import view
 
 
 def channel() -> HrmpChannel:
@@ -45,6 +47,26 @@ def test_channels_are_a_mapping_without_empty_rows() -> None:
     assert channels == {(3, 2): other}
     del channels[3, 2]
     assert channels.inbound == {}
+
+
+def test_channels_of_large_chain_are_looked_up() -> None:
+    state = ring(RECIPIENTS_MIN)
+    found = look_up_channels(state, [sends(7, 8), sends(9), sends(9, 8, 10, RECIPIENTS_MIN)])
+    assert found[0] is state.hrmp_channels[7, 8]
+    assert found[2] is state.hrmp_channels[9, 10]
+    assert [each is None for each in found] == [False, True, False, True]
+
+
+def test_channels_of_small_chain_are_not_looked_up() -> None:
+    assert look_up_channels(ring(RECIPIENTS_MIN - 1), [sends(7, 8)]) == []
+
+
+def test_look_ahead_changes_nothing() -> None:
+    router = Router(ring(RECIPIENTS_MIN))
+    router.begin_block(2)
+    before, root = view(router.state), router.state_root()
+    router.expect([sends(7, 8), sends(9, 8)])
+    assert (view(router.state), router.state_root()) == (before, root)
 
 
 def test_channel_is_marked_once_in_each_round() -> None:

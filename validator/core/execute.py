@@ -54,6 +54,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
         _judge(InputKind.DOWNWARD, now, at, item.para_id, rules.apply_downward, item)
         for at, item in enumerate(block.downward)
     ]
+    rules.expect(block.candidates)
     for at, candidate in enumerate(block.candidates):
         verdict = _judge(InputKind.CANDIDATE, now, at, candidate.para_id, rules.apply_candidate, candidate)
         verdicts.append(

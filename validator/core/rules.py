@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -173,6 +173,9 @@ class RuleSet(ABC, Generic[S]):
     @abstractmethod
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a downward message."""
+
+    def expect(self, candidates: Sequence[Any]) -> None:
+        """Look at a block's candidates before the first of them is judged. Changes nothing; a rule set may fetch what they will need."""
 
     @abstractmethod
     def check_candidate(self, candidate: Any) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from validator.core.errors import Violation
@@ -32,6 +33,7 @@ from validator.protocols.router.features.message_queue import begin_message_queu
 from validator.protocols.router.host import RouterHost
 from validator.protocols.router.later_pages import HEADROOM_PAGE
 from validator.protocols.router.levels import levels
+from validator.protocols.router.look_ahead import look_up_channels
 from validator.protocols.router.profile import SEED_RULES, Profile
 from validator.protocols.router.records import KINDS, Candidate, ChannelRequest
 from validator.protocols.router.requests import CHECKS, Call
@@ -114,6 +116,10 @@ class Router(PendingCandidates[RouterState]):
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a downward message; raises the violations of `queue_downward_message`."""
         return Effects(messages=(queue_downward_message(self.state, self.rules, message, self.now),))
+
+    def expect(self, candidates: Sequence[Candidate]) -> None:
+        """Look up the channels of a block's messages all at once (`look_ahead`)."""
+        look_up_channels(self.state, candidates)
 
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the first rule violation of a candidate, if any (`acceptance.check_candidate`)."""
