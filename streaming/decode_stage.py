@@ -22,9 +22,6 @@ from validator.lanes.definition import LaneDefinition, job_codec
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
 
-CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, records int, chunk binary"
-"""Each row is a run of one lane's inputs from one Kafka partition, in offset order; ``records`` is their number."""
-
 _WITH_RAW: Final = (Input, DeadLetter, Unreadable)
 _source = maker(Source)
 

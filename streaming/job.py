@@ -9,18 +9,19 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.batch_watch import Beat, beat_next_to
-from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
+from streaming.decode_stage import decode_stage
 from streaming.held_inputs import ParkingSettings
 from streaming.kafka_rows import with_ends
 from streaming.lane_operator import LaneOperator, shipped
 from streaming.metered import meter_settings
-from streaming.options import batch_bytes_max, source_options
+from streaming.options import CHUNK_SCHEMA, batch_bytes_max, source_options
 from streaming.pace import QUICK, SINGLE, Pace
-from streaming.range_source import SourceSettings, load_inputs
+from streaming.range_source import DecodeSettings, SourceSettings, load_inputs
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from streaming.stages import DECODE, LANES, local_cores, with_own_workers
 from validator.config import Config
@@ -145,20 +146,16 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     lane_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
     if settings.pace.ahead:
-        return load_inputs(
-            spark,
-            SourceSettings(
-                settings.kafka,
-                kinds,
-                definitions,
-                settings.ids.headers,
-                records_max=settings.records_per_trigger,
-                tasks_max=settings.cores,
-                lane_bytes_max=lane_bytes_max,
-                worker_memory_bytes=settings.worker_memory_bytes,
-                run=token_hex(8),
-            ),
+        decode = DecodeSettings(kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes)
+        source = SourceSettings(
+            settings.kafka,
+            tuple(kinds),
+            settings.records_per_trigger,
+            settings.cores,
+            cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
+            token_hex(8),
         )
+        return load_inputs(spark, source)
     reader = spark.readStream.format("kafka")
     options = source_options(list(kinds), settings.records_per_trigger, poll_records=settings.pace.poll_records)
     options |= spark_options(settings.kafka)
@@ -166,8 +163,8 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
         options["kafka.max.poll.records"] = str(SINGLE.poll_records)
     for name, value in options.items():
         reader = reader.option(name, value)
-    decode = decode_stage(kinds, definitions, lane_bytes_max, settings.ids.headers)
-    return with_ends(reader.load()).mapInArrow(decode, CHUNK_SCHEMA)
+    stage = decode_stage(kinds, definitions, lane_bytes_max, settings.ids.headers)
+    return with_ends(reader.load()).mapInArrow(stage, CHUNK_SCHEMA)
 
 
 def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:

@@ -8,6 +8,7 @@ changes its position: it reads on from where it stands, or is replaced.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 from collections import Counter
@@ -19,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from streaming.decode_stage import Decoder
 from streaming.held_inputs import ReadFailed
 from streaming.options import WHOLE_BYTES_MAX
-from streaming.range_source import InputsGone, SourceSettings, TaskRanges, failure
+from streaming.range_source import DecodeSettings, InputsGone, SourceSettings, TaskRanges, failure
 from streaming.transactions import KafkaGone
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
 from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
@@ -64,19 +65,19 @@ _TUNING: Final[dict[str, object]] = {
 
 
 def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]:
-    """Return a task's inputs as packed runs (`decode_stage.CHUNK_SCHEMA`); behind them the worker begins to read ahead.
+    """Return a task's inputs as packed runs (`streaming.options.CHUNK_SCHEMA`); behind them the worker begins to read ahead.
 
     Raises `UserError` if the worker's plugins differ from the driver's, `InputsGone` if Kafka no longer has the ranges, `KafkaGone` if it
     does not answer, `ReadFailed` if the worker's memory does not suffice.
     """
     global _reader
     tune_garbage_collector()
-    check_plugins(settings.definitions.values())
-    bound_worker(settings.worker_memory_bytes, lanes=1)
     if _reader is None or _reader.run != settings.run:
         if _reader is not None:
             _reader.close()
-        _reader = RangeReader(settings)
+        _reader = RangeReader(settings, pickle.loads(settings.decode))  # noqa: S301 - the driver has sent it with the task
+    check_plugins(_reader.decode.definitions.values())
+    bound_worker(_reader.decode.worker_memory_bytes, lanes=1)
     return _reader.read(task)
 
 
@@ -230,10 +231,11 @@ class Ahead(threading.Thread):
 class RangeReader:
     """Reads the tasks of one start of the query that come to this worker; ``run`` names the start."""
 
-    def __init__(self, settings: SourceSettings) -> None:
+    def __init__(self, settings: SourceSettings, decode: DecodeSettings) -> None:
         self.run = settings.run
+        self.decode = decode
         self._settings = settings
-        self._codec = job_codec(settings.definitions.values()).knowing(settings.ids)
+        self._codec = job_codec(decode.definitions.values()).knowing(decode.ids)
         self._cursor: Cursor | None = None
         """Where the last task has ended, None while a cursor is in use."""
         self._ahead: Ahead | None = None
@@ -275,15 +277,15 @@ class RangeReader:
         return reading
 
     def _begun(self, ranges: tuple[OffsetRange, ...]) -> Reading:
-        settings = self._settings
         cursor, self._cursor = self._cursor, None
         if cursor is not None and cursor.stands_at(ranges):
             cursor.begin()
         else:
             if cursor is not None:
                 cursor.close()
-            cursor = Cursor(Consumer(input_consumer_config(settings)), ranges)
-        decoder = Decoder(settings.kinds, settings.definitions, self._codec, settings.lane_bytes_max)
+            cursor = Cursor(Consumer(input_consumer_config(self._settings)), ranges)
+        decode = self.decode
+        decoder = Decoder(decode.kinds, decode.definitions, self._codec, decode.lane_bytes_max)
         return Reading(ranges, cursor, decoder)
 
 

@@ -22,8 +22,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from streaming.options import CHUNK_SCHEMA
 from streaming.ranges import OffsetRange, Offsets, divided, limited, records_between
-from streaming.reasons import removed_inputs
 from validator.errors import UserError
 from validator.kafka.client import admin_config
 from validator.kafka.retry import offsets_of, partitions_of, passes
@@ -49,21 +49,30 @@ AHEAD_RECORDS_MIN: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """What the source needs. ``kinds`` maps each input topic's full name to its record kind."""
+class DecodeSettings:
+    """What workers need in order to decode. ``kinds`` maps each input topic's full name to its record kind."""
 
-    kafka: Mapping[str, Any]
     kinds: Mapping[str, RecordKind]
     definitions: Mapping[str, LaneDefinition]
     ids: Mapping[bytes, bytes]
     """The plain headers of records by Confluent's (`validator.codec.framing`)."""
+    lane_bytes_max: int
+    """Bytes of one lane's inputs that a task passes on whole."""
+    worker_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What the source needs: ``topics`` are full names."""
+
+    kafka: Mapping[str, Any]
+    topics: tuple[str, ...]
     records_max: int
     """Records of a batch."""
     tasks_max: int
     """Tasks that read at the same time."""
-    lane_bytes_max: int
-    """Bytes of one lane's inputs that a task passes on whole."""
-    worker_memory_bytes: int
+    decode: bytes
+    """`DecodeSettings`, pickled: the processes that plan need not import what they name, and a worker unpacks them once."""
     run: str
     """Names this start of the query: what an earlier one has read ahead is not used."""
 
@@ -159,7 +168,7 @@ class RangeStreamReader(DataSourceStreamReader):
     def _offsets(self, which: OffsetSpec) -> Offsets:
         if self._client is None:
             self._client = AdminClient(admin_config(self._settings.kafka))
-        return committed_ends(self._client, self._settings.kinds, which)
+        return committed_ends(self._client, self._settings.topics, which)
 
 
 def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec) -> Offsets:
@@ -194,6 +203,10 @@ class InputsGone(UserError):
     """Kafka no longer has inputs that the job has not read."""
 
     def __init__(self, places: str) -> None:
+        from streaming.reasons import (
+            removed_inputs,  # with what it imports, planning would start a tenth of a second later
+        )
+
         super().__init__(removed_inputs(places))
 
 
@@ -219,8 +232,6 @@ class InputSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of the decode stage's rows."""
-        from streaming.decode_stage import CHUNK_SCHEMA
-
         return CHUNK_SCHEMA
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802

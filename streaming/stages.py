@@ -72,6 +72,16 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
             threading.Thread(target=_run, args=(prepared,), name=f"workers of {stage}", daemon=True).start()
 
 
+def find_sources(spark: SparkSession) -> None:
+    """Begin to let Spark look for Python data sources among the installed packages, which it does before the first one is used."""
+    threading.Thread(target=_find_sources, args=(spark,), name="finds data sources", daemon=True).start()
+
+
+def _find_sources(spark: SparkSession) -> None:
+    with suppress(Exception):  # whoever uses one says so
+        spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists("")
+
+
 def local_cores(master: str) -> int:
     """Return the tasks that run at once in a local job, 0 on a cluster."""
     if master == "local":
