@@ -28,8 +28,9 @@ _LOST_WORKER = re.compile(
     re.MULTILINE,
 )
 _TALKS_TO_WORKERS = "org.apache.spark.api.python."
-"""What Spark reports instead if it was writing to the worker, or to the daemon that starts workers: the error of the connection, from its
-classes for Python."""
+TALKS_TO_PLANNER = "org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner"
+"""What Spark reports instead if it was writing to the worker, to the daemon that starts workers, or to the process that plans batches: the
+error of the connection, from its classes for Python."""
 
 
 def worker_died(error: str) -> bool:
@@ -37,7 +38,10 @@ def worker_died(error: str) -> bool:
     return (
         WORKER_DIED in error
         or WORKER_LATE in error
-        or (_TALKS_TO_WORKERS in error and _LOST_WORKER.search(error) is not None)
+        or (
+            any(each in error for each in (_TALKS_TO_WORKERS, TALKS_TO_PLANNER))
+            and _LOST_WORKER.search(error) is not None
+        )
     )
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import WORKER_DIED, WORKER_LATE
+from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsGone: "
@@ -51,7 +51,7 @@ _CAUSE = "Caused by: "
 
 
 def report_of(error: StreamingQueryException) -> str:
-    """Return what Spark says of a query's failure, with the causes that only Java's stack trace names.
+    """Return what Spark says of a query's failure, with the causes and the call of the planning process from Java's stack trace.
 
     The message has the stack traces of a task that failed, unless an error of Spark's own, such as of a state store, stands for it.
     """
@@ -59,8 +59,9 @@ def report_of(error: StreamingQueryException) -> str:
     if "\n\tat " in message:
         return message
     trace: str = getattr(error, "_stackTrace", None) or ""
-    causes = [line for line in trace.splitlines() if line.startswith(_CAUSE)]
-    return "\n".join([message, *(line for line in causes if line.removeprefix(_CAUSE) not in message)])
+    lines = trace.splitlines()
+    causes = [line for line in lines if line.startswith(_CAUSE) and line.removeprefix(_CAUSE) not in message]
+    return "\n".join([message, *causes, *[line.strip() for line in lines if TALKS_TO_PLANNER in line][:1]])
 
 
 def reason_of(error: StreamingQueryException) -> tuple[str, bool]:

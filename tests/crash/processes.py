@@ -45,13 +45,21 @@ def jvm_of(driver: int) -> int | None:
     return next((each.pid for each in of_session(driver) if each.parent == driver and "java" in each.command), None)
 
 
-DAEMONS = ("-m pyspark.daemon", "-m streaming.worker_daemon")
+DAEMONS = ("-m pyspark.daemon pyspark.worker", "-m streaming.worker_daemon pyspark.worker")
 """How the processes begin that fork workers; the module's name is in the JVM's command, too."""
+
+PLANNER = "-m pyspark.sql.streaming.python_streaming_source_runner"
+"""How the process begins that plans batches."""
 
 
 def daemons_of(driver: int, stage: str) -> list[int]:
     """Return the processes of a job that fork the workers of a stage."""
     return [pid for pid in _daemons(of_session(driver)) if _stage(pid) == stage]
+
+
+def planners_of(driver: int) -> list[int]:
+    """Return the process of a job that plans batches, if it runs."""
+    return [each.pid for each in of_session(driver) if PLANNER in each.command]
 
 
 def workers_of(driver: int, stage: str | None = None) -> list[int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.crash.comparison import Tally
 from tests.crash.episodes import Episodes
 from tests.crash.inject.crash_failpoints import STEPS
-from tests.crash.processes import STAGES, daemons_of, jvm_of, of_session, send, workers_of
+from tests.crash.processes import STAGES, daemons_of, jvm_of, of_session, planners_of, send, workers_of
 from tests.crash.report import Done, Report
 from tests.crash.schedule import LOGGED, Kill
 from tests.crash.world import PATIENCE_S, Failure, World
@@ -29,7 +29,7 @@ VICTIMS = {"machine": ("driver", "jvm", "worker")}
 
 JVM_DIED = "Spark's JVM was killed"
 
-SURVIVES = ("worker", "broker")
+SURVIVES = ("worker", "planner", "broker")
 """Victims whose death a job survives without help."""
 
 ENDS = ("driver", "jvm", "machine")
@@ -226,6 +226,8 @@ class Runner:
                 return [*workers_of(job.pid, kill.stage)]
             case "daemon":
                 return [*daemons_of(job.pid, kill.stage)]
+            case "planner":
+                return [*planners_of(job.pid)]
             case "driver":
                 return [job.pid]
             case "jvm":

@@ -33,9 +33,9 @@ EPISODES = (
     "parked-lane",
 )
 
-Victim = Literal["worker", "daemon", "driver", "jvm", "broker", "machine", "episode"]
-"""``daemon`` is what forks the workers of a stage; ``machine`` is driver, JVM and worker together; an episode is a scenario
-(`tests.crash.episodes`)."""
+Victim = Literal["worker", "daemon", "planner", "driver", "jvm", "broker", "machine", "episode"]
+"""``daemon`` is what forks the workers of a stage, ``planner`` what decides which offsets a batch has; ``machine`` is driver, JVM
+and worker together; an episode is a scenario (`tests.crash.episodes`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,7 @@ def full_schedule(seed: int, kills: int) -> list[Kill]:
     wanted += [Kill("episode", name) for name in EPISODES]
     wanted += [_kill(random, "worker", "random", stage) for stage in STAGES for _ in range(6)]
     wanted += [_kill(random, "daemon", "random", stage) for stage in STAGES for _ in range(3)]
+    wanted += [_kill(random, "planner", "random") for _ in range(4)]
     random.shuffle(wanted)
     steps = cycle(sorted(STEPS))
     while len(wanted) < kills:

@@ -52,6 +52,15 @@ OTHERS_S = 30.0 * SLOWNESS
 """Seconds after the last lane has written everything in which the rest must have been written, too."""
 
 SNAPSHOT_BYTES = 10_000
+
+CONSTANTS = {
+    "validator.lanes.store": {"JOURNAL_BYTES_MIN": SNAPSHOT_BYTES},
+    "streaming.ranges": {"RECORDS_PER_TASK_MIN": 20},
+    "streaming.range_source": {"FIRST_RECORDS_MAX": 50, "AHEAD_RECORDS_MIN": 10},
+    "streaming.range_reader": {"HELD_MAX": 20, "RECORDS_AT_ONCE": 10},
+}
+"""Lowered limits of the product: pages are saved often, and small batches have several tasks and are read ahead."""
+
 """Journal bytes that trigger a save here, so that one happens every few batches."""
 
 STALLED_S = round(120 * SLOWNESS)
@@ -101,9 +110,7 @@ class World:
         self.undisturbed = Undisturbed(self.chains, PREFIX)
         self.points = self.folder / "points"
         (self.points / "seen").mkdir(parents=True)
-        (self.points / "constants").write_text(
-            json.dumps({"validator.lanes.store": {"JOURNAL_BYTES_MIN": SNAPSHOT_BYTES}})
-        )
+        (self.points / "constants").write_text(json.dumps(CONSTANTS))
         self.broker = EmbeddedBroker(self.folder / "broker")
         self.jobs: list[JobProcess] = []
         self.job: JobProcess | None = None

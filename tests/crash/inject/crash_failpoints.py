@@ -53,6 +53,8 @@ def _producer(name: str, when: str, *, fresh: bool = False) -> Step:
 
 
 STEPS: dict[str, Step] = {
+    "read": Step("decode", "streaming.range_reader", "Reading", "step", "before"),
+    "read-ahead": Step("decode", "streaming.range_reader", "Ahead", "run", "before", rare=True),
     "decode": Step("decode", "validator.codec.decode", "", "decode_record", "before"),
     "state-read-before": _state("load_head", "before"),
     "state-read-after": _state("load_head", "after"),
