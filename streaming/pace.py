@@ -43,8 +43,8 @@ SINGLE: Final = Pace(1, alone=True)
 
 _NEXT: Final = {AHEAD: QUICK, QUICK: STEADY, STEADY: SINGLE}
 
-AHEAD_FAILURES_MAX: Final = 2
-"""Failures of one batch after which it is no longer workers that read Kafka. A person or the system may kill a worker once."""
+AHEAD_FAILURES_MAX: Final = 3
+"""Failures to read one batch after which Spark reads instead of workers. A person or the system may kill a worker once or twice."""
 
 OUT_OF_MEMORY: Final = "Spark's JVM ran out of memory: raise [job] driver_memory (docs/operations.md, Parked lanes)"
 

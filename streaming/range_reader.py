@@ -184,7 +184,7 @@ class Reading:
         self.bytes += chunk.nbytes
 
     def _fail(self, error: KafkaError) -> None:
-        """Raise for an error after which librdkafka does not go on."""
+        """Raise for an error after which librdkafka does not continue."""
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise InputsGone(self._places())
         if not passes(error):

@@ -2,13 +2,13 @@
 """The source of a local job: Spark plans a batch as ranges of offsets, and the decode stage's workers read them from Kafka.
 
 Spark's own Kafka source reads in the JVM, where a record costs a round trip to the broker with each poll and a copy to Python; and nothing
-is read while a batch's lanes execute. Here the plan of a batch tells each worker also what it will have to read in the next one, if that
-much is waiting in Kafka. The worker reads and decodes it ahead, while the lanes execute (`streaming.range_reader`).
+is read while a batch's lanes execute. Here the plan of a batch also names what each worker will read in the next one, if that much waits
+in Kafka. The worker reads and decodes it ahead, while the lanes execute (`streaming.range_reader`).
 
 What a worker has read ahead is a cache of what Kafka has at those offsets: a batch is decided by Spark's log of offsets alone, and reading
 it again, in another worker or by Spark's own source, gives the same.
 
-Spark runs `latestOffset` and `partitions` in a process of their own, next to the driver.
+Spark runs `latestOffset` and `partitions` in a separate process next to the driver.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TaskRanges(InputPartition):
 
 
 class RangePlanner:
-    """Decides what each batch reads; pure. ``latest`` offsets are those of committed records."""
+    """Decides what each batch reads; pure. ``latest`` is where committed records end."""
 
     def __init__(self, records_max: int, tasks_max: int) -> None:
         self._records_max = records_max
@@ -93,7 +93,7 @@ class RangePlanner:
         self._batch_max = min(FIRST_RECORDS_MAX, records_max)
         self._latest: Offsets = {}
         self._next: tuple[Offsets, Offsets] | None = None
-        """Start and end of the batch that workers are told to read ahead."""
+        """Start and end of the batch that workers read ahead."""
         self._planned: tuple[Offsets, Offsets, list[TaskRanges]] | None = None
 
     def end(self, start: Offsets, latest: Offsets) -> Offsets:

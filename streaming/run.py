@@ -79,6 +79,8 @@ RESTART_S = 1.0
 
 JVM_GONE = "Spark's JVM was killed, crashed or ran out of memory ([job] driver_memory)"
 
+_READ_FAILED = ".ReadFailed:"
+
 TOPICS_S_MAX = 60.0
 """Seconds to wait for the topics once Spark is up."""
 
@@ -229,7 +231,7 @@ def run_queries(
     `ReadAheadFails` for a batch that fails `AHEAD_FAILURES_MAX` times in a row outside of any lane.
     """
     log, stop = outages.log, outages.stop
-    failures = 0
+    failures = reading_failures = 0
     while True:
         try:
             query = _started(start)
@@ -237,7 +239,7 @@ def run_queries(
             return _follow(query, stop, log, commit, watch(query), gone)
         except BatchFailed as failure:
             if failure.progressed:
-                failures = 0
+                failures = reading_failures = 0
                 outages.ended()
             if failure.outside and not stop.requested:
                 outages.wait(str(failure))
@@ -246,7 +248,8 @@ def run_queries(
                 if deaths is not None and (lane := deaths.count(failure)) is not None:
                     log.warning("parking", lane=lane, reason=str(failure))
                     failures = 1
-                if ahead and failures >= AHEAD_FAILURES_MAX and executed_lane(failure.error) is None:
+                reading_failures += failure.is_of_reading
+                if ahead and reading_failures == AHEAD_FAILURES_MAX:
                     raise ReadAheadFails(str(failure)) from None
                 if failures > RESTARTS_MAX:
                     log.error("failed", reason=str(failure))
@@ -294,6 +297,11 @@ class BatchFailed(Exception):
         self.progressed = progressed
         self.outside = outside
         self.error = error
+
+    @property
+    def is_of_reading(self) -> bool:
+        """Whether a worker that executed no lane died, or ran out of memory while it read."""
+        return _READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
 
 
 def _follow(
@@ -355,7 +363,7 @@ def _first_line(text: str) -> str:
 
 def _may_pass(error: str, reason: str) -> bool:
     """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died or did not start instead of raising."""
-    if ".WriteFailed:" in reason or ".ReadFailed:" in reason:
+    if ".WriteFailed:" in reason or _READ_FAILED in reason:
         return True
     return "Traceback (most recent call last)" not in error and worker_died(error)
 

@@ -227,7 +227,9 @@ class Runner:
             case "daemon":
                 return [*daemons_of(job.pid, kill.stage)]
             case "planner":
-                return [*planners_of(job.pid)]
+                return [
+                    *(planners_of(job.pid) or workers_of(job.pid, "decode"))
+                ]  # Spark reads by itself after several kills
             case "driver":
                 return [job.pid]
             case "jvm":
