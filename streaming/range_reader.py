@@ -150,6 +150,7 @@ class Reading:
         """Read and decode what has arrived. Raises `InputsGone`, `KafkaGone`, `UserError`."""
         messages = self.cursor.poll()
         at, left, add = self.cursor.at, self._left, self._decoder.add
+        heard = False
         for message in messages:
             place = topic, partition = message.topic(), message.partition()
             offset: int = message.offset()
@@ -162,6 +163,7 @@ class Reading:
                     self._end(place)
                 self.cursor.hold(place, message)
             elif error is None and offset >= at[place]:
+                heard = True
                 value = message.value()
                 at[place] = offset + 1
                 chunk = add(topic, partition, offset, message.key(), *_sized(value))
@@ -169,9 +171,9 @@ class Reading:
                     self._keep(chunk)
                 if offset + 1 == end:
                     self._end(place)
-        if messages:
+        if heard:
             self._heard_at = time.monotonic()
-        elif time.monotonic() - self._heard_at > SILENCE_S_MAX:
+        elif left and time.monotonic() - self._heard_at > SILENCE_S_MAX:
             raise KafkaGone(f"no record of {self._places()} came within {SILENCE_S_MAX:.0f} s")
 
     def _end(self, place: tuple[str, int]) -> None:
@@ -291,7 +293,7 @@ class RangeReader:
 
 def input_consumer_config(settings: SourceSettings) -> dict[str, Any]:
     """Return the configuration of a worker's consumer."""
-    return consumer_config(settings.kafka, group_id="validator-inputs", partition_eof=True) | _TUNING
+    return consumer_config(settings.kafka, group_id="validator-inputs", partition_eof=True, lasting=True) | _TUNING
 
 
 _reader: RangeReader | None = None
