@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How batches are planned, and what is announced of the next one; and what the source says if Kafka does not answer."""
+
+from __future__ import annotations
+
+import json
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka.admin import OffsetSpec
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from streaming import range_reader, range_source
+from streaming.range_source import (
+    AHEAD_RECORDS_MIN,
+    FIRST_RECORDS_MAX,
+    InputsGone,
+    RangePlanner,
+    RangeStreamReader,
+    SourceSettings,
+    TaskRanges,
+    check_not_before,
+    committed_ends,
+)
+from streaming.ranges import OffsetRange, Offsets, divided, records_between
+from streaming.reasons import reason_of
+from streaming.transactions import KafkaGone
+from tests.repetitions import repetitions
+from validator.errors import UserError
+from validator.kafka import retry
+
+SETTINGS = SourceSettings({"bootstrap.servers": "nowhere:1"}, ("p.a", "p.b"), 400_000, 2, b"decode", "run 1")
+
+
+def kafka_error(code: int) -> KafkaException:
+    return KafkaException(KafkaError(code, "as Kafka says"))
+
+
+# --- the planner ---
+
+
+def through_json(offsets: Offsets) -> Offsets:
+    """Return offsets as Spark gives them back."""
+    found: Offsets = json.loads(json.dumps(offsets))
+    return found
+
+
+def ranges_of(tasks: Any) -> list[tuple[OffsetRange, ...]]:
+    return [each.ranges for each in tasks]
+
+
+def test_batches_double_up_to_the_limit() -> None:
+    planner = RangePlanner(records_max=4 * FIRST_RECORDS_MAX + 1, tasks_max=2)
+    at: Offsets = {"a": {"0": 0}}
+    sizes = []
+    for _ in range(6):
+        end = planner.end(at, {"a": {"0": 10**9}})
+        planner.tasks(at, end)
+        sizes.append(records_between(at, end))
+        at = through_json(end)
+    limit = 4 * FIRST_RECORDS_MAX + 1
+    assert sizes == [FIRST_RECORDS_MAX, 2 * FIRST_RECORDS_MAX, 4 * FIRST_RECORDS_MAX, limit, limit, limit]
+
+
+def test_limit_of_the_job_also_limits_the_first_batch() -> None:
+    planner = RangePlanner(records_max=7, tasks_max=2)
+    latest = {"a": {"0": 100}}
+    end = planner.end({"a": {"0": 0}}, latest)
+    (task,) = planner.tasks({"a": {"0": 0}}, end)
+    assert end == {"a": {"0": 7}}
+    assert task.ahead == ()
+
+
+@pytest.mark.parametrize("seed", range(repetitions(40, 400)))
+def test_what_is_announced_is_what_the_next_batch_reads(seed: int) -> None:
+    """Spark asks for the end and then for the tasks, in JSON, again and again; meanwhile records arrive."""
+    rng = random.Random(seed)
+    tasks_max = rng.randint(1, 4)
+    planner = RangePlanner(rng.choice([1, 20_000, 90_000, 400_000]), tasks_max)
+    latest: Offsets = {"a": {"0": rng.randint(0, 400_000), "1": 0}, "b": {"0": rng.randint(0, 9)}}
+    at: Offsets = {topic: dict.fromkeys(partitions, 0) for topic, partitions in latest.items()}
+    announced: list[tuple[OffsetRange, ...]] | None = None
+    found = 0
+    for batch in range(30):
+        for topic, partitions in latest.items():
+            for each in partitions:
+                latest[topic][each] += rng.choice([0, 0, 1, 9_000, 60_000])
+        if batch == 12:
+            latest["c"] = {"0": 5}
+        end = planner.end(through_json(at), through_json(latest))
+        if rng.random() < 0.2:  # Spark plans no batch, or asks once more
+            end = planner.end(through_json(at), through_json(latest))
+        tasks = planner.tasks(through_json(at), through_json(end))
+        assert ranges_of(tasks) == divided(at, end, tasks_max)
+        if announced is not None:
+            now = [*ranges_of(tasks), *[()] * len(announced)]
+            assert announced == now[: len(announced)]
+            found += 1
+        again = planner.tasks(through_json(at), through_json(end))
+        assert [(each.ranges, each.ahead) for each in again] == [(each.ranges, each.ahead) for each in tasks]
+        if rng.random() < 0.2:  # as after a restart, for the batch that is done
+            assert planner.tasks(through_json(end), through_json(end)) == []
+        if tasks:
+            announced = [each.ahead for each in tasks] if any(each.ahead for each in tasks) else None
+        at = end
+    assert found or planner._records_max == 1
+
+
+def test_empty_batch_changes_nothing() -> None:
+    planner = RangePlanner(records_max=10**6, tasks_max=2)
+    latest = {"a": {"0": 10**6}}
+    start: Offsets = {"a": {"0": 0}}
+    assert planner.tasks(start, start) == []
+    end = planner.end(start, latest)
+    assert records_between(start, end) == FIRST_RECORDS_MAX
+    tasks = planner.tasks(start, end)
+    assert planner.tasks(end, end) == []
+    then = planner.end(end, {"a": {"0": 2 * 10**6}})
+    assert records_between(end, then) == 2 * FIRST_RECORDS_MAX
+    assert ranges_of(planner.tasks(end, then)) == [each.ahead for each in tasks]
+
+
+@pytest.mark.parametrize(("waiting", "is_announced"), [(AHEAD_RECORDS_MIN - 1, False), (AHEAD_RECORDS_MIN, True)])
+def test_little_is_not_announced(waiting: int, is_announced: bool) -> None:
+    planner = RangePlanner(records_max=10**6, tasks_max=1)
+    start: Offsets = {"a": {"0": 5}}
+    end = planner.end(start, {"a": {"0": 5 + FIRST_RECORDS_MAX + waiting}})
+    (task,) = planner.tasks(start, end)
+    assert bool(task.ahead) is is_announced
+    # the next batch may then take what has arrived since
+    more = {"a": {"0": 5 + FIRST_RECORDS_MAX + waiting + 3}}
+    assert records_between(end, planner.end(end, more)) == waiting + (0 if is_announced else 3)
+
+
+def test_restart_repeats_the_logged_batch_and_continues() -> None:
+    """Spark asks for the tasks of a batch of its log before it asks for any end."""
+    planner = RangePlanner(records_max=10**6, tasks_max=2)
+    start, logged = {"a": {"0": 1_000}}, {"a": {"0": 91_000}}
+    tasks = planner.tasks(start, logged)
+    assert ranges_of(tasks) == divided(start, logged, 2)
+    assert [each.ahead for each in tasks] == [()] * 2, "nothing is known of what follows"
+    end = planner.end(logged, {"a": {"0": 10**6}})
+    assert records_between(logged, end) == 2 * FIRST_RECORDS_MAX
+    assert ranges_of(planner.tasks(logged, end)) == divided(logged, end, 2)
+
+
+def test_batch_that_begins_elsewhere_is_planned_by_itself() -> None:
+    planner = RangePlanner(records_max=10**6, tasks_max=1)
+    latest = {"a": {"0": 10**6}}
+    end = planner.end({"a": {"0": 0}}, latest)
+    (task,) = planner.tasks({"a": {"0": 0}}, end)
+    assert task.ahead
+    elsewhere = {"a": {"0": end["a"]["0"] - 1}}
+    assert planner.end(elsewhere, latest) != {"a": {"0": task.ahead[0].end}}
+    assert records_between(elsewhere, planner.end(elsewhere, latest)) == 2 * FIRST_RECORDS_MAX
+
+
+# --- offsets of Kafka ---
+
+
+class Client:
+    """An admin client that knows some topics, or raises."""
+
+    def __init__(self, ends: Offsets, raises: KafkaException | None = None) -> None:
+        self.ends, self.raises = ends, raises
+        self.asked: list[Any] = []
+
+    def list_topics(self, topic: str | None = None, timeout: float = 0) -> Any:
+        if self.raises is not None:
+            raise self.raises
+        topics = {
+            name: SimpleNamespace(error=None, partitions={int(each): None for each in partitions})
+            for name, partitions in self.ends.items()
+        }
+        unknown = SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})
+        return SimpleNamespace(topics=topics | ({topic: unknown} if topic is not None and topic not in topics else {}))
+
+    def list_offsets(self, asked: Any, isolation_level: Any, request_timeout: float) -> Any:
+        self.asked.append((set(asked.values()), isolation_level))
+        return {
+            each: SimpleNamespace(
+                result=lambda each=each: SimpleNamespace(offset=self.ends[each.topic][str(each.partition)])
+            )
+            for each in asked
+        }
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "ANSWER_S_MAX", 0.0)
+    monkeypatch.setattr(retry, "APPEAR_S_MAX", 0.0)
+
+
+def test_ends_are_those_of_committed_records() -> None:
+    client: Any = Client({"p.b": {"0": 5, "1": 0}, "p.a": {"0": 7}, "other": {"0": 3}})
+    which = OffsetSpec.latest()
+    assert committed_ends(client, ("p.b", "p.a"), which) == {"p.a": {"0": 7}, "p.b": {"0": 5, "1": 0}}
+    assert client.asked == [({which}, IsolationLevel.READ_COMMITTED)]
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (KafkaError._TRANSPORT, KafkaGone),
+        (KafkaError._ALL_BROKERS_DOWN, KafkaGone),
+        (KafkaError.LEADER_NOT_AVAILABLE, KafkaGone),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError),
+        (KafkaError._AUTHENTICATION, UserError),
+    ],
+)
+def test_only_errors_that_pass_are_waited_for(code: int, raised: type[Exception]) -> None:
+    client: Any = Client({}, kafka_error(code))
+    with pytest.raises(raised, match=r"the inputs cannot be read: .*as Kafka says") as found:
+        committed_ends(client, ("p.a",), OffsetSpec.latest())
+    assert type(found.value) is raised
+    assert "\n" not in str(found.value)
+
+
+def test_missing_topic_is_an_error() -> None:
+    client: Any = Client({"p.a": {"0": 1}})
+    with pytest.raises(UserError, match=r"the inputs cannot be read: .*UNKNOWN_TOPIC_OR_PART"):
+        committed_ends(client, ("p.a", "p.b"), OffsetSpec.latest())
+
+
+@pytest.mark.parametrize(
+    ("latest", "found"),
+    [
+        ({"a": {"0": 4, "1": 9}}, "a[0] was read up to offset 5, and now ends at 4"),
+        ({"a": {"1": 9}}, "a[0] was read up to offset 5, and now does not exist"),
+        ({}, "a[0] was read up to offset 5, and now does not exist"),
+    ],
+)
+def test_inputs_that_are_gone_are_named(latest: Offsets, found: str) -> None:
+    start: Offsets = {"a": {"0": 5, "1": 2}}
+    with pytest.raises(InputsGone) as gone:
+        check_not_before(start, latest)
+    line = str(gone.value)
+    assert f"({found})" in line
+    assert "\n" not in line
+    assert line.startswith("retention removed inputs from Kafka before the job read them")
+    raised = (
+        f"Traceback (most recent call last):\n  File x\nstreaming.range_source.InputsGone: {line}\n\n\tat org.apache"
+    )
+    assert reason_of(StreamingQueryException(raised)) == (line, True)
+
+
+def test_inputs_that_are_still_there_are_no_error() -> None:
+    check_not_before({}, {"a": {"0": 1}})
+    check_not_before({"a": {"0": 5}}, {"a": {"0": 5, "1": 3}, "b": {"0": 0}})
+
+
+# --- what Spark calls ---
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    made = Client({"p.a": {"0": 10**6}, "p.b": {"0": 10}})
+    monkeypatch.setattr(range_source, "AdminClient", lambda _: made)
+    return made
+
+
+def test_reader_plans_batches(client: Client) -> None:
+    reader = RangeStreamReader(SETTINGS)
+    assert reader.reportLatestOffset() is None
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(400_000)
+    start: Offsets = {"p.a": {"0": 0}, "p.b": {"0": 0}}
+    end = reader.latestOffset(start, limit)
+    assert FIRST_RECORDS_MAX - 2 < records_between(start, end) < FIRST_RECORDS_MAX + 2
+    assert reader.reportLatestOffset() == client.ends
+    tasks = reader.partitions(start, end)
+    assert ranges_of(tasks) == divided(start, end, SETTINGS.tasks_max)
+    assert all(each.ahead for each in tasks)
+    then = reader.latestOffset(end, limit)
+    assert ranges_of(reader.partitions(end, then))[: len(tasks)] == [each.ahead for each in tasks]
+    assert reader.latestOffset(then, ReadAllAvailable()) == client.ends
+    assert reader.initialOffset() == client.ends, "as the client says"
+
+
+def test_reader_refuses_inputs_that_end_before(client: Client) -> None:
+    reader = RangeStreamReader(SETTINGS)
+    client.ends = {"p.a": {"0": 3}, "p.b": {"0": 10}}
+    with pytest.raises(InputsGone, match=r"p\.a\[0\] was read up to offset 4, and now ends at 3"):
+        reader.latestOffset({"p.a": {"0": 4}}, ReadMaxRows(1))
+
+
+def test_workers_get_the_settings_only(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client and what the planner knows stay where batches are planned."""
+    reader = RangeStreamReader(SETTINGS)
+    end = reader.latestOffset({}, reader.getDefaultReadLimit())
+    (task, *_) = reader.partitions({}, end)
+    read_there, task_there = cloudpickle.loads(cloudpickle.dumps((reader.read, task)))  # type: ignore[no-untyped-call]
+    assert vars(read_there.__self__) == {"_settings": SETTINGS}
+    assert (task_there.ranges, task_there.ahead) == (task.ranges, task.ahead)
+    assert all(isinstance(each, OffsetRange) for each in (*task_there.ranges, *task_there.ahead))
+    asked: list[tuple[SourceSettings, TaskRanges]] = []
+    monkeypatch.setattr(range_reader, "read", lambda *given: iter([asked.append(given)]))
+    assert list(read_there(task_there)) == [None]
+    assert asked == [(SETTINGS, task_there)]
