@@ -41,8 +41,11 @@ OBSERVED, RECORDS = "inputs", "records"
 """What each batch reports: the number of its records."""
 
 FIRST_RECORDS_MAX: Final = 25_000
-"""Records of a query's first batch. Each further one may have twice as many, up to the job's limit: reading a batch takes half as long as
-executing it, so from the second one on the lanes do not wait for it."""
+"""Records of a query's first batch: the lanes begin early, and while they do, the second one is read."""
+
+GROWTH: Final = 4
+"""How many times as many records a batch may have as the one before, up to the job's limit. Reading takes a third to a half of the time of
+executing, and the first batches take longer, since workers load their code."""
 
 AHEAD_RECORDS_MIN: Final = 10_000
 """Records that have to wait in Kafka for the next batch to be read ahead: a smaller one is read in a moment."""
@@ -113,7 +116,7 @@ class RangePlanner:
         now = divided(start, end, self._tasks_max)
         if not now:
             return []
-        self._batch_max = min(2 * self._batch_max, self._records_max)
+        self._batch_max = min(GROWTH * self._batch_max, self._records_max)
         self._next = None
         then = limited(end, self._latest, self._batch_max)
         if records_between(end, then) < AHEAD_RECORDS_MIN:

@@ -284,16 +284,15 @@ def test_failed_reading_ahead_is_repeated(kafka: PlayedKafka, reader: RangeReade
     assert [each.closed for each in kafka.consumers] == [1, 0]
 
 
-def test_error_that_passes_is_waited_out(kafka: PlayedKafka, reader: RangeReader) -> None:
+def test_error_that_passes_is_waited_out(
+    kafka: PlayedKafka, reader: RangeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kafka.write(A, 10)
     kafka.errors[A] = 6, KafkaError._TRANSPORT
     kafka.chunk_max = 1
-    reading = reader.read(TaskRanges((span(A, 0, 10),)))
-    kafka.turns = [A] * 9  # three of them are errors
-    consume = kafka.consumer
 
     def passing(config: dict[str, Any]) -> Any:
-        made = consume(config)
+        made = kafka.consumer(config)
         poll = made.poll
 
         def after_a_while(timeout_s: float) -> Any:
@@ -304,8 +303,8 @@ def test_error_that_passes_is_waited_out(kafka: PlayedKafka, reader: RangeReader
         made.poll = after_a_while  # type: ignore[method-assign]
         return made
 
-    range_reader.Consumer = passing  # type: ignore[misc]  # the fixture restores it
-    assert items_of(reading) == decoded(kafka.of([span(A, 0, 10)]))
+    monkeypatch.setattr(range_reader, "Consumer", passing)
+    reads(reader, kafka, span(A, 0, 10))
     assert kafka.now > 3
 
 

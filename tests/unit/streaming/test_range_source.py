@@ -19,6 +19,7 @@ from streaming import range_reader, range_source
 from streaming.range_source import (
     AHEAD_RECORDS_MIN,
     FIRST_RECORDS_MAX,
+    GROWTH,
     InputsGone,
     RangePlanner,
     RangeStreamReader,
@@ -54,8 +55,8 @@ def ranges_of(tasks: Any) -> list[tuple[OffsetRange, ...]]:
     return [each.ranges for each in tasks]
 
 
-def test_batches_double_up_to_the_limit() -> None:
-    planner = RangePlanner(records_max=4 * FIRST_RECORDS_MAX + 1, tasks_max=2)
+def test_batches_grow_up_to_the_limit() -> None:
+    planner = RangePlanner(records_max=GROWTH**2 * FIRST_RECORDS_MAX + 1, tasks_max=2)
     at: Offsets = {"a": {"0": 0}}
     sizes = []
     for _ in range(6):
@@ -63,8 +64,8 @@ def test_batches_double_up_to_the_limit() -> None:
         planner.tasks(at, end)
         sizes.append(records_between(at, end))
         at = through_json(end)
-    limit = 4 * FIRST_RECORDS_MAX + 1
-    assert sizes == [FIRST_RECORDS_MAX, 2 * FIRST_RECORDS_MAX, 4 * FIRST_RECORDS_MAX, limit, limit, limit]
+    limit = GROWTH**2 * FIRST_RECORDS_MAX + 1
+    assert sizes == [FIRST_RECORDS_MAX, GROWTH * FIRST_RECORDS_MAX, GROWTH**2 * FIRST_RECORDS_MAX, limit, limit, limit]
 
 
 def test_limit_of_the_job_also_limits_the_first_batch() -> None:
@@ -121,7 +122,7 @@ def test_empty_batch_changes_nothing() -> None:
     tasks = planner.tasks(start, end)
     assert planner.tasks(end, end) == []
     then = planner.end(end, {"a": {"0": 2 * 10**6}})
-    assert records_between(end, then) == 2 * FIRST_RECORDS_MAX
+    assert records_between(end, then) == GROWTH * FIRST_RECORDS_MAX
     assert ranges_of(planner.tasks(end, then)) == [each.ahead for each in tasks]
 
 
@@ -145,7 +146,7 @@ def test_restart_repeats_the_logged_batch_and_continues() -> None:
     assert ranges_of(tasks) == divided(start, logged, 2)
     assert [each.ahead for each in tasks] == [()] * 2, "nothing is known of what follows"
     end = planner.end(logged, {"a": {"0": 10**6}})
-    assert records_between(logged, end) == 2 * FIRST_RECORDS_MAX
+    assert records_between(logged, end) == GROWTH * FIRST_RECORDS_MAX
     assert ranges_of(planner.tasks(logged, end)) == divided(logged, end, 2)
 
 
@@ -157,7 +158,7 @@ def test_batch_that_begins_elsewhere_is_planned_by_itself() -> None:
     assert task.ahead
     elsewhere = {"a": {"0": end["a"]["0"] - 1}}
     assert planner.end(elsewhere, latest) != {"a": {"0": task.ahead[0].end}}
-    assert records_between(elsewhere, planner.end(elsewhere, latest)) == 2 * FIRST_RECORDS_MAX
+    assert records_between(elsewhere, planner.end(elsewhere, latest)) == GROWTH * FIRST_RECORDS_MAX
 
 
 # --- offsets of Kafka ---
