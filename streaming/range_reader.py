@@ -80,9 +80,11 @@ def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]
     if _reader is None or _reader.run != settings.run:
         if _reader is not None:
             _reader.close()
-        _reader = RangeReader(settings, pickle.loads(settings.decode))  # noqa: S301 - the driver has sent it with the task
-    check_plugins(_reader.decode.definitions.values())
-    bound_worker(_reader.decode.worker_memory_bytes, lanes=1)
+            _reader = None
+        decode: DecodeSettings = pickle.loads(settings.decode)  # noqa: S301 - the driver has sent it with the task
+        check_plugins(decode.definitions.values())
+        bound_worker(decode.worker_memory_bytes, lanes=1)
+        _reader = RangeReader(settings, decode)
     return _reader.read(task)
 
 

@@ -86,8 +86,9 @@ def found_in(reader: RangeReader, task: TaskRanges) -> Found:
     found: Found = {}
     for item in (item for chunk in reader.read(task) for row in chunk.to_pylist() for item in unpack(row["chunk"])):
         assert isinstance(item, DeadLetter)
-        assert tuple(item.source) not in found
-        found[tuple(item.source)] = item.raw
+        place = item.source.topic, item.source.partition, item.source.offset
+        assert place not in found
+        found[place] = item.raw
     return found
 
 

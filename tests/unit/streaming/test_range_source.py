@@ -300,6 +300,11 @@ def test_workers_get_the_settings_only(client: Client, monkeypatch: pytest.Monke
     assert (task_there.ranges, task_there.ahead) == (task.ranges, task.ahead)
     assert all(isinstance(each, OffsetRange) for each in (*task_there.ranges, *task_there.ahead))
     asked: list[tuple[SourceSettings, TaskRanges]] = []
-    monkeypatch.setattr(range_reader, "read", lambda *given: iter([asked.append(given)]))
-    assert list(read_there(task_there)) == [None]
+
+    def read(*given: Any) -> list[str]:
+        asked.append(given)
+        return ["chunk"]
+
+    monkeypatch.setattr(range_reader, "read", read)
+    assert list(read_there(task_there)) == ["chunk"]
     assert asked == [(SETTINGS, task_there)]
