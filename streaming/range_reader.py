@@ -15,9 +15,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streaming.decode_stage import Decoder
 from streaming.held_inputs import ReadFailed
@@ -48,6 +49,9 @@ RECORDS_AT_ONCE: Final = 1_000
 
 HELD_MAX: Final = 10_000
 """Records behind its range that are held for the next task; with more, the partition is no longer read until another consumer begins."""
+
+HELD_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The same in bytes of values, all partitions together."""
 
 SILENCE_S_MAX: Final = 60.0
 """Seconds without a record of a range that Kafka has said to have, after which the batch fails and is repeated."""
@@ -97,6 +101,7 @@ class Cursor:
         self._earlier: list[Message] = []
         self._held: list[Message] = []
         self._held_of: Counter[tuple[str, int]] = Counter()
+        self._held_bytes = 0
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in self.at.items()])
 
     def stands_at(self, ranges: tuple[OffsetRange, ...]) -> bool:
@@ -107,6 +112,7 @@ class Cursor:
         """Let the next poll return what an earlier task has left."""
         self._earlier, self._held = self._held, []
         self._held_of.clear()
+        self._held_bytes = 0
 
     def poll(self) -> list[Message]:
         """Return messages that have arrived, waiting for them for a moment."""
@@ -121,7 +127,10 @@ class Cursor:
             return
         self._held.append(message)
         self._held_of[place] += 1
-        if self._held_of[place] > HELD_MAX:  # it is far from the next task's ranges
+        self._held_bytes += len(message.value() or b"")
+        if (
+            self._held_of[place] > HELD_MAX or self._held_bytes > HELD_BYTES_MAX
+        ):  # it is far from the next task's ranges
             del self.at[place]
             self._consumer.incremental_unassign([TopicPartition(*place)])
 
@@ -141,7 +150,8 @@ class Reading:
         self._decoder = decoder
         self._left = {(each.topic, each.partition): each.end for each in ranges}
         self._chunks: list[pa.RecordBatch] = []
-        self._heard_at = time.monotonic()
+        self._silent_s = 0.0
+        """Seconds that polls have taken since the last record of a range: while nobody polls, nothing can be heard."""
 
     @property
     def is_complete(self) -> bool:
@@ -155,7 +165,9 @@ class Reading:
 
     def step(self) -> None:
         """Read and decode what has arrived. Raises `InputsGone`, `KafkaGone`, `UserError`."""
+        began = time.monotonic()
         messages = self.cursor.poll()
+        self._silent_s += time.monotonic() - began
         at, left, add = self.cursor.at, self._left, self._decoder.add
         heard = False
         for message in messages:
@@ -179,8 +191,8 @@ class Reading:
                 if offset + 1 == end:
                     self._end(place)
         if heard:
-            self._heard_at = time.monotonic()
-        elif left and time.monotonic() - self._heard_at > SILENCE_S_MAX:
+            self._silent_s = 0.0
+        elif left and self._silent_s > SILENCE_S_MAX:
             raise KafkaGone(f"no record of {self._places()} came within {SILENCE_S_MAX:.0f} s")
 
     def _end(self, place: tuple[str, int]) -> None:
@@ -241,7 +253,8 @@ class Ahead(threading.Thread):
 def _give_way() -> None:
     """Let this thread wait for the lanes, for which the next batch waits, where processors are short; Linux has priorities of threads."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), AHEAD_NICE)
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), AHEAD_NICE)
 
 
 class RangeReader:
@@ -258,7 +271,10 @@ class RangeReader:
 
     def read(self, task: TaskRanges) -> Iterator[pa.RecordBatch]:
         """Yield a task's chunks, then begin to read ahead. Raises as `read` does."""
-        reading = self._read_ahead(task.ranges) or self._begun(task.ranges)
+        try:
+            reading = self._read_ahead(task.ranges) or self._begun(task.ranges)
+        except KafkaException as error:
+            raise failure(error.args[0]) from error
         try:
             while True:
                 yield from reading.take()
@@ -273,8 +289,10 @@ class RangeReader:
             raise
         self._cursor = reading.cursor
         if task.ahead:
-            self._ahead = Ahead(self._begun(task.ahead))
-            self._ahead.start()
+            with suppress(KafkaException, RuntimeError):  # no thread can start; the task that comes then says so
+                ahead = Ahead(self._begun(task.ahead))
+                ahead.start()
+                self._ahead = ahead
 
     def close(self) -> None:
         """Forget everything, and close the connections."""

@@ -228,7 +228,7 @@ def run_queries(
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
     raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, and with ``ahead``
-    `ReadAheadFails` for a batch that fails `AHEAD_FAILURES_MAX` times in a row outside of any lane.
+    `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times in a row.
     """
     log, stop = outages.log, outages.stop
     failures = reading_failures = 0

@@ -116,7 +116,7 @@ class PlayedConsumer:
         self.closed = 0
         self.assigned = 0
         self.rng = random.Random(kafka.rng.random())
-        self._ended: dict[Place, int] = {}
+        self.ended: dict[Place, int] = {}
         self._next: list[Message] = []
 
     def assign(self, places: Sequence[TopicPartition]) -> None:
@@ -169,7 +169,7 @@ class PlayedConsumer:
             kafka.now += 1
             return Message((*place, at, None, None), KafkaError(code, "as Kafka says"))
         if row is None:
-            self.at[place] = self._ended[place] = kafka.ends.get(place, 0)
+            self.at[place] = self.ended[place] = kafka.ends.get(place, 0)
             return Message((*place, self.at[place], None, None), KafkaError(KafkaError._PARTITION_EOF))
         self.at[place] = row[2] + 1
         self.given[row[:3]] += 1
@@ -178,7 +178,7 @@ class PlayedConsumer:
     def _can(self, place: Place) -> bool:
         end = self.kafka.ends.get(place, 0)
         fails_at = self.kafka.errors.get(place, (1 << 62, 0))[0]
-        return self.at[place] < end or self._ended.get(place) != self.at[place] or fails_at <= end
+        return self.at[place] < end or self.ended.get(place) != self.at[place] or fails_at <= end
 
 
 class Run(NamedTuple):

@@ -119,6 +119,13 @@ def test_range_that_ends_with_markers_is_complete(kafka: PlayedKafka, reader: Ra
     assert kafka.now == 0, "there is nothing to wait for"
 
 
+def test_range_is_complete_with_its_last_record(kafka: PlayedKafka, reader: RangeReader) -> None:
+    kafka.chunk_max = 1
+    kafka.write(A, 4)
+    reads(reader, kafka, span(A, 0, 4))
+    assert kafka.consumers[0].ended == {}, "the end of the partition is not waited for"
+
+
 def test_range_of_markers_alone_has_no_chunks(kafka: PlayedKafka, reader: RangeReader) -> None:
     kafka.write(A, 0, gap=3)
     assert list(reader.read(TaskRanges((span(A, 0, 2),)))) == []
@@ -323,6 +330,20 @@ def test_errors_alone_are_silence(kafka: PlayedKafka, reader: RangeReader) -> No
         list(reader.read(TaskRanges((span(A, 0, 10),))))
 
 
+def test_time_in_which_lanes_execute_is_not_silence(kafka: PlayedKafka, reader: RangeReader) -> None:
+    kafka.chunk_max = 1
+    kafka.write(A, 20)
+    kafka.write(B, 4)
+    kafka.turns = [B, *[A] * 9]
+    reading = reader._begun((span(A, 0, 4), span(B, 0, 4)))
+    reader._cursor = reading.cursor  # so that the fixture closes it
+    for _ in range(5):
+        reading.step()
+    kafka.now += 2 * SILENCE_S_MAX
+    while not reading.is_complete:
+        reading.step()
+
+
 def test_memory_that_does_not_suffice_is_retried(kafka: PlayedKafka, reader: RangeReader) -> None:
     kafka.write(A, 10)
     kafka.raises = MemoryError()
@@ -375,5 +396,4 @@ def test_consumers_read_committed_records_and_never_skip_any() -> None:
     config = input_consumer_config(settings())
     assert config["isolation.level"] == "read_committed"
     assert config["auto.offset.reset"] == "error"
-    assert config["enable.partition.eof"] is True
-    assert config["enable.auto.commit"] is False
+    assert (config["enable.partition.eof"], config["enable.auto.commit"]) == (True, False)
