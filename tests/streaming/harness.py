@@ -112,7 +112,7 @@ def python_workers(spark: SparkSession) -> list[int]:
     """Return the process ids of the session's Python workers: children of the daemons that its JVM started."""
     gateway = spark.sparkContext._gateway
     assert gateway is not None
-    listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-wwAo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     daemons = {
         pid for pid, parent, args in rows if int(parent) == gateway.proc.pid and any(each in args for each in DAEMONS)

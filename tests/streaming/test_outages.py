@@ -23,7 +23,7 @@ PREFIX = "outages."
 
 def python_workers(process: int) -> list[int]:
     """Return the Python workers of a job: the processes below the daemons that its JVM has started."""
-    listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-wwAo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [
         (int(pid), int(parent), args) for pid, parent, args in (line.split(None, 2) for line in listed.splitlines())
     ]
