@@ -30,7 +30,6 @@ class Pace:
 AHEAD: Final = Pace(1_000, ahead=True)
 """In a local job: what a batch holds is read while the batch before is executed."""
 
-
 QUICK: Final = Pace(500)
 """Kafka's default. A record costs 13 us less than with `STEADY`, in Spark's JVM and the broker together: Spark asks for a partition's ends
 after each poll."""
