@@ -129,7 +129,7 @@ class Cursor:
         self._held_of[place] += 1
         self._held_bytes += len(message.value() or b"")
         if self._held_of[place] > HELD_MAX or self._held_bytes > HELD_BYTES_MAX:
-            # a partition with so many records is far from the next task's ranges
+            # a partition that brings more is far from the next task's ranges
             del self.at[place]
             self._consumer.incremental_unassign([TopicPartition(*place)])
 
