@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from streaming.chunk_files import PassedOn, whole
 from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES
 from streaming.workers import check_plugins, tune_garbage_collector
 from validator.codec.arrivals import NO_LANE, arrival, oversized
@@ -35,6 +36,9 @@ _ARROW = pa.schema([
     ("first_offset", pa.int64()),
     ("records", pa.int32()),
     ("chunk", pa.binary()),
+    ("file", pa.string()),
+    ("position", pa.int64()),
+    ("size", pa.int64()),
 ])  # fmt: skip
 
 
@@ -73,7 +77,10 @@ def decode_stage(
 
 
 class Decoder:
-    """Decodes what one task reads, and packs it in chunks of about `CHUNK_BYTES`; parameters as of `decode_stage`."""
+    """Decodes what one task reads, and packs it in chunks of about `CHUNK_BYTES`; parameters as of `decode_stage`.
+
+    ``pass_on`` gets each chunk, and returns what goes through Spark.
+    """
 
     def __init__(
         self,
@@ -81,12 +88,13 @@ class Decoder:
         definitions: Mapping[str, LaneDefinition],
         codec: Codec,
         lane_bytes_max: int,
+        pass_on: Callable[[bytes], PassedOn] = whole,
     ) -> None:
         self._kinds = kinds
         self._codec = codec
         self._lanes = {lane: definition.records for lane, definition in definitions.items()}
         self._bounds = _Bounds(self._lanes, lane_bytes_max)
-        self._runs = _Runs()
+        self._runs = _Runs(pass_on)
 
     def add(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, size: int | None
@@ -143,7 +151,8 @@ def without_contents(lane: str, item: Arrival) -> Arrival:
 class _Runs:
     """Groups inputs by lane and Kafka partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, pass_on: Callable[[bytes], PassedOn]) -> None:
+        self._pass_on = pass_on
         self._runs: dict[tuple[str, str, int], tuple[int, list[Arrival]]] = {}
         self.bytes = 0
 
@@ -155,7 +164,10 @@ class _Runs:
         self.bytes += size + 1
 
     def take(self) -> pa.RecordBatch:
-        rows = [(*key, first_offset, len(items), pack(items)) for key, (first_offset, items) in self._runs.items()]
+        rows = [
+            (*key, first_offset, len(items), *self._pass_on(pack(items)))
+            for key, (first_offset, items) in self._runs.items()
+        ]
         self._runs.clear()
         self.bytes = 0
         return pa.RecordBatch.from_arrays(

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.batch_watch import Beat, beat_next_to
+from streaming.chunk_files import chunk_folder
 from streaming.decode_stage import decode_stage
 from streaming.held_inputs import ParkingSettings
 from streaming.kafka_rows import with_ends
@@ -22,6 +23,7 @@ from streaming.metered import meter_settings
 from streaming.options import CHUNK_SCHEMA, batch_bytes_max, source_options
 from streaming.pace import QUICK, SINGLE, Pace
 from streaming.range_source import DecodeSettings, SourceSettings, load_inputs
+from streaming.session import SCRATCH
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from streaming.stages import DECODE, LANES, local_cores, with_own_workers
 from validator.config import Config
@@ -147,13 +149,15 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
     lane_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
     if settings.pace.ahead:
         decode = DecodeSettings(kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes)
+        run = token_hex(8)
         source = SourceSettings(
             settings.kafka,
             tuple(kinds),
             settings.records_per_trigger,
             settings.cores,
             cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
-            token_hex(8),
+            run,
+            str(chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run)),
         )
         return load_inputs(spark, source)
     reader = spark.readStream.format("kafka")

@@ -15,7 +15,8 @@ from pyspark import SparkContext, SparkFiles, TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.batch_watch import Beat
-from streaming.held_inputs import ParkingSettings
+from streaming.chunk_files import PassedOn, chunk_of
+from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
 from streaming.sink import Output, write_batch
 from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
@@ -31,6 +32,8 @@ from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Place
 from validator.lanes.parking import LaneBatch
 from validator.lanes.store import LaneCache, Recovery
+
+_COLUMNS = ("topic", "partition", "first_offset", *PassedOn._fields)
 
 METERS: dict[str, LaneMeter] = {}
 """The meters of this worker's lanes, if the job has metrics. They outlive a batch as the lanes do."""
@@ -159,13 +162,7 @@ class LaneOperator(StatefulProcessor):
         if self._worker_memory_bytes is not None:  # None if this is not a separate process
             bound_worker(self._worker_memory_bytes, len(self._definitions))
         lane = key[0]
-        chunks = (
-            Chunk(topic, partition, first_offset, chunk)
-            for frame in rows
-            for topic, partition, first_offset, chunk in zip(
-                frame["topic"], frame["partition"], frame["first_offset"], frame["chunk"], strict=True
-            )
-        )
+        chunks = _chunks(rows)
         definition = self._definitions.get(lane)
         if definition is None:
             write_batch(self._output, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
@@ -199,6 +196,17 @@ class LaneOperator(StatefulProcessor):
         """Keep the cache, since the worker stays alive."""
 
 
+def _chunks(rows: Iterable[pd.DataFrame]) -> Iterator[Chunk]:
+    """Yield the chunks of a lane. Raises `ReadFailed` if a file does not have one."""
+    for frame in rows:
+        for topic, partition, first_offset, *passed_on in zip(*(frame[name] for name in _COLUMNS), strict=True):
+            try:
+                chunk = chunk_of(PassedOn(*passed_on))
+            except OSError as error:
+                raise ReadFailed(f"a worker's inputs are gone: {error}") from error
+            yield Chunk(topic, partition, first_offset, chunk)
+
+
 def _unconfigured(
     parts: Iterable[list[Arrival]], retired: Mapping[str, Consumed]
 ) -> tuple[Iterator[BlockOutput], Callable[[], Consumed]]:
@@ -209,12 +217,12 @@ def _unconfigured(
     consumed: dict[Place, int] = {}
 
     def outputs() -> Iterator[BlockOutput]:
+        nonlocal consumed
         for items in parts:
             for item in items:
                 if isinstance(item, DeadLetter) and not has_taken(retired.get(item.lane, {}), item):
                     yield BlockOutput(None, [encode_dead_letter(item)])
-            for place, end in consumed_by(items).items():
-                consumed[place] = max(end, consumed.get(place, 0))
+            consumed = consumed_by(items, consumed)
 
     return outputs(), lambda: consumed
 

@@ -19,8 +19,12 @@ CHUNK_BYTES = 1024 * 1024
 """Bytes at which a stage passes a packed chunk to the next: large enough to make the cost per row negligible, small enough that the next
 stage starts while this one still works."""
 
-CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, records int, chunk binary"
-"""Each row is a run of one lane's inputs from one Kafka partition, in offset order; ``records`` is their number."""
+CHUNK_SCHEMA = (
+    "lane string, topic string, partition int, first_offset long, records int, "
+    "chunk binary, file string, position long, size long"
+)
+"""Each row is a run of one lane's inputs from one Kafka partition, in offset order; ``records`` is their number, and the last columns are
+those of `streaming.chunk_files.PassedOn`."""
 
 STOP_QUERY_S_MAX = 120
 """Seconds in which a query that is stopped must end; Spark by default waits forever for a batch that hangs."""

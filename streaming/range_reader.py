@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from streaming.chunk_files import ChunkFile
 from streaming.decode_stage import Decoder
 from streaming.held_inputs import ReadFailed
 from streaming.options import WHOLE_BYTES_MAX
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from streaming.ranges import OffsetRange
 
 AHEAD_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Bytes of packed inputs that a worker reads ahead; the rest of its ranges it reads when their task comes."""
+"""Bytes of packed inputs that a worker reads ahead, in memory or in files; the rest of its ranges it reads when their task comes."""
 
 AHEAD_NICE: Final = 10
 """Niceness of a thread that reads ahead: a tenth of the share of the lanes' workers."""
@@ -74,7 +75,7 @@ _TUNING: Final[dict[str, object]] = {
 
 
 def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]:
-    """Return a task's inputs as packed runs (`streaming.options.CHUNK_SCHEMA`); behind them the worker begins to read ahead.
+    """Return a task's inputs as packed runs (`streaming.options.CHUNK_SCHEMA`); after them the worker begins to read ahead.
 
     Raises `UserError` if the worker's plugins differ from the driver's, `InputsGone` if Kafka no longer has the ranges, `KafkaGone` if it
     does not answer, `ReadFailed` if the worker's memory does not suffice.
@@ -139,18 +140,24 @@ class Cursor:
 
 
 class Reading:
-    """The ranges of one task: what has been read of them, and what is left."""
+    """The ranges of one task: what has been read of them, and what is left; ``file`` gets the decoder's large chunks."""
 
-    def __init__(self, ranges: tuple[OffsetRange, ...], cursor: Cursor, decoder: Decoder) -> None:
+    def __init__(self, ranges: tuple[OffsetRange, ...], cursor: Cursor, decoder: Decoder, file: ChunkFile) -> None:
         self.ranges = ranges
         self.cursor = cursor
-        self.bytes = 0
-        """Bytes of all chunks so far."""
         self._decoder = decoder
+        self._file = file
+        self._bytes = 0
+        """Bytes of the chunks that are in no file."""
         self._left = {(each.topic, each.partition): each.end for each in ranges}
         self._chunks: list[pa.RecordBatch] = []
         self._silent_s = 0.0
         """Seconds that polls have taken since the last record of a range: while nobody polls, nothing can be heard."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all chunks so far."""
+        return self._bytes + self._file.size
 
     @property
     def is_complete(self) -> bool:
@@ -201,7 +208,17 @@ class Reading:
 
     def _keep(self, chunk: pa.RecordBatch) -> None:
         self._chunks.append(chunk)
-        self.bytes += chunk.nbytes
+        self._bytes += chunk.nbytes
+
+    def end(self) -> Cursor:
+        """Return the cursor of a reading that is complete; the task's successor reads on with it."""
+        self._file.close()
+        return self.cursor
+
+    def close(self) -> None:
+        """Give up, and close the connections."""
+        self._file.close()
+        self.cursor.close()
 
     def _fail(self, error: KafkaError) -> None:
         """Raise for an error after which librdkafka does not continue."""
@@ -240,7 +257,7 @@ class Ahead(threading.Thread):
                 reading.step()
         except Exception:  # noqa: BLE001 - the task reads again, and says what is wrong
             self._reading = None
-            reading.cursor.close()
+            reading.close()
 
     def stopped(self) -> Reading | None:
         """Stop, and return what has been read; None if that failed."""
@@ -271,7 +288,7 @@ class RangeReader:
     def read(self, task: TaskRanges) -> Iterator[pa.RecordBatch]:
         """Yield a task's chunks, then begin to read ahead. Raises as `read` does."""
         try:
-            reading = self._read_ahead(task.ranges) or self._begun(task.ranges)
+            reading = self._read_ahead(task.ranges) or self._begun(task.ranges, task.batch)
         except KafkaException as error:
             raise failure(error.args[0]) from error
         try:
@@ -281,15 +298,15 @@ class RangeReader:
                     break
                 reading.step()
         except MemoryError:
-            reading.cursor.close()
+            reading.close()
             raise ReadFailed("a worker that reads inputs ran out of memory") from None
         except BaseException:  # also if nobody wants the rest
-            reading.cursor.close()
+            reading.close()
             raise
-        self._cursor = reading.cursor
+        self._cursor = reading.end()
         if task.ahead:
             with suppress(KafkaException, RuntimeError):  # no thread can start; the task that comes then says so
-                ahead = Ahead(self._begun(task.ahead))
+                ahead = Ahead(self._begun(task.ahead, task.batch + 1))
                 ahead.start()
                 self._ahead = ahead
 
@@ -305,11 +322,11 @@ class RangeReader:
         ahead, self._ahead = self._ahead, None
         reading = None if ahead is None else ahead.stopped()
         if reading is not None and reading.ranges != ranges:
-            reading.cursor.close()
+            reading.close()
             reading = None
         return reading
 
-    def _begun(self, ranges: tuple[OffsetRange, ...]) -> Reading:
+    def _begun(self, ranges: tuple[OffsetRange, ...], batch: int) -> Reading:
         cursor, self._cursor = self._cursor, None
         if cursor is not None and cursor.stands_at(ranges):
             cursor.begin()
@@ -318,8 +335,9 @@ class RangeReader:
                 cursor.close()
             cursor = Cursor(Consumer(input_consumer_config(self._settings)), ranges)
         decode = self.decode
-        decoder = Decoder(decode.kinds, decode.definitions, self._codec, decode.lane_bytes_max)
-        return Reading(ranges, cursor, decoder)
+        file = ChunkFile(self._settings.folder, batch)
+        decoder = Decoder(decode.kinds, decode.definitions, self._codec, decode.lane_bytes_max, file.put)
+        return Reading(ranges, cursor, decoder, file)
 
 
 def input_consumer_config(settings: SourceSettings) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from streaming.chunk_files import remove_files_before
 from streaming.options import CHUNK_SCHEMA
 from streaming.ranges import OffsetRange, Offsets, divided, limited, records_between
 from validator.errors import UserError
@@ -78,13 +79,18 @@ class SourceSettings:
     """`DecodeSettings`, pickled: the processes that plan need not import what they name, and a worker unpacks them once."""
     run: str
     """Names this start of the query: what an earlier one has read ahead is not used."""
+    folder: str = ""
+    """Where workers put large chunks (`streaming.chunk_files`); without it, all chunks go through Spark."""
 
 
 class TaskRanges(InputPartition):
-    """What one task reads, and what the task of the same number will read in the next batch if it is known."""
+    """What one task reads, and what the task of the same number will read in the next batch if it is known.
 
-    def __init__(self, ranges: tuple[OffsetRange, ...], ahead: tuple[OffsetRange, ...] = ()) -> None:
-        self.ranges, self.ahead = ranges, ahead
+    ``batch`` counts the batches of one start of the query.
+    """
+
+    def __init__(self, ranges: tuple[OffsetRange, ...], ahead: tuple[OffsetRange, ...] = (), batch: int = 0) -> None:
+        self.ranges, self.ahead, self.batch = ranges, ahead, batch
 
 
 class RangePlanner:
@@ -94,6 +100,7 @@ class RangePlanner:
         self._records_max = records_max
         self._tasks_max = tasks_max
         self._batch_max = min(FIRST_RECORDS_MAX, records_max)
+        self._batch = 0
         self._latest: Offsets = {}
         self._next: tuple[Offsets, Offsets] | None = None
         """Start and end of the batch that workers read ahead."""
@@ -116,14 +123,15 @@ class RangePlanner:
         now = divided(start, end, self._tasks_max)
         if not now:
             return []
+        self._batch += 1
         self._batch_max = min(GROWTH * self._batch_max, self._records_max)
         self._next = None
         then = limited(end, self._latest, self._batch_max)
         if records_between(end, then) < AHEAD_RECORDS_MIN:
-            return [TaskRanges(ranges) for ranges in now]
+            return [TaskRanges(ranges, (), self._batch) for ranges in now]
         self._next = end, then
         ahead = divided(end, then, self._tasks_max)
-        return [TaskRanges(ranges, ahead[at] if at < len(ahead) else ()) for at, ranges in enumerate(now)]
+        return [TaskRanges(ranges, ahead[at] if at < len(ahead) else (), self._batch) for at, ranges in enumerate(now)]
 
 
 class RangeStreamReader(DataSourceStreamReader):
@@ -158,8 +166,11 @@ class RangeStreamReader(DataSourceStreamReader):
         return self._latest
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[TaskRanges]:
-        """Return the tasks of a batch."""
-        return self._planner.tasks(start, end)
+        """Return the tasks of a batch; those before it are over."""
+        tasks = self._planner.tasks(start, end)
+        if tasks:
+            remove_files_before(self._settings.folder, tasks[0].batch)
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read and decode a task's ranges, in a worker."""

@@ -67,7 +67,7 @@ class Job:
         for at in range(batches):
             attempt = self.store.attempt()
             batch = items[len(items) * at // batches : len(items) * (at + 1) // batches]
-            for _, output in process_batch(definition, attempt, cache, batch, skipped):
+            for _, output in process_batch(definition, attempt, cache, [batch], skipped):
                 self.emit(output)
             self.store.commit(attempt)
 

@@ -43,7 +43,7 @@ class Lane:
         self.store = Store()
         attempt = self.store.attempt()
         taken = [each for each in of.records if each.block <= BLOCKS]
-        list(process_batch(self.definition, attempt, LaneCache(), inputs_of(taken, protocol)))
+        list(process_batch(self.definition, attempt, LaneCache(), [inputs_of(taken, protocol)]))
         self.store.commit(attempt)
         commits = folder / "job" / "checkpoint" / "commits"
         commits.mkdir(parents=True)

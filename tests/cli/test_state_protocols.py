@@ -61,7 +61,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sto
         path.write_text(to_toml({"job": job, "chains": {LANE: table}}), encoding="utf-8")
         definition, store = lane_definition(load_config(path), LANE), Store()
         attempt = store.attempt()
-        list(process_batch(definition, attempt, LaneCache(), items))
+        list(process_batch(definition, attempt, LaneCache(), [items]))
         store.commit(attempt)
         commits = tmp_path / "job" / "checkpoint" / "commits"
         commits.mkdir(parents=True)

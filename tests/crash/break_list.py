@@ -90,8 +90,9 @@ OF_PARKING = (
         "inputs of a parked lane counted as consumed",
         PARKING,
         "schedules",
-        '        if (yield from self._attempt(head, self.items, at_fault)):\n            self.consumed = consumed_by(self.items)\n',
-        '        if [(yield from self._attempt(head, self.items, at_fault))]:\n            self.consumed = consumed_by(self.items)\n',
+        "            yield from self._park(self._holding(parked), head)\n            return False\n",
+        "            yield from self._park(self._holding(parked), head)\n"
+        "            self.consumed = consumed_by(items)\n            return False\n",
     ),
     Break(
         "order to resume ignored",

@@ -58,8 +58,11 @@ CONSTANTS = {
     "streaming.ranges": {"RECORDS_PER_TASK_MIN": 20},
     "streaming.range_source": {"FIRST_RECORDS_MAX": 50, "AHEAD_RECORDS_MIN": 10},
     "streaming.range_reader": {"HELD_MAX": 20, "RECORDS_AT_ONCE": 10},
+    "streaming.decode_stage": {"CHUNK_BYTES": 2_000},
+    "streaming.chunk_files": {"FILED_BYTES_MIN": 1_000},
+    "validator.lanes.arrived": {"PART_BYTES": 10_000},
 }
-"""Lowered limits of the product: pages are saved often, and small batches have several tasks and are read ahead."""
+"""Lowered limits of the product: pages are saved often, and small batches have several tasks, are read ahead, go by files and have parts."""
 
 """Journal bytes that trigger a save here, so that one happens every few batches."""
 

@@ -137,7 +137,7 @@ class _Player:
         else:
             stored = self._stored[lane]
             before = dict(stored.slots), list(stored.journal)
-            for output in product.process_batch(self._definitions[lane], stored, self._cache, items):
+            for output in product.process_batch(self._definitions[lane], stored, self._cache, [items]):
                 self._sink.write(lane, [output])
             self._lines[lane] += _stored(lane, batch, stored, *before)
             worker = product.restore_lane(self._definitions[lane], stored)

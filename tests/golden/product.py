@@ -157,7 +157,7 @@ def state_file(
         for offset, (topic, key, value) in enumerate(rows)
     ]
     stored = MemoryState()
-    for _ in process_batch(definitions[lane], stored, LaneCache(), decoded(taken, definitions, "")[lane]):
+    for _ in process_batch(definitions[lane], stored, LaneCache(), [decoded(taken, definitions, "")[lane]]):
         pass
     exported = Checkpoint(folder, {lane: stored}, {}).show(lane)
     return {"first_block": exported["first_block"], "state": exported["state"]}

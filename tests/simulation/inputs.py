@@ -7,15 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
+from random import Random
 from typing import Any, TypeAlias
 
 from tests.codecs import decoded
 from tests.unit.lanes.chains import PREFIX, Chain, Record, chain, definition_of, record
 from validator.codec.encode import OutputRecord, source_header
-from validator.codec.inflight import Arrival
+from validator.codec.inflight import Arrival, pack
 from validator.codec.json_form import to_json
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.core.scale import DecodeError
+from validator.lanes import arrived
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.parked import Parked, says_parked, stored_parts
@@ -226,3 +229,13 @@ __all__ = [
     "source_header",
     "source_of_header",
 ]
+
+
+def in_parts(items: list[Item]) -> arrived.Inputs:
+    """Return a lane's batch, often in several parts, as one is that is large; in the same ones for each attempt."""
+    random = Random(str([item.source for item in items]))
+    if random.random() < 0.6:
+        return arrived.Inputs.of(items)
+    borders = sorted(random.choices(range(len(items) + 1), k=2))
+    parts = [items[begin:end] for begin, end in pairwise((0, *borders, len(items)))]
+    return arrived.Inputs([[pack(part)] for part in parts], arrived.Inputs.of(items).orders)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from tests.simulation.inputs import Inputs, Item, Place, between, lane_parked
+from tests.simulation.inputs import Inputs, Item, Place, between, in_parts, lane_parked
 from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKilled, Writer, raise_fault
 from tests.simulation.schedule import Schedule
 from tests.simulation.strands import Strand, Strands
@@ -370,7 +370,8 @@ def run_directly(job: Job, worker: Worker, by_lane: dict[str, list[Item]], state
         if definition is None:
             output, consumed = _buried(items), partial(consumed_by, items)
         else:
-            batch = LaneBatch(definition, state, worker.cache, items, job.held_inputs, checkpoint=job.checkpoint.id)
+            inputs = in_parts(items)
+            batch = LaneBatch(definition, state, worker.cache, inputs, job.held_inputs, checkpoint=job.checkpoint.id)
             output, consumed = batch.run(), partial(getattr, batch, "consumed")
         if job.schedule.chance(0.3):
             output = iter(list(output))  # the lane's worker is ahead of the sink's, and holds the lane as it will be

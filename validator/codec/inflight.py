@@ -28,6 +28,9 @@ _REASONS = tuple(DeadReason)
 _FORMAT: Final = 2
 """Version of marshal's format. Later ones look for objects that occur twice, which costs more here than it saves."""
 
+_TUPLE: Final = marshal.dumps((), _FORMAT)[:1]
+"""How a packed tuple begins, by which inputs are in columns."""
+
 
 def pack(items: Sequence[Arrival]) -> bytes:
     """Return what arrives for lanes as bytes for `unpack`; marshal accepts only plain tuples and ints, hence the conversions."""
@@ -39,6 +42,11 @@ def unpack(packed: bytes) -> list[Arrival]:
     """Return the items that `pack` was given, in order."""
     plain = marshal.loads(packed)  # noqa: S302 - see the module docstring
     return _from_columns(*plain) if isinstance(plain, tuple) else [_typed(each) for each in plain]
+
+
+def has_only_inputs(packed: bytes) -> bool:
+    """Return whether all packed items are inputs; false if that is not known without unpacking them."""
+    return packed[:1] == _TUPLE
 
 
 # --- inputs of one partition, which is nearly everything: by columns, which C code takes apart and puts together ---

@@ -7,13 +7,16 @@ Beyond a limit the records' contents are dropped, and only their places are kept
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
+from typing import Final, NamedTuple, Self
 
-from validator.codec.inflight import Arrival, unpack
+from validator.codec.inflight import Arrival, has_only_inputs, pack, unpack
 from validator.codec.orders import LaneOrder
 from validator.lanes.parked import Place, Span, held_with
+
+PART_BYTES: Final = 4 * 1024 * 1024
+"""Packed bytes after which a part of a batch ends, with the chunk that exceeds them: some ten thousand small records."""
 
 
 class Chunk(NamedTuple):
@@ -25,13 +28,50 @@ class Chunk(NamedTuple):
     packed: bytes
 
 
+class DoesNotFit(MemoryError):
+    """A part of a batch does not fit in the worker's memory."""
+
+
+class Inputs:
+    """A lane's inputs in a batch, in parts that are unpacked one after another, each time anew.
+
+    A lane that executes part by part holds little at once, and works on what the processor has in its caches. Each part is like a batch by
+    itself: what a lane gives does not depend on where batches end.
+    """
+
+    def __init__(self, parts: Sequence[Sequence[bytes]], orders: list[LaneOrder]) -> None:
+        self._parts = parts
+        self.orders = orders
+        """The orders among them."""
+
+    @classmethod
+    def of(cls, items: Sequence[Arrival]) -> Self:
+        """Return inputs that are in memory already, as one part."""
+        return cls([[pack(items)]], [item for item in items if isinstance(item, LaneOrder)])
+
+    def parts(self) -> Iterator[list[Arrival]]:
+        """Yield the parts, at least one. Raises `DoesNotFit`."""
+        for part in self._parts:
+            try:
+                items = list(chain.from_iterable(map(unpack, part)))
+            except MemoryError:
+                size = sum(map(len, part))
+                raise DoesNotFit(
+                    f"{size} bytes of its records in one batch do not fit in the worker's memory"
+                ) from None
+            yield items
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return chain.from_iterable(self.parts())
+
+
 class Arrived(NamedTuple):
-    """A lane's inputs in a batch, by topic, partition and offset.
+    """A lane's inputs in a batch.
 
     If they are too large, ``items`` has only the orders, ``left`` the places of everything else, and ``too_large`` the reason.
     """
 
-    items: list[Arrival]
+    items: Inputs
     left: dict[Place, Span]
     too_large: str = ""
 
@@ -47,9 +87,35 @@ def arrived(chunks: Iterable[Chunk], bytes_max: int) -> Arrived:
         if size > bytes_max:
             return _places(kept, remaining, f"its records in one batch have more than {bytes_max} bytes")
     try:
-        return Arrived(_unpacked(kept), {})
+        orders = list(chain.from_iterable(map(_orders, sorted(kept))))
     except MemoryError:
         return _places(kept, iter(()), f"its records in one batch, of {size} bytes, do not fit in the worker's memory")
+    return Arrived(Inputs([[each.packed for each in sorted(part)] for part in _parts(kept)], orders), {})
+
+
+def _parts(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
+    """Divide a batch into parts of about `PART_BYTES`, each with the same share of every partition: they are about the same blocks."""
+    by_place: dict[Place, list[Chunk]] = {}
+    for each in sorted(chunks):
+        by_place.setdefault((each.topic, each.partition), []).append(each)
+    begin_at: list[tuple[float, Chunk]] = []
+    for run in by_place.values():
+        sizes = [len(each.packed) for each in run]
+        begin_at += zip((before / sum(sizes) for before in accumulate(sizes, initial=0)), run, strict=False)
+    parts: list[list[Chunk]] = [[]]
+    size = 0
+    for _, each in sorted(begin_at):
+        if size >= PART_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(each)
+        size += len(each.packed)
+    return parts
+
+
+def _orders(chunk: Chunk) -> Iterator[LaneOrder]:
+    if not has_only_inputs(chunk.packed):
+        yield from (item for item in unpack(chunk.packed) if isinstance(item, LaneOrder))
 
 
 def runs(chunks: Iterable[Chunk], bytes_max: int) -> Iterator[list[Arrival]]:
@@ -77,4 +143,4 @@ def _places(kept: list[Chunk], remaining: Iterator[Chunk], reason: str) -> Arriv
         items = unpack(each.packed)
         left = held_with(left, items)
         orders += (item for item in items if isinstance(item, LaneOrder))
-    return Arrived(sorted(orders, key=lambda order: order.source), left, reason)
+    return Arrived(Inputs.of(sorted(orders, key=lambda order: order.source)), left, reason)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from validator.codec.encode import OutputRecord, reason_of, source_header, source_of, write
 from validator.codec.inflight import Arrival
@@ -25,6 +26,8 @@ from validator.core.types import BlockNumber
 
 Consumed: TypeAlias = Mapping[tuple[str, int], int]
 """By topic and partition, the offset after the last record taken."""
+
+NOTHING: Final[Consumed] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +104,9 @@ class Marker:
         return reason_of(dead_letter).is_of_record or source_header(source) in dead_letters()
 
 
-def consumed_by(items: Iterable[Arrival]) -> dict[tuple[str, int], int]:
-    """Return, by topic and partition, the offset after the last of some records."""
-    consumed: dict[tuple[str, int], int] = {}
+def consumed_by(items: Iterable[Arrival], before: Consumed = NOTHING) -> dict[tuple[str, int], int]:
+    """Return, by topic and partition, the offset after the last of some records, and of those that were consumed ``before``."""
+    consumed = dict(before)
     for item in items:
         topic, partition, offset = item.source
         place = (topic, partition)

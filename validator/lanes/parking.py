@@ -37,6 +37,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Unreada
 from validator.core.lane import WaitingOverflow
 from validator.core.scale import DecodeError
 from validator.errors import UserError
+from validator.lanes.arrived import DoesNotFit, Inputs
 from validator.lanes.auditing import AuditFailed, Auditor
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
@@ -89,7 +90,7 @@ class LaneBatch:
     definition: LaneDefinition
     backend: StateBackend
     cache: LaneCache
-    items: list[Arrival]
+    items: Inputs
     held_inputs: HeldInputs
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
     known_skips: Collection[Source] = ()
@@ -141,10 +142,8 @@ class LaneBatch:
             parked = self._holding(replace(at_fault, fault=Fault.MEMORY, reason=reason, resuming=True))
             yield from self._park(parked, head)
             return
-        if (yield from self._attempt(head, self.items, at_fault)):
-            self.consumed = consumed_by(self.items)
-            if self.was_parked and head is None:
-                yield running(self.lane)
+        if (yield from self._attempt(head, self.items, at_fault)) and self.was_parked and head is None:
+            yield running(self.lane)
 
     def _stay(self, before: Parked, head: bytes | None, orders: list[LaneOrder]) -> Iterator[BlockOutput]:
         """Hold what the batch brings, and take a share of what is held if an order says so."""
@@ -169,8 +168,7 @@ class LaneBatch:
             yield from self._park(replace(parked, fault=fault, reason=shortened(reason), resuming=False), head)
             return
         after = replace(parked, held=left) if left else None
-        if (yield from self._attempt(head, items, parked, after)):
-            self.consumed = consumed_by(items)
+        if (yield from self._attempt(head, Inputs.of(items), parked, after)):
             yield running(self.lane) if after is None else after.record(self.lane)
 
     def _holding(self, parked: Parked) -> Parked:
@@ -189,8 +187,7 @@ class LaneBatch:
                 return False
             return not _knows_nothing(parked, head) or _reaches(order, parked.held)
 
-        orders = [item for item in self.items if isinstance(item, LaneOrder)]
-        return [each if counts(each) else each._replace(inputs=()) for each in orders]
+        return [each if counts(each) else each._replace(inputs=()) for each in self.items.orders]
 
     def _take(self, held: dict[Place, Span]) -> tuple[list[Arrival], dict[Place, Span]]:
         """Return the next share of what is held, and the rest.
@@ -214,7 +211,7 @@ class LaneBatch:
         return items, left
 
     def _attempt(
-        self, head: bytes | None, items: list[Arrival], at_fault: Parked, after: Parked | None = None
+        self, head: bytes | None, items: Inputs, at_fault: Parked, after: Parked | None = None
     ) -> Generator[BlockOutput, None, bool]:
         """Process inputs and return whether that was possible; otherwise the lane is parked as ``at_fault``, and holds the batch.
 
@@ -226,9 +223,16 @@ class LaneBatch:
         skipped = Skipped(at_fault.skips, at_fault.since_block)
         others: list[BlockOutput] = []
         since = at_fault.since_block
+        consumed: dict[Place, int] = {}
+
+        def parts() -> Iterator[list[Input | DeadLetter]]:
+            nonlocal consumed
+            for part in items.parts():
+                consumed = consumed_by(part, consumed)
+                yield list(_inputs(part, at_fault.skips))
+
         try:
-            inputs = list(_inputs(items, at_fault.skips))
-            for output in process_batch(self.definition, state, self.cache, inputs, skipped, self.observe, self.audit):
+            for output in process_batch(self.definition, state, self.cache, parts(), skipped, self.observe, self.audit):
                 if output.block is None:  # if the batch fails, its dead letters come again
                     others.append(output)
                 else:
@@ -241,11 +245,13 @@ class LaneBatch:
             if fault is Fault.BUG:
                 self.on_bug(error)
             reason = shortened(_reason(self.lane, fault, error))
+            takes_shares = isinstance(error, DoesNotFit)
             _release(error)
-            parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=False)
+            parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=takes_shares)
             yield from self._park(self._holding(parked), head)
             return False
         state.write(after)
+        self.consumed = consumed
         yield from others
         return True
 
@@ -298,10 +304,10 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def _reason(lane: str, fault: Fault, error: BaseException) -> str:
+    if isinstance(error, CannotDecode | DoesNotFit):
+        return f"lane {lane}: {error}"
     if fault is Fault.MEMORY:
         return _no_memory(lane)
-    if isinstance(error, CannotDecode):
-        return f"lane {lane}: {error}"
     if fault is Fault.BUG:
         *_, last = traceback.extract_tb(error.__traceback__)
         where = f"{Path(last.filename).name}:{last.lineno}"

@@ -223,13 +223,14 @@ def process_batch(
     definition: LaneDefinition,
     backend: StateBackend,
     cache: LaneCache,
-    items: list[Input | DeadLetter],
+    parts: Iterable[list[Input | DeadLetter]],
     skipped: Skipped = NONE_SKIPPED,
     observe: Observer | None = None,
     audit: Auditor | None = None,
 ) -> Iterator[BlockOutput]:
     """Process one batch of a lane against its store, and yield its output (`LaneProcessor.process`), its status last.
 
+    The batch comes in parts; each is processed, and noted in the journal, as if it were a batch by itself.
     ``observe`` is given each executed block, ``audit`` executes them. The store is complete only when the iterator has been exhausted;
     until then the lane is in no cache. Raises `WaitingOverflow`, `AuditFailed`, `StateUnusable`, and another `UserError` if the
     configuration does not fit the state.
@@ -238,30 +239,31 @@ def process_batch(
     evicted: list[DeadLetter] = []
     if skipped.sources:
         evicted = lane.processor.lane.evict(skipped.has, SKIPPED_DETAIL)
-        items = [
-            skipped_letter(definition.name, item) if isinstance(item, Input) and skipped.has(item) else item
-            for item in items
-        ]
     if evicted:
         yield BlockOutput(None, list(map(encode_dead_letter, evicted)))
-    entry = encode_entry(items)
+    token, entries = head.token, []
     lane.processor.observe = observe
-    yield from lane.processor.process(items, execute if audit is None else audit.execute)
+    for part in parts:
+        items = [_unless_skipped(item, definition.name, skipped) for item in part] if skipped.sources else part
+        entries.append(encode_entry(items))
+        token = _next_token(token, entries[-1])
+        yield from lane.processor.process(items, execute if audit is None else audit.execute)
     if audit is not None:
         yield from audit.said()
     yield lane.processor.status()
 
-    token = _next_token(head.token, entry)
-    if evicted or _wants_saving(head, lane, len(entry)):  # the journal does not say what was evicted
+    entries_bytes = sum(map(len, entries))
+    if evicted or _wants_saving(head, lane, entries_bytes):  # the journal does not say what was evicted
         head = _save(head, token, lane, backend)
     else:
-        backend.append_journal(entry)
+        for entry in entries:
+            backend.append_journal(entry)
         head = replace(
             head,
             token=token,
             summary=lane.processor.summary(),
-            journal_bytes=head.journal_bytes + len(entry),
-            journal_entries=head.journal_entries + 1,
+            journal_bytes=head.journal_bytes + entries_bytes,
+            journal_entries=head.journal_entries + len(entries),
         )
     backend.save_head(head.encode())
     cache.put(definition.name, head, lane)
@@ -278,6 +280,10 @@ def restore_lane(definition: LaneDefinition, backend: StateBackend) -> LaneProce
     with _explained(definition.name):
         head = Head.decode(stored_parts(stored)[1] or b"")
         return _bring_up(definition.under(head.rules), head, backend, LaneCache()).processor
+
+
+def _unless_skipped(item: Input | DeadLetter, lane: str, skipped: Skipped) -> Input | DeadLetter:
+    return skipped_letter(lane, item) if isinstance(item, Input) and skipped.has(item) else item
 
 
 def skipped_letter(lane: str, item: Input) -> DeadLetter:

@@ -55,6 +55,8 @@ def _producer(name: str, when: str, *, fresh: bool = False) -> Step:
 STEPS: dict[str, Step] = {
     "read": Step("decode", "streaming.range_reader", "Reading", "step", "before"),
     "read-ahead": Step("decode", "streaming.range_reader", "Ahead", "run", "before", rare=True),
+    "chunk-written": Step("decode", "streaming.chunk_files", "ChunkFile", "put", "after"),
+    "chunk-read": Step("lanes", "streaming.lane_operator", "", "chunk_of", "before"),
     "decode": Step("decode", "validator.codec.decode", "", "decode_record", "before"),
     "state-read-before": _state("load_head", "before"),
     "state-read-after": _state("load_head", "after"),

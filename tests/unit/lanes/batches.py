@@ -36,7 +36,7 @@ def cut(records: Sequence[Record], pieces: int = 9) -> list[Batch]:
 
 def run(definition: LaneDefinition, store: Store, cache: LaneCache, batch: Batch) -> list[OutputRecord]:
     attempt = store.attempt()
-    outputs = [record for _, records in process_batch(definition, attempt, cache, batch) for record in records]
+    outputs = [record for _, records in process_batch(definition, attempt, cache, [batch]) for record in records]
     store.commit(attempt)
     return outputs
 

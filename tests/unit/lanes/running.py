@@ -13,10 +13,11 @@ import pytest
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import PREFIX, Chain, chain, definition_of, inputs_of
 from validator.codec.encode import BlockOutput, OutputRecord
-from validator.codec.inflight import Arrival
+from validator.codec.inflight import Arrival, pack
 from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.execute import Executor
 from validator.core.inputs import Source
+from validator.lanes.arrived import Inputs
 from validator.lanes.auditing import Auditor
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
@@ -75,13 +76,15 @@ class Running:
     was_parked: bool = False
     noted: list[tuple[str, str]] = field(default_factory=list)
     auditor: Callable[[], Auditor | None] = lambda: None
+    parts: int = 1
+    """Parts of each batch."""
 
     def run(self, items: list[Arrival]) -> None:
         """Run one batch and commit it."""
         self.kafka |= {item.source: item for item in items}
         attempt = self.store.attempt()
         batch = LaneBatch(
-            self.definition, attempt, self.cache, items, self.held, self.suspects,
+            self.definition, attempt, self.cache, in_parts(items, self.parts), self.held, self.suspects,
             checkpoint="here", was_parked=self.was_parked, noted=lambda *point: self.noted.append(point), on_bug=lambda _: None,
             audit=self.auditor(),
         )  # fmt: skip
@@ -119,6 +122,12 @@ class Running:
     def output(self, *but: str) -> list[OutputRecord]:
         """Return what is committed, without statuses and some topics."""
         return [each for each in self.log.records if each.topic not in ("lanes", *but)]
+
+
+def in_parts(items: list[Arrival], parts: int) -> Inputs:
+    """Return a batch in parts, as a large one is, with borders inside blocks."""
+    at = [len(items) * number // parts for number in range(parts + 1)]
+    return Inputs([[pack(items[begin:end])] for begin, end in pairwise(at)], Inputs.of(items).orders)
 
 
 def batches_of(of: Chain) -> list[list[Arrival]]:

@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.unit.lanes.running import FAULTY_BATCH, Running, batches_of, failing, make, undisturbed
+from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, failing, make, undisturbed
 from validator.codec.inflight import Arrival, pack
 from validator.codec.json_form import to_json
 from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.lanes import arrived as module
 from validator.lanes import parking as parking_module
-from validator.lanes.arrived import Chunk, arrived, runs
-from validator.lanes.parked import Fault, Place, Span, says_parked
+from validator.lanes.arrived import Chunk, Inputs, arrived, runs
+from validator.lanes.marker import consumed_by
+from validator.lanes.parked import Fault, Place, Span, held_with, says_parked
 from validator.lanes.parking import LaneBatch
+from validator.lanes.store import LaneCache
 
 __all__ = ["make"]
 
@@ -37,8 +39,9 @@ PARTS = [letters("t", 0, range(3, 6)), letters("t", 0, range(8, 10)), letters("u
 def test_inputs_are_in_order_whatever_the_order_of_their_chunks() -> None:
     shuffled = random.Random(5).sample(PARTS, len(PARTS))
     found = arrived(map(chunk, shuffled), 10_000)
-    assert found == ([item for part in PARTS for item in part], {}, "")
-    assert [item for run in runs(map(chunk, PARTS), 1) for item in run] == found.items
+    assert (found.left, found.too_large) == ({}, "")
+    assert list(found.items) == [item for part in PARTS for item in part]
+    assert [item for run in runs(map(chunk, PARTS), 1) for item in run] == list(found.items)
     assert [len(run) for run in runs(map(chunk, PARTS), 1)] == [3, 2, 3, 1, 0]
 
 
@@ -47,7 +50,7 @@ def test_of_what_is_too_large_only_orders_and_places_are_kept() -> None:
     assert arrived(map(chunk, PARTS), most).left == {}
     for bytes_max in (0, most // 2, most - 1):
         found = arrived(map(chunk, PARTS), bytes_max)
-        assert found.items == [ORDER]
+        assert list(found.items) == [ORDER]
         assert found.left == {("t", 0): Span(3, 10), ("u", 1): Span(5, 10)}
         assert found.too_large == f"its records in one batch have more than {bytes_max} bytes"
 
@@ -62,8 +65,95 @@ def test_what_does_not_fit_in_memory_is_too_large(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(module, "unpack", fails_once)
     found = arrived(map(chunk, PARTS), 10_000)
-    assert (found.items, found.left) == ([ORDER], {("t", 0): Span(3, 10), ("u", 1): Span(5, 10)})
+    assert (list(found.items), found.left) == ([ORDER], {("t", 0): Span(3, 10), ("u", 1): Span(5, 10)})
     assert "do not fit in the worker's memory" in found.too_large
+
+
+def test_large_batch_comes_in_parts_with_the_same_share_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order of the chunks; a partition's inputs stay in order."""
+    by_place = {
+        ("t", 0): [letters("t", 0, range(at, at + 10)) for at in range(0, 400, 10)],
+        ("t", 1): [letters("t", 1, range(at, at + 10)) for at in range(0, 200, 10)],
+        ("u", 0): [letters("u", 0, range(5))],
+    }
+    chunks = [chunk(run) for runs_of in by_place.values() for run in runs_of]
+    monkeypatch.setattr(module, "PART_BYTES", sum(len(each.packed) for each in chunks) // 10)
+    parts = list(arrived(random.Random(2).sample(chunks, len(chunks)), 10**6).items.parts())
+    assert 9 <= len(parts) <= 11
+    assert [item.source for item in parts[0] if item.source.topic == "u"] == [Source("u", 0, at) for at in range(5)]
+    for place, runs_of in by_place.items():
+        offsets = [[item.source.offset for item in part if item.source[:2] == place] for part in parts]
+        assert [at for part in offsets for at in part] == list(range(sum(map(len, runs_of))))
+        if place[0] == "t":
+            shares = [len(part) for part in offsets[:-1]]
+            assert max(shares) - min(shares) <= 10, "a chunk more or less"
+    for part in parts:
+        assert [item.source for item in part] == sorted(item.source for item in part)
+    monkeypatch.undo()
+    assert len(list(arrived(chunks, 10**6).items.parts())) == 1
+
+
+def test_batch_without_inputs_has_one_part() -> None:
+    assert list(arrived([], 1).items.parts()) == list(Inputs.of([]).parts()) == [[]]
+
+
+@pytest.mark.parametrize("parts", [2, 7, 60])
+def test_lane_gives_the_same_for_a_batch_in_parts(make: Callable[..., Running], parts: int) -> None:
+    running, whole = make(), undisturbed(make())
+    running.parts = parts
+    for items in batches_of(running.chain):
+        running.run(items)
+        assert consumed_by(items, running.log.last.consumed) == running.log.last.consumed
+    assert running.output("dead-letters") == whole.output("dead-letters")
+    assert sorted(running.output()) == sorted(whole.output())
+    assert _statuses(running) == _statuses(whole)
+    assert len(running.store.committed.journal) == parts * BATCHES
+    before = running.cache.take("polkadot")
+    running.cache = LaneCache()  # another worker
+    running.run([])
+    after = running.cache.take("polkadot")
+    assert before is not None
+    assert after is not None
+    assert after.processor.snapshot() == before.processor.snapshot()
+
+
+def _statuses(running: Running) -> list[bytes]:
+    return [each.value for each in running.log.records if each.topic == "lanes"]
+
+
+@pytest.mark.parametrize("error", [MemoryError, RuntimeError])
+@pytest.mark.parametrize("part", [0, 1, 4])
+def test_fault_in_a_later_part_parks_the_lane_with_the_whole_batch(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, error: type[Exception], part: int
+) -> None:
+    running = make()
+    running.parts = 5
+    for number, items in enumerate(batches_of(running.chain)):
+        with monkeypatch.context() as patched:
+            if number == FAULTY_BATCH:
+                _fails_at(patched, part, error)
+            running.run(items)
+        if number == FAULTY_BATCH:
+            parked = running.parked()
+            assert parked is not None
+            assert parked.fault is (Fault.MEMORY if error is MemoryError else Fault.BUG)
+            assert parked.resuming == (error is MemoryError), "what does not fit is taken in shares"
+            assert parked.held == held_with({}, items)
+    while running.parked() is not None:
+        running.order()
+    assert sorted(running.output()) == sorted(undisturbed(running).output())
+
+
+def _fails_at(patch: pytest.MonkeyPatch, part: int, error: type[Exception]) -> None:
+    """Let the unpacking of a part fail, once."""
+    unpack, calls = module.unpack, iter(range(100))
+
+    def fails(packed: bytes) -> list[Arrival]:
+        if next(calls) == part:
+            raise error
+        return unpack(packed)
+
+    patch.setattr(module, "unpack", fails)
 
 
 def test_lane_with_too_large_a_batch_is_parked_and_takes_it_in_shares(
@@ -93,7 +183,7 @@ def test_lane_with_too_large_a_batch_is_parked_and_takes_it_in_shares(
 
 
 def _of_places(
-    definition: object, backend: object, cache: object, items: list[Arrival], *rest: object, **more: object
+    definition: object, backend: object, cache: object, items: Inputs, *rest: object, **more: object
 ) -> LaneBatch:
     found = arrived([chunk([item]) for item in items], 1)
     return LaneBatch(definition, backend, cache, found.items, *rest, left=found.left, too_large=found.too_large, **more)  # type: ignore[arg-type]

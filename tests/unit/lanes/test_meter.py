@@ -10,6 +10,7 @@ from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of,
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json, to_json
 from validator.core.levels import ChannelLevel
+from validator.lanes.arrived import Inputs
 from validator.lanes.meter import LaneMeter, MeterSettings, _put_channel, waits_for
 from validator.lanes.parking import LaneBatch
 from validator.lanes.sink import TransactionalSink
@@ -49,7 +50,7 @@ class Measured(Running):
     def run(self, items: list[Arrival]) -> None:
         attempt = self.store.attempt()
         batch = LaneBatch(
-            self.definition, attempt, self.cache, items, self.held, checkpoint="here", on_bug=lambda _: None,
+            self.definition, attempt, self.cache, Inputs.of(items), self.held, checkpoint="here", on_bug=lambda _: None,
             observe=self.meter.executed,
         )  # fmt: skip
         self.meter._next_sample_s = float("-inf")

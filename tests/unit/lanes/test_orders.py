@@ -26,6 +26,7 @@ from validator.core.inputs import DeadReason, Input, RecordKind, Source, Unreada
 from validator.core.scale import DecodeError
 from validator.lanes import parked as parked_module
 from validator.lanes import parking as parking_module
+from validator.lanes.arrived import Inputs
 from validator.lanes.parked import Fault, Parked, Span, point_of, says_parked, stored_parts
 from validator.lanes.parking import LaneBatch, Suspect
 from validator.lanes.store import LaneCache, restore_lane
@@ -218,7 +219,7 @@ def test_error_of_the_store_is_no_fault_of_the_lane(make: Callable[..., Running]
     running.run(first)
     now = running.store.committed
     attempt = Failing(now.head, dict(now.slots), list(now.journal))
-    batch = LaneBatch(running.definition, attempt, LaneCache(), second, running.held)
+    batch = LaneBatch(running.definition, attempt, LaneCache(), Inputs.of(second), running.held)
     with pytest.raises(OSError, match="gone"):
         list(batch.run())
     assert attempt.head == now.head

@@ -63,7 +63,7 @@ def test_abandoned_attempt_leaves_no_trace(after: int | None) -> None:
     store, cache = Store(), LaneCache()
     for batch, (expected, _) in zip(batches, live(DEFINITION, batches), strict=True):
         before = store.attempt()
-        doomed = process_batch(DEFINITION, store.attempt(), cache, batch)
+        doomed = process_batch(DEFINITION, store.attempt(), cache, [batch])
         for _ in range(len(batch) + 9 if after is None else after):
             if next(doomed, None) is None:
                 break
@@ -84,7 +84,7 @@ def test_attempt_that_fails_in_store_is_retried_with_same_output() -> None:
         now = store.attempt()
         failing = Failing(now.head, now.slots, now.journal)
         with pytest.raises(OSError, match="gone"):
-            list(process_batch(DEFINITION, failing, cache, batch))
+            list(process_batch(DEFINITION, failing, cache, [batch]))
         assert run(DEFINITION, store, cache, batch) == expected
 
 
@@ -121,7 +121,7 @@ def test_lane_continues_from_either_of_two_attempts_if_only_one_saves_pages(
         with monkeypatch.context() as patched:
             patched.setattr(store_module, "JOURNAL_BYTES_MAX", 1 if saves else store_module.JOURNAL_BYTES_MAX)
             attempt = store.attempt()
-            list(process_batch(DEFINITION, attempt, cache, batches[2]))
+            list(process_batch(DEFINITION, attempt, cache, [batches[2]]))
             attempts.append(attempt)
     store.commit(attempts[0 if committed_saves else 1])
     *_, expected = live(DEFINITION, batches)
@@ -140,7 +140,7 @@ def test_attempt_replaced_by_other_batch_border_leaves_no_trace() -> None:
     items: Batch = inputs_of(CHAIN.records)
     store, cache = Store(), LaneCache()
     run(DEFINITION, store, cache, items[:30])
-    list(process_batch(DEFINITION, store.attempt(), cache, items[30:90]))  # emitted and cached, but never committed
+    list(process_batch(DEFINITION, store.attempt(), cache, [items[30:90]]))  # emitted and cached, but never committed
     outputs = run(DEFINITION, store, cache, items[30:50]) + run(DEFINITION, store, cache, items[50:])
     (_, *expected), processors = zip(*live(DEFINITION, [items[:30], items[30:50], items[50:]]), strict=True)
     assert outputs == [record for records in expected for record in records]
@@ -234,7 +234,7 @@ def test_journal_under_removed_rules_is_refused_in_one_line(
     for used in (cache, LaneCache()):
         before = store.attempt()
         with pytest.raises(UserError, match=r"rules of version 1, this program has version 2") as caught:
-            list(process_batch(newer, store.attempt(), used, batches[1]))
+            list(process_batch(newer, store.attempt(), used, [batches[1]]))
         assert "\n" not in str(caught.value)
         assert replace(store.committed, calls=[]) == before
 

@@ -115,4 +115,4 @@ def test_damaged_store_is_refused_before_any_output(what: str) -> None:
         UserError,
         match=r"its state in the checkpoint cannot be used: .*: `validator lanes resume --lane polkadot --rebuild` executes",
     ):
-        next(process_batch(DEFINITION, store.attempt(), LaneCache(), batches[4]))
+        next(process_batch(DEFINITION, store.attempt(), LaneCache(), [batches[4]]))

@@ -144,7 +144,9 @@ def test_stored_pages_are_compared_at_their_block() -> None:
     of, definition = simulated()
     store = Store()
     attempt = store.attempt()
-    list(process_batch(definition, attempt, LaneCache(), inputs_of([each for each in of.records if each.block <= 25])))
+    list(
+        process_batch(definition, attempt, LaneCache(), [inputs_of([each for each in of.records if each.block <= 25])])
+    )
     store.commit(attempt)
 
     def stored() -> RestoredState:

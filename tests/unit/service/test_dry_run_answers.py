@@ -262,7 +262,7 @@ class Checkpoint:
     def execute(self, first: int, last: int, batch: int) -> None:
         attempt = self.store.attempt()
         items = inputs_of([each for each in self.of.records if first <= each.block <= last])
-        list(process_batch(lane_definition(self.config, LANE), attempt, self.cache, items))
+        list(process_batch(lane_definition(self.config, LANE), attempt, self.cache, [items]))
         self.store.commit(attempt)
         (self.commits / str(batch)).write_text("v1\n{}")
 

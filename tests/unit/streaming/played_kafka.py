@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 from confluent_kafka import KafkaError, TopicPartition
 
+from streaming.chunk_files import PassedOn, chunk_of
 from streaming.decode_stage import decode_stage
 from streaming.options import BATCH_BYTES_MAX
 from streaming.range_source import DecodeSettings
@@ -193,7 +194,10 @@ def items_of(chunks: Iterable[pa.RecordBatch]) -> dict[Run, list[Arrival]]:
     """Return the items of chunks by lane and partition, after checking what the rows say of them."""
     found: dict[Run, list[Arrival]] = {}
     for row in (row for chunk in chunks for row in chunk.to_pylist()):
-        items = [*unpack(row["chunk"])]
+        passed_on = PassedOn(*(row[name] for name in PassedOn._fields))
+        packed = chunk_of(passed_on)
+        assert passed_on == (b"" if passed_on.file else packed, passed_on.file, passed_on.position, len(packed))
+        items = [*unpack(packed)]
         assert len(items) == row["records"]
         assert items[0].source == (row["topic"], row["partition"], row["first_offset"])
         found.setdefault(Run(row["lane"], row["topic"], row["partition"]), []).extend(items)

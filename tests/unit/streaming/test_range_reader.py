@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError
 from pyspark import cloudpickle
 
-from streaming import range_reader, workers
+from streaming import chunk_files, range_reader, workers
 from streaming.held_inputs import ReadFailed
 from streaming.range_reader import AHEAD_BYTES_MAX, HELD_MAX, SILENCE_S_MAX, RangeReader, input_consumer_config
 from streaming.range_source import InputsGone, SourceSettings, TaskRanges
@@ -27,8 +29,8 @@ from validator.errors import UserError
 GIVEN = {"bootstrap.servers": "nowhere:1"}
 
 
-def settings(run: str = "1") -> SourceSettings:
-    return SourceSettings(GIVEN, tuple(KINDS), 10**6, 2, cloudpickle.dumps(DECODE), run)  # type: ignore[no-untyped-call]
+def settings(run: str = "1", folder: str = "") -> SourceSettings:
+    return SourceSettings(GIVEN, tuple(KINDS), 10**6, 2, cloudpickle.dumps(DECODE), run, folder)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture
@@ -40,12 +42,24 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> PlayedKafka:
     return made
 
 
-@pytest.fixture
-def reader(kafka: PlayedKafka) -> Iterator[RangeReader]:
-    made = RangeReader(settings(), DECODE)
+@pytest.fixture(params=["through Spark", "by files"])
+def reader(
+    kafka: PlayedKafka, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RangeReader]:
+    """Both ways on which chunks may go; by files even small ones do."""
+    monkeypatch.setattr(chunk_files, "FILED_BYTES_MIN", 1)
+    made = RangeReader(settings(folder=str(tmp_path) if request.param == "by files" else ""), DECODE)
     yield made
     made.close()
     assert kafka.open == [], "every consumer is closed, once"
+    assert not [each for each in opened_files() if each.parent == tmp_path], "every file is closed"
+
+
+def opened_files() -> list[Path]:
+    if sys.platform != "linux":
+        return []
+    found = (Path(f"/proc/self/fd/{number}") for number in range(1_000))
+    return [each.readlink() for each in found if each.is_symlink()]
 
 
 def span(place: tuple[str, int], first: int, end: int) -> OffsetRange:
@@ -335,13 +349,14 @@ def test_time_in_which_lanes_execute_is_not_silence(kafka: PlayedKafka, reader: 
     kafka.write(A, 20)
     kafka.write(B, 4)
     kafka.turns = [B, *[A] * 9]
-    reading = reader._begun((span(A, 0, 4), span(B, 0, 4)))
+    reading = reader._begun((span(A, 0, 4), span(B, 0, 4)), batch=1)
     reader._cursor = reading.cursor  # so that the fixture closes it
     for _ in range(5):
         reading.step()
     kafka.now += 2 * SILENCE_S_MAX
     while not reading.is_complete:
         reading.step()
+    reading.end()
 
 
 def test_memory_that_does_not_suffice_is_retried(kafka: PlayedKafka, reader: RangeReader) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,7 +88,7 @@ def test_what_is_announced_is_what_the_next_batch_reads(seed: int) -> None:
     latest: Offsets = {"a": {"0": rng.randint(0, 400_000), "1": 0}, "b": {"0": rng.randint(0, 9)}}
     at: Offsets = {topic: dict.fromkeys(partitions, 0) for topic, partitions in latest.items()}
     announced: list[tuple[OffsetRange, ...]] | None = None
-    found = 0
+    found = batches = 0
     for batch in range(30):
         for topic, partitions in latest.items():
             for each in partitions:
@@ -97,6 +99,8 @@ def test_what_is_announced_is_what_the_next_batch_reads(seed: int) -> None:
         if rng.random() < 0.2:  # Spark plans no batch, or asks once more
             end = planner.end(through_json(at), through_json(latest))
         tasks = planner.tasks(through_json(at), through_json(end))
+        batches += bool(tasks)
+        assert {each.batch for each in tasks} <= {batches}
         assert ranges_of(tasks) == divided(at, end, tasks_max)
         if announced is not None:
             now = [*ranges_of(tasks), *[()] * len(announced)]
@@ -281,6 +285,20 @@ def test_reader_plans_batches(client: Client) -> None:
     assert ranges_of(reader.partitions(end, then))[: len(tasks)] == [each.ahead for each in tasks]
     assert reader.latestOffset(then, ReadAllAvailable()) == client.ends
     assert reader.initialOffset() == client.ends, "as the client says"
+
+
+def test_planning_a_batch_removes_the_files_of_those_before(client: Client, tmp_path: Path) -> None:
+    reader = RangeStreamReader(replace(SETTINGS, folder=str(tmp_path)))
+    start: Offsets = {"p.a": {"0": 0}, "p.b": {"0": 0}}
+    for batch in (1, 2, 3):
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert {each.batch for each in reader.partitions(start, end)} == {batch}
+        for number in (batch, batch + 1):  # what its tasks read, and what they read ahead
+            (tmp_path / f"{number}-7-{batch}").touch()
+        start = end
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3-7-2", "3-7-3", "4-7-3"]
+    assert reader.partitions(start, start) == []
+    assert len(list(tmp_path.iterdir())) == 3, "nothing is known to be over"
 
 
 def test_reader_refuses_inputs_that_end_before(client: Client) -> None:
