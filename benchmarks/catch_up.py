@@ -110,12 +110,11 @@ class JobRun:
 def job_run(config: Config, directory: Path, total: int, candidates: int, module: str = "streaming") -> JobRun:
     """Run the job over a backlog of ``total`` records."""
     with running(config, directory, module) as job:
-        ready = job.wait_for("ready")
         job.wait_for("batch")
         before, taken = processor_seconds(job.pid), sum(batch["records"] for batch in job.batches())
         job.wait_for_records(total)
         used = used_between(before, processor_seconds(job.pid))
-        ended = [(at, logged["records"]) for at, logged in job.events if logged["event"] == "batch"]
+        ready, ended = job.ready_at(), job.batch_ends()
     share = candidates / total
     (first_end, first_records), (last_end, _) = ended[0], ended[-1]
     return JobRun(

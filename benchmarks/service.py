@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,17 @@ class Job:
         """Return the batches so far."""
         return [logged for _, logged in self.events if logged["event"] == "batch"]
 
+    def ready_at(self) -> float:
+        """Return the Unix time, in seconds, at which the query ran."""
+        return _unix_time(next(logged["timestamp"] for _, logged in self.events if logged["event"] == "ready"))
+
+    def batch_ends(self) -> list[tuple[float, int]]:
+        """Return the Unix time at which each batch ended, and its records. The job's log is up to half a second behind."""
+        return [
+            (_unix_time(each["began"]) + each["milliseconds"]["triggerExecution"] / 1000, each["records"])
+            for each in self.batches()
+        ]
+
     def wait_for_records(self, count: int) -> None:
         """Wait until the job has processed this many records."""
         while sum(batch["records"] for batch in self.batches()) < count:
@@ -186,6 +198,10 @@ class Job:
             self._process.terminate()
         self._process.wait(90)
         self._reader.join(5)
+
+
+def _unix_time(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from pyspark import SparkContext, SparkFiles, TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
@@ -32,6 +32,9 @@ from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Place
 from validator.lanes.parking import LaneBatch
 from validator.lanes.store import LaneCache, Recovery
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COLUMNS = ("topic", "partition", "first_offset", *PassedOn._fields)
 

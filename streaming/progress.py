@@ -28,6 +28,7 @@ def log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callab
             log.info(
                 "batch",
                 batch=last_batch,
+                began=progress.timestamp,
                 records=records,
                 unread=unread_records(end, source.latestOffset),
                 milliseconds=dict(progress.durationMs),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from streaming.chunk_files import remove_files_before
@@ -260,3 +260,32 @@ def load_inputs(spark: SparkSession, settings: SourceSettings) -> DataFrame:
     spark.dataSource.register(type("Inputs", (InputSource,), {"settings": settings}))
     chunks = spark.readStream.format(FORMAT).load()
     return chunks.observe(OBSERVED, functions.sum("records").alias(RECORDS))
+
+
+class NothingReader(DataSourceReader):
+    """Reads nothing."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return no partition."""
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """Return no row."""
+        return iter(())
+
+
+class NothingSource(DataSource):
+    """A source without rows. To plan a query of it starts the processes that the query of the inputs needs (`streaming.stages`)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name."""
+        return "validator-nothing"
+
+    def schema(self) -> str:
+        """Return the schema of the decode stage's rows."""
+        return CHUNK_SCHEMA
+
+    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002
+        """Return what reads nothing."""
+        return NothingReader()

@@ -31,7 +31,7 @@ from streaming.options import (
     worker_options,
 )
 from streaming.pace import QUICK, OutOfMemory, Pace
-from streaming.stages import DECODE, LANES, find_sources, start_workers
+from streaming.stages import DECODE, LANES, start_planners, start_workers
 from validator.errors import UserError
 from validator.kafka import class_archive
 from validator.kafka.jars import ensure_jars
@@ -207,7 +207,7 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     options |= checkpoint_options(settings.master)
     spark = _started(options)
     if is_one_jvm(settings.master) and DECODE in settings.stages:
-        find_sources(spark)
+        start_planners(spark)
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
     return spark
 

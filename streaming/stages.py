@@ -72,14 +72,21 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
             threading.Thread(target=_run, args=(prepared,), name=f"workers of {stage}", daemon=True).start()
 
 
-def find_sources(spark: SparkSession) -> None:
-    """Begin to let Spark look for Python data sources among the installed packages, which it does before the first one is used."""
-    threading.Thread(target=_find_sources, args=(spark,), name="finds data sources", daemon=True).start()
+def start_planners(spark: SparkSession) -> None:
+    """Begin to start the processes in which Spark asks a Python data source for its schema and its plan: the first query finds them."""
+    from streaming.range_source import NothingSource  # slow to import
+
+    # the environment is part of what this gives, so the thread needs none
+    with_own_workers(spark, DECODE, lambda: spark.dataSource.register(NothingSource))
+    threading.Thread(target=_plan, args=(spark, NothingSource.name()), name="starts planners", daemon=True).start()
 
 
-def _find_sources(spark: SparkSession) -> None:
-    with suppress(Exception):  # whoever uses one says so
-        spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists("")
+def _plan(spark: SparkSession, source: str) -> None:
+    with suppress(Exception):  # whoever uses a source says so
+        java: Any = spark._jvm
+        # options of the session are among what a process is pooled by, and this is another thread
+        java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+        spark.read.format(source).load()._jdf.queryExecution().toRdd().getNumPartitions()
 
 
 def local_cores(master: str) -> int:

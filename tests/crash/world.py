@@ -62,7 +62,7 @@ CONSTANTS = {
     "streaming.chunk_files": {"FILED_BYTES_MIN": 1_000},
     "validator.lanes.arrived": {"PART_BYTES": 10_000},
 }
-"""Lowered limits of the product: pages are saved often, and small batches have several tasks, are read ahead, go by files and have parts."""
+"""Lowered limits of the product: pages are saved often, and small batches have several tasks and parts, are read ahead, and go by files."""
 
 """Journal bytes that trigger a save here, so that one happens every few batches."""
 
