@@ -161,7 +161,7 @@ def _run_job(config: Config, directory: Path) -> float:
     """Return the job's MB/s without its first batch; the time between two batches counts."""
     with running(config, directory, "streaming", "--job", "xcmp-bodies") as job:
         job.wait_for_records(2 * BODIES)
-        ended = [(at, logged["records"]) for at, logged in job.events if logged["event"] == "batch"]
+        ended = job.batch_ends()
     (first_end, first), (last_end, _) = ended[0], ended[-1]
     bodies_of_first = first - BODIES  # the first batch takes every event
     return (BODIES - bodies_of_first) * PAYLOAD_BYTES / MEGABYTE / (last_end - first_end)

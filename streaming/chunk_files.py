@@ -86,11 +86,15 @@ class ChunkFile:
 
 def chunk_folder(scratch: Path, run: str) -> Path:
     """Return an empty folder for the files of one start of the query, and remove those of earlier ones."""
-    folder = scratch / _FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
-    made = folder.absolute() / run
+    remove_chunks(scratch)
+    made = scratch.absolute() / _FOLDER / run
     made.mkdir(mode=0o700, parents=True)
     return made
+
+
+def remove_chunks(scratch: Path) -> None:
+    """Remove the files of all starts of the query."""
+    shutil.rmtree(scratch / _FOLDER, ignore_errors=True)
 
 
 def remove_files_before(folder: str, batch: int) -> None:

@@ -23,8 +23,8 @@ CHUNK_SCHEMA = (
     "lane string, topic string, partition int, first_offset long, records int, "
     "chunk binary, file string, position long, size long"
 )
-"""Each row is a run of one lane's inputs from one Kafka partition, in offset order; ``records`` is their number, and the last columns are
-those of `streaming.chunk_files.PassedOn`."""
+"""Each row is a run of one lane's inputs from one Kafka partition, in offset order; ``records`` is their number. The last four columns
+are a `streaming.chunk_files.PassedOn`."""
 
 STOP_QUERY_S_MAX = 120
 """Seconds in which a query that is stopped must end; Spark by default waits forever for a batch that hangs."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from streaming.chunk_files import remove_chunks
 from streaming.options import (
     LOOPBACK,
     checkpoint_options,
@@ -148,6 +149,7 @@ class SessionStart(threading.Thread):
                     raise
             if class_archive.is_writing("spark"):
                 _end_jvm(gateway)
+        remove_chunks(self._settings.directory / SCRATCH)
         self._sockets.cleanup()
         if gateway is not None and gateway.proc is not None and gateway.proc.poll() is not None:
             _forget_jvm()

@@ -110,7 +110,12 @@ def test_show_and_verify_during_query_and_on_damaged_store(stream: Callable[...,
     shown = invoke("show", f"--lane={IMMEDIATE.lane}", "--json", option)
     assert shown.exit_code == 0, shown.output
     document = json.loads(shown.stdout)
-    assert sorted(path.name for path in running.checkpoint.parent.iterdir()) == ["checkpoint", "lanes", "progress"]
+    assert sorted(path.name for path in running.checkpoint.parent.iterdir()) == [
+        "checkpoint",
+        "lanes",
+        "progress",
+        "tmp",
+    ]
 
     verified = invoke("verify", "--json", option)
     assert verified.exit_code == 0, verified.output

@@ -33,7 +33,7 @@ class DoesNotFit(MemoryError):
 
 
 class Inputs:
-    """A lane's inputs in a batch, in parts that are unpacked one after another, each time anew.
+    """A lane's inputs in a batch, in parts that are unpacked when they are taken.
 
     A lane that executes part by part holds little at once, and works on what the processor has in its caches. Each part is like a batch by
     itself: what a lane gives does not depend on where batches end.
@@ -62,7 +62,10 @@ class Inputs:
             yield items
 
     def __iter__(self) -> Iterator[Arrival]:
-        return chain.from_iterable(self.parts())
+        """Yield the inputs, a chunk at a time in memory."""
+        for part in self._parts:
+            for packed in part:
+                yield from unpack(packed)
 
 
 class Arrived(NamedTuple):
@@ -100,8 +103,8 @@ def _parts(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
         by_place.setdefault((each.topic, each.partition), []).append(each)
     begin_at: list[tuple[float, Chunk]] = []
     for run in by_place.values():
-        sizes = [len(each.packed) for each in run]
-        begin_at += zip((before / sum(sizes) for before in accumulate(sizes, initial=0)), run, strict=False)
+        *before, total = accumulate((len(each.packed) for each in run), initial=0)
+        begin_at += zip((size / total for size in before), run, strict=True)
     parts: list[list[Chunk]] = [[]]
     size = 0
     for _, each in sorted(begin_at):

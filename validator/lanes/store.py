@@ -3,7 +3,7 @@
 
 The live lane is plain Python objects in a worker's memory; the store is its durable copy. One call to Spark's state takes about a
 millisecond from Python, whatever its size. So a batch makes three: read the head, append the batch's inputs to the journal, write the head.
-From time to time the changed pages are saved and the journal is truncated.
+Each part of a large batch has an entry in the journal. From time to time the changed pages are saved and the journal is truncated.
 
 The head carries a token that chains over the journal. A worker uses its cached lane directly only if the lane's token is the head's. A
 cached lane at an earlier point of the journal catches up. One that a failed or speculative attempt has moved on is at no point of the

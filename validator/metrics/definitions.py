@@ -99,7 +99,7 @@ _LANE: Final = (
     _counter("lane_audit_seconds", LANE, Origin.WORKER, "Time that checking these blocks took."),
     _gauge("lane_pages_bytes", LANE, Origin.WORKER, "Bytes of the pages that the lane's state was last saved in."),
     _gauge("lane_journal_bytes", LANE, Origin.WORKER, "Bytes of the journal since then."),
-    _gauge("lane_journal_entries", LANE, Origin.WORKER, "Batches in the journal, which a rebuild executes again."),
+    _gauge("lane_journal_entries", LANE, Origin.WORKER, "Batches, or parts of large ones, in the journal, which a rebuild executes again."),
     _gauge("lane_requests", (*LANE, "state"), Origin.WORKER, "Channel requests that wait: unconfirmed, confirmed (to open) or closing."),
     _gauge("lane_requests_expiring", LANE, Origin.WORKER, "Unconfirmed requests that expire at the next session change."),
     _gauge("lane_request_age_sessions", LANE, Origin.WORKER, "Session changes that the oldest unconfirmed request has seen."),

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from streaming.chunk_files import PassedOn, chunk_of
 from streaming.decode_stage import decode_stage
 from streaming.options import BATCH_BYTES_MAX
+from streaming.range_reader import RangeReader
 from streaming.range_source import DecodeSettings
 from streaming.ranges import OffsetRange
 from tests.unit.lanes.chains import PREFIX, chain, definition_of
@@ -211,3 +214,32 @@ def decoded(rows: Iterable[Row]) -> dict[Run, list[Arrival]]:
     columns = dict(zip(names, map(list, zip(*sized, strict=True)), strict=True)) if sized else {}
     batches = [pa.RecordBatch.from_pydict(columns)] if sized else []
     return items_of(decode_stage(DECODE.kinds, DECODE.definitions, DECODE.lane_bytes_max)(iter(batches)))
+
+
+def opened_files() -> list[Path]:
+    """Return the files that this process has open, on Linux."""
+    if sys.platform != "linux":
+        return []
+    found = (Path(f"/proc/self/fd/{number}") for number in range(1_000))
+    return [each.readlink() for each in found if each.is_symlink()]
+
+
+def span(place: tuple[str, int], first: int, end: int) -> OffsetRange:
+    """Return a range."""
+    return OffsetRange(*place, first, end)
+
+
+def some_ranges(rng: random.Random, kafka: PlayedKafka, at: dict[tuple[str, int], int]) -> tuple[OffsetRange, ...]:
+    """Return ranges from some offsets on, of most partitions."""
+    found = (
+        span(place, first, rng.choice([kafka.ends[place], rng.randint(first, kafka.ends[place])]))
+        for place, first in at.items()
+        if place in kafka.ends and rng.random() < 0.9
+    )
+    return tuple(sorted(each for each in found if each.first < each.end))
+
+
+def finish(reader: RangeReader) -> None:
+    """Wait until the thread has read ahead what it may."""
+    if reader._ahead is not None:
+        reader._ahead.join()

@@ -111,6 +111,7 @@ class Query:
                 batchId=len(self.recentProgress),
                 numInputRows=rows,
                 observedMetrics={},
+                timestamp="2026-01-01T00:00:00.000Z",
                 durationMs={"addBatch": 3},
                 sources=[SimpleNamespace(latestOffset="", endOffset=f"end of {len(self.recentProgress)}")],
             )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +15,25 @@ from pyspark import cloudpickle
 
 from streaming import chunk_files, range_reader, workers
 from streaming.held_inputs import ReadFailed
-from streaming.range_reader import AHEAD_BYTES_MAX, HELD_MAX, SILENCE_S_MAX, RangeReader, input_consumer_config
+from streaming.range_reader import AHEAD_BYTES_MAX, HELD_MAX, SILENCE_S_MAX, RangeReader
 from streaming.range_source import InputsGone, SourceSettings, TaskRanges
 from streaming.ranges import OffsetRange
 from streaming.transactions import KafkaGone
 from tests.repetitions import repetitions
-from tests.unit.streaming.played_kafka import CHAIN, DECODE, KINDS, A, B, PlayedKafka, decoded, items_of
+from tests.unit.streaming.played_kafka import (
+    CHAIN,
+    DECODE,
+    KINDS,
+    A,
+    B,
+    PlayedKafka,
+    decoded,
+    finish,
+    items_of,
+    opened_files,
+    some_ranges,
+    span,
+)
 from validator.core.inputs import DeadLetter
 from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.errors import UserError
@@ -53,23 +65,6 @@ def reader(
     made.close()
     assert kafka.open == [], "every consumer is closed, once"
     assert not [each for each in opened_files() if each.parent == tmp_path], "every file is closed"
-
-
-def opened_files() -> list[Path]:
-    if sys.platform != "linux":
-        return []
-    found = (Path(f"/proc/self/fd/{number}") for number in range(1_000))
-    return [each.readlink() for each in found if each.is_symlink()]
-
-
-def span(place: tuple[str, int], first: int, end: int) -> OffsetRange:
-    return OffsetRange(*place, first, end)
-
-
-def finish(reader: RangeReader) -> None:
-    """Wait until the thread has read ahead what it may."""
-    if reader._ahead is not None:
-        reader._ahead.join()
 
 
 def reads(reader: RangeReader, kafka: PlayedKafka, *ranges: OffsetRange, ahead: tuple[OffsetRange, ...] = ()) -> None:
@@ -112,15 +107,6 @@ def test_each_record_comes_once(
     for each in kafka.consumers:
         assert set(each.given.values()) <= {1}
         assert each.assigned == 1
-
-
-def some_ranges(rng: random.Random, kafka: PlayedKafka, at: dict[tuple[str, int], int]) -> tuple[OffsetRange, ...]:
-    found = (
-        span(place, first, rng.choice([kafka.ends[place], rng.randint(first, kafka.ends[place])]))
-        for place, first in at.items()
-        if place in kafka.ends and rng.random() < 0.9
-    )
-    return tuple(sorted(each for each in found if each.first < each.end))
 
 
 @pytest.mark.parametrize("more", [0, 3])
@@ -405,10 +391,3 @@ def test_another_start_of_the_query_forgets_everything(kafka: PlayedKafka, monke
     assert set(bounds) == {DECODE.worker_memory_bytes}
     assert range_reader._reader is not None
     range_reader._reader.close()
-
-
-def test_consumers_read_committed_records_and_never_skip_any() -> None:
-    config = input_consumer_config(settings())
-    assert config["isolation.level"] == "read_committed"
-    assert config["auto.offset.reset"] == "error"
-    assert (config["enable.partition.eof"], config["enable.auto.commit"]) == (True, False)

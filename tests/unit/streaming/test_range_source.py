@@ -326,3 +326,10 @@ def test_workers_get_the_settings_only(client: Client, monkeypatch: pytest.Monke
     monkeypatch.setattr(range_reader, "read", read)
     assert list(read_there(task_there)) == ["chunk"]
     assert asked == [(SETTINGS, task_there)]
+
+
+def test_consumers_read_committed_records_and_never_skip_any() -> None:
+    config = range_reader.input_consumer_config(SETTINGS)
+    assert config["isolation.level"] == "read_committed"
+    assert config["auto.offset.reset"] == "error"
+    assert (config["enable.partition.eof"], config["enable.auto.commit"]) == (True, False)

@@ -147,7 +147,12 @@ def test_workers_read_at_the_first_pace_only() -> None:
 def progress(observed: dict[str, Any], rows: int = 7, batch: int = 0) -> Any:
     source = SimpleNamespace(endOffset=f'{{"a": {{"0": {batch}}}}}', latestOffset='{"a": {"0": 9}}')
     return SimpleNamespace(
-        batchId=batch, numInputRows=rows, observedMetrics=observed, durationMs={"addBatch": 3}, sources=[source]
+        batchId=batch,
+        timestamp="2026-01-01T00:00:00.000Z",
+        numInputRows=rows,
+        observedMetrics=observed,
+        durationMs={"addBatch": 3},
+        sources=[source],
     )
 
 
