@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -182,7 +182,7 @@ class Reading:
             end = left.get(place)
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._fail(error)
+                self._fail(error, place)
             elif end is None or offset >= end:
                 if end is not None:
                     self._end(place)
@@ -199,7 +199,7 @@ class Reading:
         if heard:
             self._silent_s = 0.0
         elif left and self._silent_s > SILENCE_S_MAX:
-            raise KafkaGone(f"no record of {self._places()} came within {SILENCE_S_MAX:.0f} s")
+            raise KafkaGone(f"no record of {self._places(left)} came within {SILENCE_S_MAX:.0f} s")
 
     def _end(self, place: tuple[str, int]) -> None:
         self.cursor.at[place] = self._left.pop(place)
@@ -220,16 +220,16 @@ class Reading:
         self._file.close()
         self.cursor.close()
 
-    def _fail(self, error: KafkaError) -> None:
+    def _fail(self, error: KafkaError, place: tuple[str, int]) -> None:
         """Raise for an error after which librdkafka does not continue."""
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise InputsGone(self._places())
+            raise InputsGone(self._places([place] if place in self._left else self._left))
         if not passes(error):
             raise failure(error)
 
-    def _places(self) -> str:
+    def _places(self, places: Iterable[tuple[str, int]]) -> str:
         at = self.cursor.at
-        return ", ".join(f"{topic}[{partition}] from offset {at[topic, partition]}" for topic, partition in self._left)
+        return ", ".join(f"{topic}[{partition}] from offset {at[topic, partition]}" for topic, partition in places)
 
 
 def _sized(value: bytes | None) -> tuple[bytes | None, int | None]:

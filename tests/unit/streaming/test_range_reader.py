@@ -252,13 +252,15 @@ FAILURES = [
 @pytest.mark.parametrize(("code", "raised"), FAILURES)
 def test_error_of_kafka_is_raised(kafka: PlayedKafka, reader: RangeReader, code: int, raised: type[Exception]) -> None:
     kafka.write(A, 10)
+    kafka.write(B, 10)
     kafka.errors[A] = 6, code
     with pytest.raises(raised) as found:
-        list(reader.read(TaskRanges((span(A, 0, 10),))))
+        list(reader.read(TaskRanges((span(A, 0, 10), span(B, 0, 10)))))
     assert type(found.value) is raised
     assert "\n" not in str(found.value)
     expected = f"{A[0]}[0] from offset 6" if raised is InputsGone else "as Kafka says"
     assert expected in str(found.value)
+    assert B[0] not in str(found.value), "it is there"
     assert kafka.open == []
     kafka.errors.clear()
     reads(reader, kafka, span(A, 0, 10))
