@@ -84,12 +84,19 @@ class ChunkFile:
             self._file = -1
 
 
-def chunk_folder(scratch: Path, run: str) -> Path:
-    """Return an empty folder for the files of one start of the query, and remove those of earlier ones."""
+def chunk_folder(scratch: Path, run: str) -> str:
+    """Return an empty folder for the files of one start of the query, and remove those of earlier ones.
+
+    It is empty, which means no files, if the folder's name is not text, which it has to be in the rows of a stage.
+    """
     remove_chunks(scratch)
     made = scratch.absolute() / _FOLDER / run
     made.mkdir(mode=0o700, parents=True)
-    return made
+    try:
+        str(made).encode()
+    except UnicodeEncodeError:
+        return ""
+    return str(made)
 
 
 def remove_chunks(scratch: Path) -> None:
@@ -103,5 +110,6 @@ def remove_files_before(folder: str, batch: int) -> None:
         return
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if int(entry.name.partition("-")[0]) < batch:
-                os.unlink(entry.path)  # noqa: PTH108 - as it was found
+            with suppress(OSError, ValueError):  # it may be somebody else's
+                if int(entry.name.partition("-")[0]) < batch:
+                    os.unlink(entry.path)  # noqa: PTH108 - as it was found

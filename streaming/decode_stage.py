@@ -34,6 +34,7 @@ _ARROW = pa.schema([
     ("topic", pa.string()),
     ("partition", pa.int32()),
     ("first_offset", pa.int64()),
+    ("end_offset", pa.int64()),
     ("records", pa.int32()),
     ("chunk", pa.binary()),
     ("file", pa.string()),
@@ -165,7 +166,7 @@ class _Runs:
 
     def take(self) -> pa.RecordBatch:
         rows = [
-            (*key, first_offset, len(items), *self._pass_on(pack(items)))
+            (*key, first_offset, items[-1].source.offset + 1, len(items), *self._pass_on(pack(items)))
             for key, (first_offset, items) in self._runs.items()
         ]
         self._runs.clear()

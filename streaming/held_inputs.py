@@ -12,6 +12,7 @@ from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
+from validator.kafka.consume import NotUnpacked
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.kafka.registry import known_ids
 from validator.lanes.definition import LaneDefinition, job_codec
@@ -46,13 +47,15 @@ class ParkingSettings:
     ) -> tuple[list[Arrival], int]:
         """Return a lane's inputs within a span, as `validator.lanes.parking.HeldInputs` says.
 
-        Raises `InputsGone`, `ReadFailed`, and `KafkaGone` if Kafka is away.
+        Raises `InputsGone`, `MemoryError`, `ReadFailed`, and `KafkaGone` if Kafka is away.
         """
         topic, partition = place[0].removeprefix(self.prefix), place[1]
         try:
             return self._read(definitions, lane, (topic, partition), span, bytes_max)
         except Unavailable as error:
             raise KafkaGone(str(error)) from error
+        except NotUnpacked as error:
+            raise MemoryError from error
         except UserError as error:
             raise ReadFailed(str(error)) from error
 

@@ -157,7 +157,7 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
             settings.cores,
             cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
             run,
-            str(chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run)),
+            chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run),
         )
         return load_inputs(spark, source)
     reader = spark.readStream.format("kafka")

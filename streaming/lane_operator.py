@@ -36,7 +36,7 @@ from validator.lanes.store import LaneCache, Recovery
 if TYPE_CHECKING:
     import pandas as pd
 
-_COLUMNS = ("topic", "partition", "first_offset", *PassedOn._fields)
+_COLUMNS = ("topic", "partition", "first_offset", "end_offset", "records", *PassedOn._fields)
 
 METERS: dict[str, LaneMeter] = {}
 """The meters of this worker's lanes, if the job has metrics. They outlive a batch as the lanes do."""
@@ -202,12 +202,13 @@ class LaneOperator(StatefulProcessor):
 def _chunks(rows: Iterable[pd.DataFrame]) -> Iterator[Chunk]:
     """Yield the chunks of a lane. Raises `ReadFailed` if a file does not have one."""
     for frame in rows:
-        for topic, partition, first_offset, *passed_on in zip(*(frame[name] for name in _COLUMNS), strict=True):
+        for topic, *numbers, chunk, file, position, size in zip(*(frame[name] for name in _COLUMNS), strict=True):
             try:
-                chunk = chunk_of(PassedOn(*passed_on))
+                packed = chunk_of(PassedOn(chunk, file, position, size))
             except OSError as error:
                 raise ReadFailed(f"a worker's inputs are gone: {error}") from error
-            yield Chunk(topic, partition, first_offset, chunk)
+            partition, first_offset, end_offset, records = map(int, numbers)
+            yield Chunk(topic, partition, first_offset, end_offset, records, packed)
 
 
 def _unconfigured(

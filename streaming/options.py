@@ -20,7 +20,7 @@ CHUNK_BYTES = 1024 * 1024
 stage starts while this one still works."""
 
 CHUNK_SCHEMA = (
-    "lane string, topic string, partition int, first_offset long, records int, "
+    "lane string, topic string, partition int, first_offset long, end_offset long, records int, "
     "chunk binary, file string, position long, size long"
 )
 """Each row is a run of one lane's inputs from one Kafka partition, in offset order; ``records`` is their number. The last four columns

@@ -29,7 +29,7 @@ from streaming.transactions import KafkaGone
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
 from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
 from validator.kafka.client import consumer_config
-from validator.kafka.consume import available
+from validator.kafka.consume import NOT_UNPACKED, UNPACKED_BYTES_MAX, available
 from validator.kafka.retry import passes
 from validator.lanes.definition import job_codec
 
@@ -71,6 +71,7 @@ _TUNING: Final[dict[str, object]] = {
     "queued.max.messages.kbytes": 32 * 1024,
     # a fetch must hold the largest record
     "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
+    "receive.message.max.bytes": UNPACKED_BYTES_MAX,
 }
 
 
@@ -170,7 +171,7 @@ class Reading:
         return chunks
 
     def step(self) -> None:
-        """Read and decode what has arrived. Raises `InputsGone`, `KafkaGone`, `UserError`."""
+        """Read and decode what has arrived. Raises `InputsGone`, `ReadFailed`, `KafkaGone`, `UserError`."""
         began = time.monotonic()
         messages = self.cursor.poll()
         self._silent_s += time.monotonic() - began
@@ -222,8 +223,11 @@ class Reading:
 
     def _fail(self, error: KafkaError, place: tuple[str, int]) -> None:
         """Raise for an error after which librdkafka does not continue."""
+        places = [place] if place in self._left else list(self._left)
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise InputsGone(self._places([place] if place in self._left else self._left))
+            raise InputsGone(self._places(places))
+        if error.code() in NOT_UNPACKED:
+            raise ReadFailed(f"{self._places(places)} cannot be unpacked: {error.str()} ({error.name()})")
         if not passes(error):
             raise failure(error)
 

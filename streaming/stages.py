@@ -29,7 +29,7 @@ KEPT: Final = (DECODE, LANES, KEYED)
 """Stages whose workers keep something for the next task of the same number: live lanes, inputs that are read ahead."""
 
 _FIRST: Final = ("pandas", "pyspark.sql.pandas.serializers")
-_IMPORTS: Final = {
+IMPORTS: Final = {
     DECODE: (*_FIRST, "streaming.range_reader"),
     LANES: (*_FIRST, "streaming.lane_operator"),
     CONDENSE: (*_FIRST, "streaming.keyed_job"),
@@ -66,7 +66,7 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
     with suppress(Exception):
         for at, stage in enumerate(stages, start=1):
             count = min(cores, state_partitions) if at == len(stages) else cores
-            tasks = spark.sparkContext.parallelize(range(count), count).mapPartitions(partial(_import, _IMPORTS[stage]))
+            tasks = spark.sparkContext.parallelize(range(count), count).mapPartitions(partial(_import, IMPORTS[stage]))
             # the environment is part of what this gives, so the threads need none
             prepared = with_own_workers(spark, stage, lambda tasks=tasks: tasks._jrdd)  # type: ignore[misc]
             threading.Thread(target=_run, args=(prepared,), name=f"workers of {stage}", daemon=True).start()

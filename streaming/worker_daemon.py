@@ -20,16 +20,18 @@ import socket
 import sys
 import traceback
 import uuid
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from pyspark import daemon
 from pyspark.util import enable_faulthandler
 
-from streaming.stages import KEPT, STAGE_VARIABLE
+from streaming.stages import IMPORTS, KEPT, STAGE_VARIABLE
 
 _STDIN: Final = 0
 _NUMBER_BYTES: Final = 4
@@ -258,6 +260,16 @@ def _serve(connection: socket.socket) -> int:
     return daemon.worker(connection, authenticated=True)
 
 
+def _import(modules: Iterable[str]) -> None:
+    """Import what the workers need, so that they begin with it; the next one, too, after one has died."""
+    # of forking next to threads: those that run here belong to libraries that expect it
+    warnings.simplefilter("ignore", DeprecationWarning)
+    with suppress(Exception):  # the worker says so
+        for module in modules:
+            import_module(module)
+    gc.freeze()  # pages that no collection touches stay shared
+
+
 def main() -> None:
     """Serve Spark as its daemon of one stage."""
     is_kept = os.environ.get(STAGE_VARIABLE) in KEPT
@@ -265,6 +277,7 @@ def main() -> None:
     if not is_kept or not local_sockets or not hasattr(select, "POLLRDHUP"):
         daemon.manager()
         return
+    _import(IMPORTS[os.environ[STAGE_VARIABLE]])
     os.setpgid(0, 0)
     path = Path(os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"]) / f".{uuid.uuid4()}.sock"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

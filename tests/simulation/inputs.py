@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from random import Random
 from typing import Any, TypeAlias
 
+from streaming.options import BATCH_BYTES_MAX
 from tests.codecs import decoded
 from tests.unit.lanes.chains import PREFIX, Chain, Record, chain, definition_of, record
 from validator.codec.encode import OutputRecord, source_header
@@ -231,11 +231,17 @@ __all__ = [
 ]
 
 
-def in_parts(items: list[Item]) -> arrived.Inputs:
-    """Return a lane's batch, often in several parts, as one is that is large; in the same ones for each attempt."""
-    random = Random(str([item.source for item in items]))
-    if random.random() < 0.6:
-        return arrived.Inputs.of(items)
-    borders = sorted(random.choices(range(len(items) + 1), k=2))
-    parts = [items[begin:end] for begin, end in pairwise((0, *borders, len(items)))]
-    return arrived.Inputs([[pack(part)] for part in parts], arrived.Inputs.of(items).orders)
+def in_parts(items: list[Item], random: Random) -> arrived.Inputs:
+    """Return a lane's batch in chunks with any borders: another attempt at it has others."""
+    by_place: dict[Place, list[list[Item]]] = {}
+    for item in sorted(items, key=lambda item: item.source):
+        runs = by_place.setdefault((item.source.topic, item.source.partition), [[]])
+        if runs[-1] and random.random() < 0.2:
+            runs.append([])
+        runs[-1].append(item)
+    chunks = [
+        arrived.Chunk(*run[0].source, run[-1].source.offset + 1, len(run), pack(run))
+        for runs in by_place.values()
+        for run in runs
+    ]
+    return arrived.arrived(random.sample(chunks, len(chunks)), BATCH_BYTES_MAX).items

@@ -370,7 +370,7 @@ def run_directly(job: Job, worker: Worker, by_lane: dict[str, list[Item]], state
         if definition is None:
             output, consumed = _buried(items), partial(consumed_by, items)
         else:
-            inputs = in_parts(items)
+            inputs = in_parts(items, job.schedule.random)
             batch = LaneBatch(definition, state, worker.cache, inputs, job.held_inputs, checkpoint=job.checkpoint.id)
             output, consumed = batch.run(), partial(getattr, batch, "consumed")
         if job.schedule.chance(0.3):

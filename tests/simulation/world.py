@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from unittest.mock import patch
 
 from tests.simulation.damage import damage_a_lane
 from tests.simulation.inputs import COMPARED, ORDERS, Inputs, account_of, inputs, source_of_header
@@ -16,6 +17,7 @@ from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages, run_directly
 from tests.simulation.strands import Strands
 from validator.codec.encode import OutputRecord
+from validator.lanes import arrived
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
 from validator.lanes.marker import Marker
@@ -314,7 +316,8 @@ def _bounds(schedule: Schedule) -> Iterator[None]:
     sink_module.TRANSACTION_BYTES_MAX = schedule.choose((1, 2000, before[2]))
     sink_module.HELD_BYTES_MAX = schedule.choose((0, 500, held_before))
     try:
-        yield
+        with patch.object(arrived, "PART_RECORDS", schedule.choose((1, 7, arrived.PART_RECORDS))):
+            yield
     finally:
         store_module.JOURNAL_BYTES_MAX, store_module.UNSAVED_BYTES_MAX, sink_module.TRANSACTION_BYTES_MAX = before
         sink_module.HELD_BYTES_MAX = held_before

@@ -3,16 +3,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError
+
+from validator.errors import UserError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
+
+NOT_UNPACKED: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._CRIT_SYS_RESOURCE})
+"""What librdkafka reports of a producer's batch that it has no memory to unpack, or that is larger unpacked than it takes."""
+
+UNPACKED_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""Bytes of a producer's batch that librdkafka unpacks if it is compressed with zstd, where it has no memory limit (default: 100 MB)."""
+
+
+class NotUnpacked(UserError):
+    """Records cannot be unpacked (`NOT_UNPACKED`)."""
 
 
 def available(consumer: Consumer, records_max: int, timeout_s: float) -> list[Message]:
     """Return the records that have arrived, at most ``records_max``; wait up to ``timeout_s`` for the first one.
 
-    `Consumer.consume` alone waits its full timeout for a full list, which never comes at the end of a topic.
+    `Consumer.consume` alone waits its full timeout for a full list, which never comes at the end of a topic. Raises `MemoryError`, also
+    where the client itself raises something else.
     """
-    first = consumer.poll(timeout_s)
-    return [] if first is None else [first, *consumer.consume(records_max - 1, 0)]
+    try:
+        first = consumer.poll(timeout_s)
+        return [] if first is None else [first, *consumer.consume(records_max - 1, 0)]
+    except SystemError as error:  # "returned a result with an exception set"
+        if isinstance(error.__cause__ or error.__context__, MemoryError):
+            raise MemoryError from error
+        raise

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from validator.errors import Unavailable, UserError
 from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
-from validator.kafka.consume import available
+from validator.kafka.consume import NOT_UNPACKED, UNPACKED_BYTES_MAX, NotUnpacked, available
 from validator.kafka.newest import Newest
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import (
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
 RECORDS_PER_POLL: Final = 1_000
 SPARING_RECORDS_PER_POLL: Final = 16
-_SPARING: Final = {"fetch.message.max.bytes": 1, "queued.max.messages.kbytes": 16 * 1024}
+_SPARING: Final = {
+    "fetch.message.max.bytes": 1,
+    "queued.max.messages.kbytes": 16 * 1024,
+    "receive.message.max.bytes": UNPACKED_BYTES_MAX,
+}
 """Fetches hold one batch of a producer, and are begun while less than 16 MiB of values are left."""
 POLL_S: Final = 0.2
 """Seconds that one poll of the topics waits for records."""
@@ -169,6 +173,9 @@ class TopicReader:
             elif brokers_are_gone(error):
                 with self._translated():
                     await_broker(self._consumer, patience_s=self._patience_s)
+            elif error.code() in NOT_UNPACKED:
+                at = f"{message.topic()}[{message.partition()}]"
+                raise NotUnpacked(f"records of {at} cannot be unpacked: {error.str()} ({error.name()})")
             elif not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                 # after other errors librdkafka continues by itself, and this reader needs no group
                 raise self._user_error(error)

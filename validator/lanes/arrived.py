@@ -7,16 +7,17 @@ Beyond a limit the records' contents are dropped, and only their places are kept
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain
-from typing import Final, NamedTuple, Self
+from itertools import chain
+from typing import Final, NamedTuple
 
-from validator.codec.inflight import Arrival, has_only_inputs, pack, unpack
+from validator.codec.inflight import Arrival, has_only_inputs, unpack
 from validator.codec.orders import LaneOrder
 from validator.lanes.parked import Place, Span, held_with
 
-PART_BYTES: Final = 4 * 1024 * 1024
-"""Packed bytes after which a part of a batch ends, with the chunk that exceeds them: some ten thousand small records."""
+PART_RECORDS: Final = 10_000
+"""Records of a part of a batch, about: a lane takes a larger batch in several."""
 
 
 class Chunk(NamedTuple):
@@ -25,6 +26,9 @@ class Chunk(NamedTuple):
     topic: str
     partition: int
     first_offset: int
+    end_offset: int
+    """The offset after the last one."""
+    records: int
     packed: bytes
 
 
@@ -33,39 +37,75 @@ class DoesNotFit(MemoryError):
 
 
 class Inputs:
-    """A lane's inputs in a batch, in parts that are unpacked when they are taken.
+    """A lane's inputs in a batch, here as one part that is in memory."""
 
-    A lane that executes part by part holds little at once, and works on what the processor has in its caches. Each part is like a batch by
-    itself: what a lane gives does not depend on where batches end.
-    """
-
-    def __init__(self, parts: Sequence[Sequence[bytes]], orders: list[LaneOrder]) -> None:
-        self._parts = parts
-        self.orders = orders
+    def __init__(self, items: list[Arrival]) -> None:
+        self._items = items
+        self.orders = [item for item in items if isinstance(item, LaneOrder)]
         """The orders among them."""
-
-    @classmethod
-    def of(cls, items: Sequence[Arrival]) -> Self:
-        """Return inputs that are in memory already, as one part."""
-        return cls([[pack(items)]], [item for item in items if isinstance(item, LaneOrder)])
 
     def parts(self) -> Iterator[list[Arrival]]:
         """Yield the parts, at least one. Raises `DoesNotFit`."""
-        for part in self._parts:
+        yield self._items
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return iter(self._items)
+
+
+class PackedInputs(Inputs):
+    """Inputs in parts that are unpacked when they are taken.
+
+    A lane that executes part by part holds little at once, and works on what the processor has in its caches. Each part is like a batch by
+    itself: what a lane gives does not depend on where batches end. Parts have the same share of each partition's offsets, so they are about
+    the same blocks. Borders follow from the batch alone and not from its chunks: another attempt at the batch, with other chunks, has to
+    leave the same journal.
+    """
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        """Raises `MemoryError`."""
+        self._runs: dict[Place, list[Chunk]] = {}
+        records = 0
+        super().__init__([])
+        for each in sorted(chunks):
+            self._runs.setdefault((each.topic, each.partition), []).append(each)
+            records += each.records
+            if not has_only_inputs(each.packed):
+                self.orders += (item for item in unpack(each.packed) if isinstance(item, LaneOrder))
+        self._count = max(1, -(-records // PART_RECORDS))
+
+    def parts(self) -> Iterator[list[Arrival]]:
+        """Yield the parts, at least one. Raises `DoesNotFit`."""
+        shares = [_shares(chunks, self._count) for chunks in self._runs.values()]
+        for _ in range(self._count):
             try:
-                items = list(chain.from_iterable(map(unpack, part)))
+                items = list(chain.from_iterable(map(next, shares)))
             except MemoryError:
-                size = sum(map(len, part))
-                raise DoesNotFit(
-                    f"{size} bytes of its records in one batch do not fit in the worker's memory"
-                ) from None
+                raise DoesNotFit("its records in one batch do not fit in the worker's memory") from None
             yield items
 
     def __iter__(self) -> Iterator[Arrival]:
         """Yield the inputs, a chunk at a time in memory."""
-        for part in self._parts:
-            for packed in part:
-                yield from unpack(packed)
+        for each in chain.from_iterable(self._runs.values()):
+            yield from unpack(each.packed)
+
+
+def _shares(chunks: Sequence[Chunk], count: int) -> Iterator[list[Arrival]]:
+    """Yield the inputs of a partition in shares of its offsets."""
+    first, end = chunks[0].first_offset, chunks[-1].end_offset
+    unpacked: list[Arrival] = []
+    taken = 0
+    for number in range(1, count + 1):
+        border = first + (end - first) * number // count
+        while taken < len(chunks) and chunks[taken].first_offset < border:
+            unpacked += unpack(chunks[taken].packed)
+            taken += 1
+        at = bisect_left(unpacked, border, key=_offset_of)
+        share, unpacked = unpacked[:at], unpacked[at:]
+        yield share
+
+
+def _offset_of(item: Arrival) -> int:
+    return item.source.offset
 
 
 class Arrived(NamedTuple):
@@ -90,35 +130,9 @@ def arrived(chunks: Iterable[Chunk], bytes_max: int) -> Arrived:
         if size > bytes_max:
             return _places(kept, remaining, f"its records in one batch have more than {bytes_max} bytes")
     try:
-        orders = list(chain.from_iterable(map(_orders, sorted(kept))))
+        return Arrived(PackedInputs(kept), {})
     except MemoryError:
         return _places(kept, iter(()), f"its records in one batch, of {size} bytes, do not fit in the worker's memory")
-    return Arrived(Inputs([[each.packed for each in sorted(part)] for part in _parts(kept)], orders), {})
-
-
-def _parts(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
-    """Divide a batch into parts of about `PART_BYTES`, each with the same share of every partition: they are about the same blocks."""
-    by_place: dict[Place, list[Chunk]] = {}
-    for each in sorted(chunks):
-        by_place.setdefault((each.topic, each.partition), []).append(each)
-    begin_at: list[tuple[float, Chunk]] = []
-    for run in by_place.values():
-        *before, total = accumulate((len(each.packed) for each in run), initial=0)
-        begin_at += zip((size / total for size in before), run, strict=True)
-    parts: list[list[Chunk]] = [[]]
-    size = 0
-    for _, each in sorted(begin_at):
-        if size >= PART_BYTES:
-            parts.append([])
-            size = 0
-        parts[-1].append(each)
-        size += len(each.packed)
-    return parts
-
-
-def _orders(chunk: Chunk) -> Iterator[LaneOrder]:
-    if not has_only_inputs(chunk.packed):
-        yield from (item for item in unpack(chunk.packed) if isinstance(item, LaneOrder))
 
 
 def runs(chunks: Iterable[Chunk], bytes_max: int) -> Iterator[list[Arrival]]:
@@ -146,4 +160,4 @@ def _places(kept: list[Chunk], remaining: Iterator[Chunk], reason: str) -> Arriv
         items = unpack(each.packed)
         left = held_with(left, items)
         orders += (item for item in items if isinstance(item, LaneOrder))
-    return Arrived(Inputs.of(sorted(orders, key=lambda order: order.source)), left, reason)
+    return Arrived(Inputs(sorted(orders, key=lambda order: order.source)), left, reason)

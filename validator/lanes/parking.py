@@ -168,7 +168,7 @@ class LaneBatch:
             yield from self._park(replace(parked, fault=fault, reason=shortened(reason), resuming=False), head)
             return
         after = replace(parked, held=left) if left else None
-        if (yield from self._attempt(head, Inputs.of(items), parked, after)):
+        if (yield from self._attempt(head, Inputs(items), parked, after)):
             yield running(self.lane) if after is None else after.record(self.lane)
 
     def _holding(self, parked: Parked) -> Parked:
@@ -245,7 +245,7 @@ class LaneBatch:
             if fault is Fault.BUG:
                 self.on_bug(error)
             reason = shortened(_reason(self.lane, fault, error))
-            takes_shares = isinstance(error, DoesNotFit)
+            takes_shares = isinstance(error, DoesNotFit)  # a share itself is in memory
             _release(error)
             parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=takes_shares)
             yield from self._park(self._holding(parked), head)

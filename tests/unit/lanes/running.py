@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +18,8 @@ from validator.codec.inflight import Arrival, pack
 from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.execute import Executor
 from validator.core.inputs import Source
-from validator.lanes.arrived import Inputs
+from validator.lanes import arrived
+from validator.lanes.arrived import Chunk, Inputs, PackedInputs
 from validator.lanes.auditing import Auditor
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
@@ -124,10 +126,25 @@ class Running:
         return [each for each in self.log.records if each.topic not in ("lanes", *but)]
 
 
-def in_parts(items: list[Arrival], parts: int) -> Inputs:
+def in_parts(items: list[Arrival], parts: int, chunks_of: int = 3) -> Inputs:
     """Return a batch in parts, as a large one is, with borders inside blocks."""
-    at = [len(items) * number // parts for number in range(parts + 1)]
-    return Inputs([[pack(items[begin:end])] for begin, end in pairwise(at)], Inputs.of(items).orders)
+    if parts == 1:
+        return Inputs(items)
+    with patch.object(arrived, "PART_RECORDS", max(1, -(-len(items) // parts))):
+        return PackedInputs(chunks_of_items(items, chunks_of))
+
+
+def chunk(items: list[Arrival]) -> Chunk:
+    """Return a chunk of inputs of one partition."""
+    return Chunk(*items[0].source, items[-1].source.offset + 1, len(items), pack(items))
+
+
+def chunks_of_items(items: list[Arrival], size: int) -> list[Chunk]:
+    """Return inputs in chunks."""
+    by_place: dict[Place, list[Arrival]] = {}
+    for item in sorted(items, key=lambda item: item.source):
+        by_place.setdefault((item.source.topic, item.source.partition), []).append(item)
+    return [chunk(run[at : at + size]) for run in by_place.values() for at in range(0, len(run), size)]
 
 
 def batches_of(of: Chain) -> list[list[Arrival]]:

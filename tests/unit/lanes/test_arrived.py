@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, failing, make, undisturbed
-from validator.codec.inflight import Arrival, pack
+from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, chunk, failing, make, undisturbed
+from validator.codec.inflight import Arrival
 from validator.codec.json_form import to_json
 from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter, DeadReason, Source
@@ -24,12 +24,8 @@ from validator.lanes.store import LaneCache
 __all__ = ["make"]
 
 
-def letters(topic: str, partition: int, offsets: range, size: int = 10) -> list[Arrival]:
+def letters(topic: str, partition: int, offsets: Iterable[int], size: int = 10) -> list[Arrival]:
     return [DeadLetter("a", DeadReason.LIMIT, "", Source(topic, partition, at), b"x" * size) for at in offsets]
-
-
-def chunk(items: list[Arrival]) -> Chunk:
-    return Chunk(*items[0].source, pack(items))
 
 
 ORDER = LaneOrder("a", frozenset({Source("t", 0, 3)}), Source("u", 1, 9))
@@ -69,32 +65,44 @@ def test_what_does_not_fit_in_memory_is_too_large(monkeypatch: pytest.MonkeyPatc
     assert "do not fit in the worker's memory" in found.too_large
 
 
-def test_large_batch_comes_in_parts_with_the_same_share_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the order of the chunks; a partition's inputs stay in order."""
-    by_place = {
-        ("t", 0): [letters("t", 0, range(at, at + 10)) for at in range(0, 400, 10)],
-        ("t", 1): [letters("t", 1, range(at, at + 10)) for at in range(0, 200, 10)],
-        ("u", 0): [letters("u", 0, range(5))],
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_follow_from_the_batch_and_not_from_its_chunks(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Each has the same share of every partition's offsets, whatever chunks came in whatever order."""
+    rng = random.Random(seed)
+    offsets = {
+        place: sorted(rng.sample(range(1_000, 1_000 + 3 * count), count))
+        for place, count in ((("t", 0), 400), (("t", 1), 200), (("u", 0), rng.choice([1, 5])))
     }
-    chunks = [chunk(run) for runs_of in by_place.values() for run in runs_of]
-    monkeypatch.setattr(module, "PART_BYTES", sum(len(each.packed) for each in chunks) // 10)
-    parts = list(arrived(random.Random(2).sample(chunks, len(chunks)), 10**6).items.parts())
-    assert 9 <= len(parts) <= 11
-    assert [item.source for item in parts[0] if item.source.topic == "u"] == [Source("u", 0, at) for at in range(5)]
-    for place, runs_of in by_place.items():
-        offsets = [[item.source.offset for item in part if item.source[:2] == place] for part in parts]
-        assert [at for part in offsets for at in part] == list(range(sum(map(len, runs_of))))
-        if place[0] == "t":
-            shares = [len(part) for part in offsets[:-1]]
-            assert max(shares) - min(shares) <= 10, "a chunk more or less"
+    monkeypatch.setattr(module, "PART_RECORDS", 60)
+    items = [item for place, found in offsets.items() for item in letters(*place, found)]
+    parts, again = (list(arrived(_chunks(items, rng), 10**6).items.parts()) for _ in range(2))
+    assert parts == again
+    assert len(parts) == -(-len(items) // 60)
+    assert sorted(item for part in parts for item in part) == items
     for part in parts:
         assert [item.source for item in part] == sorted(item.source for item in part)
-    monkeypatch.undo()
-    assert len(list(arrived(chunks, 10**6).items.parts())) == 1
+    for place, found in offsets.items():
+        span, at = found[-1] + 1 - found[0], 0
+        for number, part in enumerate(parts, start=1):
+            here = [item.source.offset for item in part if item.source[:2] == place]
+            assert here == found[at : at + len(here)]
+            at += len(here)
+            assert all(each < found[0] + span * number / len(parts) for each in here)
+            assert at == len(found) or found[at] >= found[0] + span * number // len(parts)
 
 
-def test_batch_without_inputs_has_one_part() -> None:
-    assert list(arrived([], 1).items.parts()) == list(Inputs.of([]).parts()) == [[]]
+def _chunks(items: list[Arrival], rng: random.Random) -> list[Chunk]:
+    runs: list[list[Arrival]] = []
+    for item in items:
+        if not runs or runs[-1][-1].source[:2] != item.source[:2] or rng.random() < 0.05:
+            runs.append([])
+        runs[-1].append(item)
+    return rng.sample(list(map(chunk, runs)), len(runs))
+
+
+def test_small_batch_has_one_part() -> None:
+    assert list(arrived(map(chunk, PARTS), 10_000).items.parts()) == [[item for part in PARTS for item in part]]
+    assert list(arrived([], 1).items.parts()) == list(Inputs([]).parts()) == [[]]
 
 
 @pytest.mark.parametrize("parts", [2, 7, 60])
@@ -107,7 +115,7 @@ def test_lane_gives_the_same_for_a_batch_in_parts(make: Callable[..., Running], 
     assert running.output("dead-letters") == whole.output("dead-letters")
     assert sorted(running.output()) == sorted(whole.output())
     assert _statuses(running) == _statuses(whole)
-    assert len(running.store.committed.journal) == parts * BATCHES
+    assert parts * BATCHES / 2 < len(running.store.committed.journal) <= parts * BATCHES
     before = running.cache.take("polkadot")
     running.cache = LaneCache()  # another worker
     running.run([])
@@ -154,6 +162,22 @@ def _fails_at(patch: pytest.MonkeyPatch, part: int, error: type[Exception]) -> N
         return unpack(packed)
 
     patch.setattr(module, "unpack", fails)
+
+
+def test_share_that_does_not_fit_stays_with_the_lane_until_an_order(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would not fit in the next batch either."""
+    running = make()
+    _park(running, monkeypatch)
+    with monkeypatch.context() as patched:
+        failing(MemoryError)(patched, running)
+        running.order()
+    parked = running.parked()
+    assert parked is not None
+    assert (parked.fault, parked.resuming) == (Fault.MEMORY, False)
+    running.order()
+    assert running.parked() is None
 
 
 def test_lane_with_too_large_a_batch_is_parked_and_takes_it_in_shares(

@@ -50,7 +50,7 @@ class Measured(Running):
     def run(self, items: list[Arrival]) -> None:
         attempt = self.store.attempt()
         batch = LaneBatch(
-            self.definition, attempt, self.cache, Inputs.of(items), self.held, checkpoint="here", on_bug=lambda _: None,
+            self.definition, attempt, self.cache, Inputs(items), self.held, checkpoint="here", on_bug=lambda _: None,
             observe=self.meter.executed,
         )  # fmt: skip
         self.meter._next_sample_s = float("-inf")

@@ -219,7 +219,7 @@ def test_error_of_the_store_is_no_fault_of_the_lane(make: Callable[..., Running]
     running.run(first)
     now = running.store.committed
     attempt = Failing(now.head, dict(now.slots), list(now.journal))
-    batch = LaneBatch(running.definition, attempt, LaneCache(), Inputs.of(second), running.held)
+    batch = LaneBatch(running.definition, attempt, LaneCache(), Inputs(second), running.held)
     with pytest.raises(OSError, match="gone"):
         list(batch.run())
     assert attempt.head == now.head

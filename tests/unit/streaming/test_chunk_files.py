@@ -105,11 +105,30 @@ def test_files_of_batches_that_are_over_are_removed(tmp_path: Path) -> None:
     remove_files_before(str(tmp_path / "gone"), 11)
 
 
+def test_what_somebody_else_put_there_stays(tmp_path: Path) -> None:
+    for name in (".nfs0001", "mine", "0-folder"):
+        (tmp_path / name).mkdir()
+    file = ChunkFile(str(tmp_path), 1)
+    file.put(LARGE)
+    file.close()
+    remove_files_before(str(tmp_path), 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".nfs0001", "0-folder", "mine"]
+
+
+def test_folder_whose_name_is_not_text_is_not_used(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"\xff")
+    try:
+        odd.mkdir()
+    except OSError:
+        pytest.skip("this file system takes text only")
+    assert chunk_folder(odd, "a") == ""
+
+
 def test_each_start_has_its_own_folder_and_removes_earlier_ones(tmp_path: Path) -> None:
     first = chunk_folder(tmp_path, "a")
-    file = ChunkFile(str(first), 1)
+    file = ChunkFile(first, 1)
     file.put(LARGE)
-    second = chunk_folder(tmp_path, "b")
+    second = Path(chunk_folder(tmp_path, "b"))
     assert second.stat().st_mode & 0o777 == 0o700
     assert list(second.parent.iterdir()) == [second]
     assert file.put(LARGE).file, "a worker of the start before writes on, into nothing"

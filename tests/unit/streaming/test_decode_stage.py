@@ -71,7 +71,13 @@ def test_of_what_exceeds_a_lanes_bytes_only_the_places_are_passed_on() -> None:
         assert {item.source for item in items} == {item.source for item in items_of(everything)}
         # the lane finds that it is too much, and holds all of it
         found = arrived(
-            (Chunk(each["topic"], each["partition"], each["first_offset"], each["chunk"]) for each in chunks), bytes_max
+            (
+                Chunk(
+                    *(each[name] for name in ("topic", "partition", "first_offset", "end_offset", "records", "chunk"))
+                )
+                for each in chunks
+            ),
+            bytes_max,
         )
         assert found.too_large
         assert [type(item) for item in found.items] == [LaneOrder]
