@@ -14,6 +14,7 @@ Spark runs `latestOffset` and `partitions` in a separate process next to the dri
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,7 +163,10 @@ class RangeStreamReader(DataSourceStreamReader):
         return self._latest if isinstance(limit, ReadAllAvailable) else self._planner.end(start, self._latest)
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
-        """Return the end of what Kafka has, by which the job knows its backlog."""
+        """Return the end of what Kafka has, by which the job knows its backlog. The first batch after a restart is planned without it."""
+        if self._latest is None:
+            with suppress(UserError, KafkaException):  # it is only a figure
+                self._latest = self._offsets(OffsetSpec.latest())
         return self._latest
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[TaskRanges]:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from streaming.chunk_files import remove_chunks
@@ -32,6 +31,7 @@ from streaming.options import (
     worker_options,
 )
 from streaming.pace import QUICK, OutOfMemory, Pace
+from streaming.sockets import make_sockets_folder, note_sockets_folder, remove_noted_sockets
 from streaming.stages import DECODE, LANES, start_planners, start_workers
 from validator.errors import UserError
 from validator.kafka import class_archive
@@ -111,13 +111,13 @@ class SessionStart(threading.Thread):
     def __init__(self, settings: SessionSettings) -> None:
         super().__init__(name="spark-start", daemon=True)
         self._settings = settings
-        self._sockets = TemporaryDirectory(prefix="validator-")  # short, as paths of sockets have to be, and private
+        self._sockets = make_sockets_folder()
         self._session: SparkSession | None = None
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self._session = _start(self._settings, Path(self._sockets.name))
+            self._session = _start(self._settings, self._sockets)
         except BaseException as error:  # noqa: BLE001 - `wait` raises it
             self._failure = error
 
@@ -150,7 +150,7 @@ class SessionStart(threading.Thread):
             if class_archive.is_writing("spark"):
                 _end_jvm(gateway)
         remove_chunks(self._settings.directory / SCRATCH)
-        self._sockets.cleanup()
+        shutil.rmtree(self._sockets, ignore_errors=True)
         if gateway is not None and gateway.proc is not None and gateway.proc.poll() is not None:
             _forget_jvm()
 
@@ -196,6 +196,8 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     log_configuration.write_text(_LOG_CONFIGURATION.format(log=logs / SPARK_LOG), encoding="utf-8")
     # on a cluster Spark puts sockets there, whose paths have to be short; the folder that executors have for them is their own
     scratch = scratch_folder(settings.directory) if is_local(settings.master) else sockets
+    if is_local(settings.master):
+        note_sockets_folder(sockets, scratch)
     connector = ensure_jars("spark")
     archive = class_archive.java_options("spark", connector)
     java_options = jvm_options(log_configuration, settings.jit, archive, scratch)
@@ -235,6 +237,7 @@ def scratch_folder(directory: Path) -> Path:
 
     scratch = (directory / SCRATCH).absolute()
     if SparkContext._gateway is None:
+        remove_noted_sockets(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     return scratch

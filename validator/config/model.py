@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -58,6 +59,18 @@ class Topics(Table):
         return value
 
 
+DRIVER_MIB_MIN = 512
+"""MiB of heap without which Spark does not start."""
+
+WORKER_MIB_MIN = 256
+"""MiB without which a Python worker cannot execute a lane: it needs some 150 for itself."""
+
+_MASTER = (
+    r"local|local\[([1-9][0-9]*|\*)(,[1-9][0-9]*)?\]|local-cluster\[ *[1-9][0-9]* *, *[1-9][0-9]* *, *[1-9][0-9]* *\]"
+    r"|spark://.+|k8s://.+|yarn"
+)
+
+
 class Job(Table):
     """`[job]`: how the Spark job runs and what a lane may hold."""
 
@@ -95,6 +108,24 @@ class Job(Table):
     """Blocks between two emissions of headroom; 0 means at session changes only."""
     root_interval_blocks: U32 = core_limits.ROOT_INTERVAL_BLOCKS_DEFAULT
     """Blocks between two state roots; 0 means at session changes only."""
+
+    @field_validator("master")
+    @classmethod
+    def _check_master(cls, value: str) -> str:
+        if re.fullmatch(_MASTER, value) is None:
+            raise ValueError(
+                "expected local, local[N], local[*], local-cluster[EXECUTORS,CORES,MIB], spark://HOST:PORT, k8s://URL or yarn, "
+                f"found {value[:60]!r}"
+            )
+        return value
+
+    @field_validator("driver_memory", "worker_memory")
+    @classmethod
+    def _check_memory(cls, value: str, info: ValidationInfo) -> str:
+        least = DRIVER_MIB_MIN if info.field_name == "driver_memory" else WORKER_MIB_MIN
+        if int(value[:-1]) * (1024 if value[-1] == "g" else 1) < least:
+            raise ValueError(f"expected at least {least}m, found {value!r}")
+        return value
 
     @field_validator("directory")
     @classmethod

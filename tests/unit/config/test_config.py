@@ -276,6 +276,10 @@ def test_invalid_environment_variable_is_reported_as_environment(
             "[job]\ndirectory = 's3a://bucket/job'",
             "job.directory: expected a path that the driver and every executor reach, found the URI 's3a://bucket/job'",
         ),
+        ("[job]\ndriver_memory = '511m'", "job.driver_memory: expected at least 512m, found '511m'"),
+        ("[job]\nworker_memory = '128m'", "job.worker_memory: expected at least 256m, found '128m'"),
+        ("[job]\nmaster = 'yarnn'", "job.master: expected local, local[N], local[*], local-cluster["),
+        ("[job]\nmaster = 'local[0]'", "job.master: expected local, local[N], local[*], local-cluster["),
         (
             "[job]\ndriver_memory = '2 GB'",
             "job.driver_memory: expected text that matches ^[1-9][0-9]*[mg]$, found '2 GB'",

@@ -245,6 +245,7 @@ FAILURES = [
     (KafkaError._AUTO_OFFSET_RESET, InputsGone),
     (KafkaError.OFFSET_OUT_OF_RANGE, InputsGone),
     (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError),
+    (KafkaError._BAD_COMPRESSION, ReadFailed),
     (KafkaError.UNKNOWN_TOPIC_OR_PART, UserError),
 ]
 

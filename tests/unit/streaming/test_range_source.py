@@ -271,7 +271,6 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
 
 def test_reader_plans_batches(client: Client) -> None:
     reader = RangeStreamReader(SETTINGS)
-    assert reader.reportLatestOffset() is None
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(400_000)
     start: Offsets = {"p.a": {"0": 0}, "p.b": {"0": 0}}
@@ -285,6 +284,19 @@ def test_reader_plans_batches(client: Client) -> None:
     assert ranges_of(reader.partitions(end, then))[: len(tasks)] == [each.ahead for each in tasks]
     assert reader.latestOffset(then, ReadAllAvailable()) == client.ends
     assert reader.initialOffset() == client.ends, "as the client says"
+
+
+def test_end_is_known_before_a_batch_is_planned(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that is repeated after a restart is not planned again."""
+    reader = RangeStreamReader(SETTINGS)
+    with monkeypatch.context() as patched:
+        patched.setattr(reader, "_offsets", _fails)
+        assert reader.reportLatestOffset() is None
+    assert reader.reportLatestOffset() == client.ends
+
+
+def _fails(_: object) -> Offsets:
+    raise UserError("Kafka does not answer")
 
 
 def test_planning_a_batch_removes_the_files_of_those_before(client: Client, tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records for which there is no memory are no bug, wherever they are read and whatever the client says of them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streaming import held_inputs
+from streaming.held_inputs import ParkingSettings
+from validator.kafka.consume import NotUnpacked, available
+from validator.lanes.parked import Span
+
+
+def test_lane_that_continues_has_no_memory_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is parked again; other lanes go on."""
+
+    def reader(*_: object, **__: object) -> Any:
+        raise NotUnpacked("records of blocks[0] cannot be unpacked")
+
+    monkeypatch.setattr(held_inputs, "TopicReader", reader)
+    monkeypatch.setattr(held_inputs, "job_codec", lambda _: SimpleNamespace(knowing=lambda _: None))
+    with pytest.raises(MemoryError):
+        ParkingSettings().held_inputs({}, "a", ("blocks", 0), Span(0, 5), 1_000)
+
+
+@pytest.mark.parametrize(("cause", "raised"), [(MemoryError(), MemoryError), (ValueError("x"), SystemError)])
+def test_client_may_hide_what_it_lacks(cause: Exception, raised: type[Exception]) -> None:
+    def consume(*_: object) -> Any:
+        raise SystemError("returned a result with an exception set") from cause
+
+    consumer: Any = SimpleNamespace(poll=lambda _: object(), consume=consume)
+    with pytest.raises(raised):
+        available(consumer, 10, 0.0)
