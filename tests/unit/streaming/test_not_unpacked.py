@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records for which there is no memory are no bug, wherever they are read and whatever the client says of them."""
+"""A lack of memory for records is no bug, wherever they are read and whatever the client says of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from validator.lanes.parked import Span
 
 
 def test_lane_that_continues_has_no_memory_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is parked again; other lanes go on."""
+    """It is parked again; other lanes continue."""
 
     def reader(*_: object, **__: object) -> Any:
         raise NotUnpacked("records of blocks[0] cannot be unpacked")
