@@ -60,7 +60,7 @@ CONSTANTS = {
     "streaming.range_reader": {"HELD_MAX": 20, "RECORDS_AT_ONCE": 10},
     "streaming.decode_stage": {"CHUNK_BYTES": 2_000},
     "streaming.chunk_files": {"FILED_BYTES_MIN": 1_000},
-    "validator.lanes.arrived": {"PART_BYTES": 10_000},
+    "validator.lanes.arrived": {"PART_RECORDS": 20},
 }
 """Lowered limits of the product: pages are saved often, and small batches have several tasks and parts, are read ahead, and go by files."""
 
