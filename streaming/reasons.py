@@ -67,8 +67,8 @@ def report_of(error: StreamingQueryException) -> str:
 def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
     """Return in one line why the query failed, and whether that is a foreseen error.
 
-    The line is the last foreseen error of a worker if there is one, otherwise Spark's first line with the last cause that is not in its
-    message.
+    The line is the last foreseen error of a worker if there is one, otherwise Spark's first line with the last exception of a Python
+    process, or the last cause that is not in its message.
     """
     report = report_of(error)
     lines = [line.strip() for line in report.splitlines() if line.strip()]
@@ -88,9 +88,23 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
             (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
         )
         return removed_inputs(which), True
-    if lines and lines[-1].startswith(_CAUSE) and "\n\tat " not in report:
+    raised = _raised(report)
+    if raised is not None:
+        first = f"{first.partition(_RAISED)[0].rstrip(': ')}: {raised}"
+    elif lines and lines[-1].startswith(_CAUSE) and "\n\tat " not in report:
         first = f"{first}: {lines[-1].removeprefix(_CAUSE)}"
     return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
+
+
+def _raised(report: str) -> str | None:
+    """Return the last exception of a Python process; None if there is none."""
+    found, inside = None, False
+    for line in report.splitlines():
+        if _RAISED in line:
+            inside = True
+        elif inside and line.strip() and not line[0].isspace():
+            found, inside = line.strip(), False
+    return found
 
 
 def removed_inputs(which: str) -> str:

@@ -95,6 +95,27 @@ def test_failure_is_logged_whenever_it_happens(script: list[str]) -> None:
     assert "lane polkadot: more than 9 blocks; waiting for the record of the block after 0" in values["reason"]
 
 
+RAISED = """\
+[STREAM_FAILED] Query failed: Traceback (most recent call last):: org.apache.spark.PythonException: Traceback (most recent call last):
+  File "a.py", line 1
+    connect()
+FileNotFoundError: [Errno 2] No such file
+
+	at org.apache.spark.Task"""
+RAISED_TWICE = """\
+failed
+Traceback (most recent call last):
+  File
+KeyError: 1
+
+During handling of it:
+
+Traceback (most recent call last):
+  File
+ValueError: 2
+more"""
+
+
 @pytest.mark.parametrize(
     ("text", "foreseen", "reason"),
     [
@@ -111,6 +132,8 @@ def test_failure_is_logged_whenever_it_happens(script: list[str]) -> None:
             "Spark's JVM ran out of memory: raise [job] driver_memory (docs/operations.md, Parked lanes)",
         ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] another\nmore", True, "[CONCURRENT_STREAM_LOG_UPDATE] another"),
+        (RAISED, False, "[STREAM_FAILED] Query failed: FileNotFoundError: [Errno 2] No such file"),
+        (RAISED_TWICE, False, "failed: ValueError: 2"),
         (LATE, False, TOO_BUSY),
         (f"{LATE}{TRACEBACK}", True, reason_of(StreamingQueryException(TRACEBACK))[0]),
         ("", False, "StreamingQueryException"),
