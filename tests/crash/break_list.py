@@ -80,6 +80,10 @@ OF_STORE = (
         "slots_hash=lane.slots.hash(),", "slots_hash=head.slots_hash,",
     ),
     Break(
+        "parts of a batch end where its chunks do", "validator/lanes/arrived.py", "schedules",
+        "at = bisect_left(unpacked, border, key=_offset_of)", "at = len(unpacked)",
+    ),
+    Break(
         "lane kept in the cache while it executes", STORE, "schedules",
         "return self._lanes.pop(name, None)", "return self._lanes.get(name)",
     ),
