@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files through which the workers that decode hand large chunks to the lanes' workers, in a local job.
 
-Spark would copy each chunk between five processes and files, all of it after the batch before has ended, while no lane executes: a quarter
-of the time between two batches. With a file Spark passes on only where the chunk is, and what is read ahead is in its file already when
+Spark would copy each chunk between five processes and files, all of it after the batch before has ended, while no lane executes: a sixth
+of a batch's time. With a file Spark passes on only where the chunk is, and what is read ahead is in its file already when
 Spark asks for it. A chunk lives for one batch, so its file is usually removed before the system writes it to the disk.
 
 The files of one start of the query have a folder, which the next start removes: after a worker has died, nothing that it left is used.
@@ -85,9 +85,9 @@ class ChunkFile:
 
 
 def chunk_folder(scratch: Path, run: str) -> str:
-    """Return an empty folder for the files of one start of the query, and remove those of earlier ones.
+    """Make a folder for the files of one start of the query, remove those of earlier ones, and return its path.
 
-    It is empty, which means no files, if the folder's name is not text, which it has to be in the rows of a stage.
+    The path is empty, so that there are no files, if it is not text, which it has to be in the rows of a stage.
     """
     remove_chunks(scratch)
     made = scratch.absolute() / _FOLDER / run

@@ -25,7 +25,7 @@ ANSWER_S_MAX: Final = 60.0
 
 
 class ReadFailed(Exception):
-    """Kafka did not give a lane's inputs; the batch is retried."""
+    """Inputs could not be read, of a task or of a lane that continues; the batch is retried."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,12 +73,16 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
 
 
 def start_planners(spark: SparkSession) -> None:
-    """Begin to start the processes in which Spark asks a Python data source for its schema and its plan: the first query finds them."""
+    """Begin to start the processes in which Spark asks a Python data source for its schema and its plan: the first query finds them.
+
+    What fails is left to that query, as in `start_workers`.
+    """
     from streaming.range_source import NothingSource  # slow to import
 
-    # the environment is part of what this gives, so the thread needs none
-    with_own_workers(spark, DECODE, lambda: spark.dataSource.register(NothingSource))
-    threading.Thread(target=_plan, args=(spark, NothingSource.name()), name="starts planners", daemon=True).start()
+    with suppress(Exception):
+        # the environment is part of what this gives, so the thread needs none
+        with_own_workers(spark, DECODE, lambda: spark.dataSource.register(NothingSource))
+        threading.Thread(target=_plan, args=(spark, NothingSource.name()), name="starts planners", daemon=True).start()
 
 
 def _plan(spark: SparkSession, source: str) -> None:

@@ -16,7 +16,7 @@ NOT_UNPACKED: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MS
 """What librdkafka reports of a producer's batch that it has no memory to unpack, or that is larger unpacked than it takes."""
 
 UNPACKED_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""Bytes of a producer's batch that librdkafka unpacks if it is compressed with zstd, where it has no memory limit (default: 100 MB)."""
+"""Bytes to which librdkafka unpacks a producer's batch that is compressed with zstd (default: 100 MB); it does not bound other codecs."""
 
 
 class NotUnpacked(UserError):

@@ -45,7 +45,7 @@ class Inputs:
         """The orders among them."""
 
     def parts(self) -> Iterator[list[Arrival]]:
-        """Yield the parts, at least one. Raises `DoesNotFit`."""
+        """Yield the parts, at least one."""
         yield self._items
 
     def __iter__(self) -> Iterator[Arrival]:

@@ -245,7 +245,7 @@ class LaneBatch:
             if fault is Fault.BUG:
                 self.on_bug(error)
             reason = shortened(_reason(self.lane, fault, error))
-            takes_shares = isinstance(error, DoesNotFit)  # a share itself is in memory
+            takes_shares = isinstance(error, DoesNotFit)  # only a whole batch raises it
             _release(error)
             parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=takes_shares)
             yield from self._park(self._holding(parked), head)
