@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -29,12 +30,22 @@ _STYLES = {
     "batch": "cyan",
 }
 
+_LEVELS = {
+    "killed": "error",
+    "broker ended": "warning",
+    "taking over": "warning",
+    "restart": "warning",
+    "waiting": "warning",
+}
+"""Levels of what this command logs itself; all else is ``info``."""
+
 
 def log_printer(*, as_json: bool) -> Callable[[Event], None]:
     """Return a function that prints an event on standard error."""
     console = VisibleConsole(stderr=True, soft_wrap=True)
 
     def print_event(event: Event) -> None:
+        event = _dated(event)
         if as_json:
             console.file.write(json.dumps(event) + "\n")
             console.file.flush()
@@ -46,6 +57,14 @@ def log_printer(*, as_json: bool) -> Callable[[Event], None]:
             console.print(Text.assemble((time, "dim"), "  ", name, "  ", printable_lines(describe(event))))
 
     return print_event
+
+
+def _dated(event: Event) -> Event:
+    """Return an event with level and time, which one of the job itself has already."""
+    if "timestamp" in event:
+        return event
+    level = _LEVELS.get(event["event"], "info")
+    return {**event, "level": level, "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
 def describe(event: Event) -> str:

@@ -271,7 +271,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def running_job(directory: Path) -> int | None:
-    """Return the process id of the job that is using a directory, or None. Raises `UserError` if `job.json` is damaged."""
+    """Return the process id of the job that is using a directory, or None. Raises `UserError` if `job.json` is damaged or unreadable."""
     return _alive(_record(directory), "pid", "started")
 
 
@@ -288,6 +288,8 @@ def _record(directory: Path) -> dict[str, Any]:
         int(record["pid"]), record["started"], int(record.get("starter", 0))
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise UserError(f"[job] directory {directory}: job.json cannot be read there: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({error}): remove it") from error
     return dict(record)

@@ -268,3 +268,11 @@ def test_damaged_job_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text("{}")
     with pytest.raises(UserError, match=r"job\.json is damaged"):
         running_job(tmp_path)
+
+
+def test_job_directory_that_is_a_file_is_named_with_its_key(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        UserError, match=r"^\[job\] directory .*/file: job\.json cannot be read there: Not a directory$"
+    ):
+        running_job(tmp_path / "file")
