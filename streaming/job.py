@@ -25,7 +25,7 @@ from streaming.pace import QUICK, SINGLE, Pace
 from streaming.range_source import DecodeSettings, SourceSettings, load_inputs
 from streaming.session import SCRATCH
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
-from streaming.stages import DECODE, LANES, local_cores, with_own_workers
+from streaming.stages import DECODE, KEPT_WORKERS_MAX, LANES, local_cores, with_own_workers
 from validator.config import Config
 from validator.core.inputs import Source
 from validator.kafka.spark_options import spark_options
@@ -154,7 +154,7 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
             settings.kafka,
             tuple(kinds),
             settings.records_per_trigger,
-            settings.cores,
+            min(settings.cores, KEPT_WORKERS_MAX),
             cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
             run,
             chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run),

@@ -28,6 +28,9 @@ DECODE, LANES, CONDENSE, KEYED = "decode", "lanes", "condense", "keyed"
 KEPT: Final = (DECODE, LANES, KEYED)
 """Stages whose workers keep something for the next task of the same number: live lanes, inputs that are read ahead."""
 
+KEPT_WORKERS_MAX: Final = 16
+"""Workers of such a stage; tasks whose numbers are equal modulo this have one together, and wait for each other."""
+
 _FIRST: Final = ("pandas", "pyspark.sql.pandas.serializers")
 IMPORTS: Final = {
     DECODE: (*_FIRST, "streaming.range_reader"),
@@ -37,7 +40,7 @@ IMPORTS: Final = {
 }
 """By stage, what its workers import."""
 
-WORKERS_MAX: Final = 4
+STARTED_WORKERS_MAX: Final = 4
 """Workers of a stage that are started before they are needed: a small batch has a task for each of four topics."""
 
 
@@ -60,7 +63,7 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
 
     What fails is left to the first batch, which says so; so is the end of Spark's JVM.
     """
-    cores = min(local_cores(master), WORKERS_MAX)
+    cores = min(local_cores(master), STARTED_WORKERS_MAX)
     if not cores:
         return
     with suppress(Exception):

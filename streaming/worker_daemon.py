@@ -31,14 +31,11 @@ from typing import Final, TypeAlias
 from pyspark import daemon
 from pyspark.util import enable_faulthandler
 
-from streaming.stages import IMPORTS, KEPT, STAGE_VARIABLE
+from streaming.stages import IMPORTS, KEPT, KEPT_WORKERS_MAX, STAGE_VARIABLE
 
 _STDIN: Final = 0
 _NUMBER_BYTES: Final = 4
 _DONE: Final = b"d"
-
-WORKERS_MAX: Final = 16
-"""Workers of a stage; with more state partitions, several have one together."""
 
 DONE_S_MAX: Final = 2.0
 """Seconds between the end of a task, after which Spark may close its connection, and the worker's word that it has finished."""
@@ -66,7 +63,7 @@ class Worker:
     waiting: list[Connection] = field(default_factory=list)
     """Those of its next tasks."""
     partition: int | None = None
-    """The number of its partition, modulo `WORKERS_MAX`."""
+    """The number of its partition, modulo `KEPT_WORKERS_MAX`."""
 
 
 class Manager:
@@ -129,7 +126,7 @@ class Manager:
         if worker is None and events & select.POLLIN:
             head = connection.sock.recv(_NUMBER_BYTES, socket.MSG_PEEK | socket.MSG_WAITALL)
             if len(head) == _NUMBER_BYTES:
-                self._pass_on(connection, int.from_bytes(head) % WORKERS_MAX)
+                self._pass_on(connection, int.from_bytes(head) % KEPT_WORKERS_MAX)
                 return
         if worker is not None and worker.connection is connection:
             if not select.select([worker.control], [], [], DONE_S_MAX)[0]:

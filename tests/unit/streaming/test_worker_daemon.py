@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from streaming import options, worker_daemon
-from streaming.stages import CONDENSE, DECODE, LANES, STAGE_VARIABLE
+from streaming.stages import CONDENSE, DECODE, KEPT_WORKERS_MAX, LANES, STAGE_VARIABLE
 from tests.unit.streaming.daemon_process import NUMBER_BYTES
 
 WAIT_S_MAX = 60.0
@@ -118,7 +118,7 @@ def test_tasks_of_two_partitions_run_at_once_whichever_connections_bring_them(sp
 
 def test_more_partitions_than_connections_have_a_worker_each_up_to_the_limit(spark: Spark) -> None:
     connection, _ = spark.connect()
-    count = worker_daemon.WORKERS_MAX
+    count = KEPT_WORKERS_MAX
     workers = [execute(connection, partition) for partition in range(count)]
     assert len(set(workers)) == count
     assert [execute(connection, partition) for partition in range(2 * count)] == workers * 2
