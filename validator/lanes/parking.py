@@ -42,7 +42,7 @@ from validator.lanes.auditing import AuditFailed, Auditor
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.parked import Fault, Parked, Place, Span, point_of, running, shortened, stored_parts
-from validator.lanes.processor import Observer
+from validator.lanes.processor import Observer, of_new_blocks
 from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBackend, StateUnusable, process_batch
 
 RESUMED_OFFSETS_MAX: Final = 50_000
@@ -224,6 +224,7 @@ class LaneBatch:
         others: list[BlockOutput] = []
         since = at_fault.since_block
         consumed: dict[Place, int] = {}
+        observe = of_new_blocks(self.observe, since)
 
         def parts() -> Iterator[list[Input | DeadLetter]]:
             nonlocal consumed
@@ -232,7 +233,7 @@ class LaneBatch:
                 yield list(_inputs(part, at_fault.skips))
 
         try:
-            for output in process_batch(self.definition, state, self.cache, parts(), skipped, self.observe, self.audit):
+            for output in process_batch(self.definition, state, self.cache, parts(), skipped, observe, self.audit):
                 if output.block is None:  # if the batch fails, its dead letters come again
                     others.append(output)
                 else:

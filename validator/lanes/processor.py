@@ -13,6 +13,7 @@ from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
 from validator.core.outcomes import Executed, Receipt
 from validator.core.scale import Reader, Upgrade, Writer, upgraded
+from validator.core.types import BlockNumber
 from validator.lanes.definition import LaneDefinition
 
 SNAPSHOT_VERSION = 1
@@ -23,6 +24,13 @@ _CHAIN_BYTES = 32
 
 Observer: TypeAlias = Callable[[Executed, Lane], None]
 """Gets what a block gave, with the lane as it is after it."""
+
+
+def of_new_blocks(observe: Observer | None, since: BlockNumber | None) -> Observer | None:
+    """Return an observer of the blocks after ``since``; the others were observed when they were executed first."""
+    if observe is None or since is None:
+        return observe
+    return lambda executed, lane: observe(executed, lane) if executed.receipt.block > since else None
 
 
 class LaneProcessor:

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.lanes.chains import chain, definition_of
 from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, failing, undisturbed
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json, to_json
+from validator.core.execute import execute
 from validator.core.levels import ChannelLevel
+from validator.core.outcomes import Executed
 from validator.lanes.arrived import Inputs
 from validator.lanes.meter import LaneMeter, MeterSettings, _put_channel, waits_for
 from validator.lanes.parking import LaneBatch
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache, Recovery
 from validator.metrics.report import Report, Values
@@ -161,6 +166,33 @@ def test_parked_lane_still_reports(measured: Measured, monkeypatch: pytest.Monke
         measured.run(batches[FAULTY_BATCH])
     assert measured.parked() is not None
     assert measured.last() == before
+
+
+@pytest.mark.parametrize("executed", [1, 2])
+def test_blocks_before_a_fault_in_mid_batch_count_once(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch, executed: int
+) -> None:
+    items = [each for batch in batches_of(measured.chain) for each in batch]
+    measured.kafka |= {item.source: item for item in items}
+    process = LaneProcessor.process
+
+    def fail(*arguments: Any) -> Executed:
+        if len(executing) == executed:
+            raise RuntimeError("a bug")
+        executing.append(0)
+        return execute(*arguments)
+
+    executing: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(LaneProcessor, "process", lambda self, items, _: process(self, items, fail))
+        measured.run(items)
+    assert measured.parked() is not None
+    before = rejected(measured)
+    assert measured.sums("validator_lane_rejections_total") == before
+    measured.order()
+    assert measured.parked() is None
+    assert sum(rejected(measured).values()) > sum(before.values()) > 0
+    assert measured.sums("validator_lane_rejections_total") == rejected(measured)
 
 
 def test_series_are_bounded_by_configuration() -> None:
