@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from streaming.chunk_files import PassedOn, whole
+from streaming.held_inputs import no_memory
 from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES
 from streaming.workers import check_plugins, tune_garbage_collector
 from validator.codec.arrivals import NO_LANE, arrival, oversized
@@ -55,10 +56,16 @@ def decode_stage(
     configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. Once a task has more than
     ``lane_bytes_max`` bytes for a lane, it passes on further records without their contents: a batch is bounded in records, and records
     that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`). The stage
-    raises `UserError` in a worker whose plugins differ from the driver's.
+    raises `UserError` in a worker whose plugins differ from the driver's, and `ReadFailed` in one that has no memory left.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from decoded(batches)
+        except MemoryError:
+            raise no_memory() from None
+
+    def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
         check_plugins(definitions.values())
         codec = job_codec(definitions.values()).knowing(ids)

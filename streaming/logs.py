@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -53,7 +53,8 @@ def own_output(directory: Path) -> Iterator[TextIO]:
     try:
         yield own
     finally:
-        own.flush()
+        with suppress(OSError):
+            own.flush()
         os.dup2(own.fileno(), 1)
         os.dup2(own.fileno(), 2)
         threading.Thread(target=_end_output, args=(write,), daemon=True).start()  # it waits while the pipe is full
@@ -78,6 +79,21 @@ def _drain(pipe: int, log: RotatingFileHandler) -> None:
     log.close()
 
 
+class _Lossy:
+    """Drops what cannot be written: the job continues if the disk is full, or if whoever started it was killed and nobody reads its log."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._output.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._output.flush()
+
+
 def logger(output: TextIO, note: Callable[[Mapping[str, Any]], None] = lambda _: None) -> Any:
     """Return the job's logger, which writes JSON lines with an ``event`` each; ``note`` gets each event first."""
 
@@ -92,7 +108,7 @@ def logger(output: TextIO, note: Callable[[Mapping[str, Any]], None] = lambda _:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(output),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Lossy(output))),
     )
     return structlog.get_logger()
 

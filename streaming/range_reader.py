@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streaming.chunk_files import ChunkFile
 from streaming.decode_stage import Decoder
-from streaming.held_inputs import ReadFailed
+from streaming.held_inputs import ReadFailed, no_memory
 from streaming.options import WHOLE_BYTES_MAX
 from streaming.range_source import DecodeSettings, InputsGone, SourceSettings, TaskRanges, failure
 from streaming.transactions import KafkaGone
@@ -293,26 +293,22 @@ class RangeReader:
         """Yield a task's chunks, then begin to read ahead. Raises as `read` does."""
         try:
             reading = self._read_ahead(task.ranges) or self._begun(task.ranges, task.batch)
+            try:
+                while True:
+                    yield from reading.take()
+                    if reading.is_complete:
+                        break
+                    reading.step()
+            except BaseException:  # also if nobody wants the rest
+                reading.close()
+                raise
+        except MemoryError:
+            raise no_memory() from None
         except KafkaException as error:
             raise failure(error.args[0]) from error
-        try:
-            while True:
-                yield from reading.take()
-                if reading.is_complete:
-                    break
-                reading.step()
-        except MemoryError:
-            reading.close()
-            raise ReadFailed("a worker that reads inputs ran out of memory") from None
-        except BaseException:  # also if nobody wants the rest
-            reading.close()
-            raise
         self._cursor = reading.end()
         if task.ahead:
-            with suppress(KafkaException, RuntimeError):  # no thread can start; the task that comes then says so
-                ahead = Ahead(self._begun(task.ahead, task.batch + 1))
-                ahead.start()
-                self._ahead = ahead
+            self._begin_ahead(task.ahead, task.batch + 1)
 
     def close(self) -> None:
         """Forget everything, and close the connections."""
@@ -330,7 +326,22 @@ class RangeReader:
             reading = None
         return reading
 
+    def _begin_ahead(self, ranges: tuple[OffsetRange, ...], batch: int) -> None:
+        """Begin to read ahead. What fails is left to the task that reads these ranges."""
+        with suppress(KafkaException, MemoryError):
+            reading = self._begun(ranges, batch)
+            try:
+                ahead = Ahead(reading)
+                ahead.start()
+            except (RuntimeError, MemoryError):  # no thread can start
+                reading.close()
+            else:
+                self._ahead = ahead
+
     def _begun(self, ranges: tuple[OffsetRange, ...], batch: int) -> Reading:
+        decode = self.decode
+        file = ChunkFile(self._settings.folder, batch)
+        decoder = Decoder(decode.kinds, decode.definitions, self._codec, decode.lane_bytes_max, file.put)
         cursor, self._cursor = self._cursor, None
         if cursor is not None and cursor.stands_at(ranges):
             cursor.begin()
@@ -338,9 +349,6 @@ class RangeReader:
             if cursor is not None:
                 cursor.close()
             cursor = Cursor(Consumer(input_consumer_config(self._settings)), ranges)
-        decode = self.decode
-        file = ChunkFile(self._settings.folder, batch)
-        decoder = Decoder(decode.kinds, decode.definitions, self._codec, decode.lane_bytes_max, file.put)
         return Reading(ranges, cursor, decoder, file)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -324,7 +324,10 @@ def _follow(
                 watch.look()
         _stop_between_batches(query)
     except BatchPassed:
-        _stop_between_batches(query)
+        with suppress(
+            StreamingQueryException
+        ):  # the next batch may fail as the one before did, and is repeated in any case
+            _stop_between_batches(query)
         raise
     except Stalled as stalled:
         _end(query, str(stalled))

@@ -45,6 +45,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.S
     return scheduling.Scheduling(config, log)
 
 
+@pytest.fixture(autouse=True)
+def _handlers_of_signals_restored() -> Iterator[None]:
+    """Let no test change what a signal does in the tests after it: a job that runs in this process takes SIGINT and SIGTERM."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for each, handler in before.items():
+        if signal.getsignal(each) is not handler:
+            signal.signal(each, handler)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """Start an embedded broker; each test uses its own topic prefix."""

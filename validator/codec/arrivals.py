@@ -32,7 +32,7 @@ def arrival(
 ) -> tuple[str, Arrival]:
     """Return a record and the configured lane that it is for, or `NO_LANE`; ``lanes`` are the configured ones.
 
-    Never raises: if decoding fails through a bug, the lane that the key names gets an `Unreadable`.
+    If decoding fails through a bug, the lane that the key names gets an `Unreadable`. Raises only `MemoryError`.
     """
     try:
         if kind == RecordKind.BLOCK and value is not None:
@@ -40,6 +40,8 @@ def arrival(
             if (order := decode_order(value, source)) is not None and order.lane in lanes:
                 return order.lane, order
         decoded = decode_record(codec, kind, value, source, key, lanes)
+    except MemoryError:  # says something of the process, not of the record
+        raise
     except Exception as error:  # noqa: BLE001 - one record must not stop every lane
         return _unreadable(error, value or b"", source, key, lanes)
     if isinstance(decoded, DeadLetter):

@@ -60,8 +60,11 @@ class LaneMeter:
     lane: str
     settings: MeterSettings
     clock: Callable[[], float] = time.monotonic
+    _kept: Values = field(default_factory=dict)
+    """Increments of batches that wrote nothing, for the next report."""
     _grown: Values = field(default_factory=dict)
-    """Increments that no committed report has."""
+    """Those and the batch's own, without what its blocks gave."""
+    _carried: int = 0
     _rejections: Counter[tuple[ParaId, str]] = field(default_factory=Counter)
     _dispatched: dict[ParaId, tuple[int, int]] = field(default_factory=dict)
     _kinds: dict[ParaId, set[str]] = field(default_factory=dict)
@@ -74,6 +77,8 @@ class LaneMeter:
     _heads: dict[ParaId, Head] = field(default_factory=dict)
     _next_sample_s: float = float("-inf")
     _session: SessionIndex | None = None
+    _kept_session: SessionIndex | None = None
+    """The session after the last batch, also while another attempt at the next one is made."""
     _began_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -83,6 +88,7 @@ class LaneMeter:
             self._grow("validator_lane_recoveries_total", 0, how)
         for outcome in Outcome:
             self._grow("validator_lane_audited_blocks_total", 0, outcome.value)
+        self._kept = self._grown
 
     def executed(self, executed: Executed, lane: Lane) -> None:
         """Note what a block gave (`validator.lanes.processor.Observer`)."""
@@ -94,8 +100,7 @@ class LaneMeter:
             self._dispatched[dispatch.para_id] = (count + 1, size + len(dispatch.payload))
         session = executed.receipt.session
         if self._session is not None and session != self._session:
-            pending = lane.rules.levels(executed.receipt.block, LANE_ONLY).lane.pending
-            self._grow("validator_lane_pending_candidates_carried_total", pending)
+            self._carried += lane.rules.levels(executed.receipt.block, LANE_ONLY).lane.pending
         self._session = session
 
     def recovered(self, recovery: Recovery) -> None:
@@ -111,8 +116,13 @@ class LaneMeter:
     def measured(self, outputs: Iterator[BlockOutput], live: Callable[[], LiveLane | None]) -> Iterator[BlockOutput]:
         """Yield a batch's output and then its report, timing what makes the output and what takes it.
 
-        ``live`` returns the lane after the batch, None if it is parked.
+        ``live`` returns the lane after the batch, None if it is parked. Of an attempt before this one that has failed, nothing is reported.
         """
+        self._grown = {name: dict(rows) for name, rows in self._kept.items()}
+        self._rejections.clear()
+        self._dispatched.clear()
+        self._carried = 0
+        self._session = self._kept_session
         execute_s = write_s = 0.0
         before = self.clock()
         for output in outputs:
@@ -128,15 +138,17 @@ class LaneMeter:
         self._began_s = self.clock()
 
     def written(self, counts: dict[str, int]) -> None:
-        """Note what of the batch was committed, by topic: its increments are reported, unless nothing of it was."""
-        if METRICS not in counts:
-            return
-        self._grown.clear()
-        self._grow("validator_lane_batch_part_seconds_total", self.clock() - self._began_s, "commit")
+        """Note what of the batch was committed, by topic: its increments are reported, unless nothing of it was.
+
+        Then its blocks had been written before, and were reported with that.
+        """
+        if METRICS in counts:
+            self._grown = {}
+            self._grow("validator_lane_batch_part_seconds_total", self.clock() - self._began_s, "commit")
+        self._kept, self._kept_session = self._grown, self._session
 
     def _grow(self, name: str, by: float, *labels: str) -> None:
-        rows = self._grown.setdefault(name, {})
-        rows[labels] = rows.get(labels, 0) + by
+        _grow(self._grown, name, by, *labels)
 
     def _report(self, live: LiveLane | None) -> bytes:
         if live is not None:
@@ -144,9 +156,9 @@ class LaneMeter:
             status = Report(LANE, self.lane)
             _put_status(status, live)
             self._status = status.set
-        self._add_up()
         report = Report(LANE, self.lane, self._status | self._levels)
         report.add = {name: dict(counts) for name, counts in self._grown.items()}
+        self._add_blocks(report.add)
         report.add["validator_lane_transactions_total"] = {(): 1}  # whoever reads the report knows of one
         encoded = report.encode()
         if len(encoded) > REPORT_BYTES_MAX:
@@ -183,18 +195,17 @@ class LaneMeter:
             return head
         return Head(para.upward_head, now)
 
-    def _add_up(self) -> None:
-        """Add what blocks gave to the increments, by para only for those that have series."""
+    def _add_blocks(self, increments: Values) -> None:
+        """Add what blocks gave, by para only for those that have series."""
+        _grow(increments, "validator_lane_pending_candidates_carried_total", self._carried)
         for (para, kind), count in self._rejections.items():
-            self._grow("validator_lane_rejections_total", count, kind)
+            _grow(increments, "validator_lane_rejections_total", count, kind)
             if para in self._shown:
-                self._grow("validator_para_rejections_total", count, str(para), self._named(para, kind))
+                _grow(increments, "validator_para_rejections_total", count, str(para), self._named(para, kind))
         for para, (messages, size) in self._dispatched.items():
             if para in self._shown:
-                self._grow("validator_para_upward_dispatched_total", messages, str(para))
-                self._grow("validator_para_upward_dispatched_bytes_total", size, str(para))
-        self._rejections.clear()
-        self._dispatched.clear()
+                _grow(increments, "validator_para_upward_dispatched_total", messages, str(para))
+                _grow(increments, "validator_para_upward_dispatched_bytes_total", size, str(para))
 
     def _named(self, para: ParaId, kind: str) -> str:
         kinds = self._kinds.setdefault(para, set())
@@ -202,6 +213,11 @@ class LaneMeter:
             return OTHER
         kinds.add(kind)
         return kind
+
+
+def _grow(increments: Values, name: str, by: float, *labels: str) -> None:
+    rows = increments.setdefault(name, {})
+    rows[labels] = rows.get(labels, 0) + by
 
 
 def _put_status(report: Report, live: LiveLane) -> None:

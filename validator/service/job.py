@@ -68,6 +68,8 @@ class JobProcess:
         self.batches = 0
         self.has_kept_changes = False
         self._last_line = ""
+        self._unheard: Exception | None = None
+        """Why the job's log is no longer passed on."""
         self._killed_at_start = False
         self.spark_log = str(self.directory / "logs" / "spark.log")
         self._config = config
@@ -157,11 +159,14 @@ class JobProcess:
         """Wait for the end and return the exit code. Raises `UserError` with the job's own message if the user can fix the cause.
 
         A job that a signal has ended says nothing itself. Then ``failure`` and an event ``killed`` say which signal, with its last line.
+        If what gets its events raises anything but `OSError`, or `BrokenPipeError`, the job is stopped, and this raises the same.
         """
         assert self._process is not None
         code = self._process.wait()
         if self._reader is not None:
             self._reader.join(10.0)
+        if self._unheard is not None:
+            raise self._unheard
         if code == exit_codes.USER_ERROR and self.failure:
             raise UserError(self.failure)
         if code < 0 and self._killed_at_start:
@@ -227,7 +232,22 @@ class JobProcess:
                 case "output" if event["line"].startswith("validator: "):
                     self.failure = event["line"].removeprefix("validator: ")
                     continue  # `wait` raises it
+            self._pass_on(event, process)
+
+    def _pass_on(self, event: Event, process: subprocess.Popen[str]) -> None:
+        """Pass on what the job logs. Whatever becomes of that, its log is read on: otherwise the job would wait for a reader."""
+        if self._unheard is not None:
+            return
+        try:
             self._on_event(event)
+        except BrokenPipeError as error:  # nobody reads the log any more, as with `| head`
+            self._unheard = error
+            process.send_signal(signal.SIGTERM)
+        except OSError:  # as a full disk: the job continues without this line in the log
+            pass
+        except Exception as error:  # noqa: BLE001 - `wait` raises it
+            self._unheard = error
+            process.send_signal(signal.SIGTERM)
 
 
 def _signal_name(number: int) -> str:

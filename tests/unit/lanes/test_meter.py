@@ -52,7 +52,8 @@ class Measured(Running):
     def new_worker(self) -> None:
         self.cache = LaneCache(self.meter.recovered)
 
-    def run(self, items: list[Arrival]) -> None:
+    def run(self, items: list[Arrival], lost: str = "") -> None:
+        """Run a batch; of one that is ``lost`` the worker hears nothing, whether Kafka was ``before`` or ``after`` its commit."""
         attempt = self.store.attempt()
         batch = LaneBatch(
             self.definition, attempt, self.cache, Inputs(items), self.held, checkpoint="here", on_bug=lambda _: None,
@@ -60,9 +61,15 @@ class Measured(Running):
         )  # fmt: skip
         self.meter._next_sample_s = float("-inf")
         sink = TransactionalSink(lambda _: self.log)
+        self.log.open = []
         lane = self.chain.lane
         sink.write(lane, list(self.meter.measured(batch.run(), lambda: self.cache.look(lane))))
-        self.meter.written(sink.commit(lane, batch.consumed))
+        if lost == "before":
+            return
+        written = sink.commit(lane, batch.consumed)
+        if lost == "after":
+            return
+        self.meter.written(written)
         self.store.commit(attempt)
 
     def reports(self) -> list[Report]:
@@ -133,6 +140,22 @@ def test_output_is_the_same_with_a_meter(measured: Measured) -> None:
         measured.run(items)
     assert measured.output("metrics") == undisturbed(measured).output()
     assert measured.log.last == undisturbed(measured).log.last
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_batch_that_is_repeated_counts_once(measured: Measured, lost: str) -> None:
+    for items in batches_of(measured.chain):
+        measured.run(items, lost)
+        measured.new_worker()  # the live lanes of a batch that failed are dropped
+        measured.run(items)
+    assert measured.sums("validator_lane_rejections_total") == rejected(measured)
+    dispatched = sum(record.topic == "dispatches" for record in measured.log.records)
+    assert sum(measured.sums("validator_para_upward_dispatched_total").values()) == dispatched > 0
+    undisturbed_one = Measured()
+    for items in batches_of(undisturbed_one.chain):
+        undisturbed_one.run(items)
+    carried = "validator_lane_pending_candidates_carried_total"
+    assert measured.sums(carried) == undisturbed_one.sums(carried)
 
 
 def test_recoveries_are_reported_and_executed_blocks_are_not_counted_again(measured: Measured) -> None:

@@ -44,6 +44,10 @@ if behaviour == "bug":
     raise RuntimeError("a bug")
 if behaviour not in ("deaf", "late"):
     log("ready")
+if behaviour == "talks":
+    for number in range(2_000):  # more than a pipe holds
+        log("noise", number=number, text="x" * 100)
+    log("ready")
 if behaviour == "shot":
     log("batch", batch=3, records=40, milliseconds={}); os.kill(os.getpid(), signal.SIGKILL)
 time.sleep(600)
@@ -206,6 +210,42 @@ def test_unexpected_exception_is_internal_error_with_its_output(make: Make) -> N
     job.start()
     assert job.wait() == 70
     assert {"event": "output", "line": "RuntimeError: a bug"} in events.all
+
+
+def test_job_continues_if_its_log_cannot_be_written(make: Make) -> None:
+    job, events = make("talks")
+    kept: list[str] = []
+
+    def full(event: dict[str, Any]) -> None:
+        if event["event"] == "noise":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        kept.append(event["event"])
+        events(event)
+
+    job._on_event = full
+    job.start()
+    events.wait_for("ready")
+    job.stop()
+    assert job.wait() == exit_codes.OK
+    assert kept == ["started", "ready", "stopped"]
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(errno.EPIPE, "Broken pipe"), KeyError("a bug")])
+def test_job_whose_log_nobody_takes_is_stopped_in_order(make: Make, error: Exception) -> None:
+    job, _ = make("talks")
+    asked: list[str] = []
+
+    def fail(event: dict[str, Any]) -> None:
+        asked.append(event["event"])
+        raise error
+
+    job._on_event = fail
+    job.start()
+    with pytest.raises(type(error)):
+        job.wait()
+    assert asked == ["started"]
+    assert job._process is not None
+    assert job._process.returncode == exit_codes.OK, "it has stopped by itself"
 
 
 def test_starting_job_that_ignores_stop_is_killed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,3 +89,31 @@ def test_log_on_a_full_disk_neither_stops_nor_floods_who_prints(tmp_path: Path) 
         [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "written\n")
+
+
+UNREAD = """
+import os, sys
+from pathlib import Path
+import streaming.logs as logs
+with logs.own_output(Path(sys.argv[1])) as own:
+    log = logs.logger(own)
+    log.info("ready")
+    sys.stdin.read()  # until nobody reads the log
+    for number in range(3_000):
+        log.info("batch", batch=number)
+    (Path(sys.argv[1]) / "done").touch()
+"""
+
+
+def test_job_continues_when_nobody_reads_its_log(tmp_path: Path) -> None:
+    """The command that has started it was killed; the next one stops the job in order."""
+    program = [sys.executable, "-c", UNREAD, str(tmp_path)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        assert b"ready" in process.stderr.readline()
+        process.stderr.close()
+        process.stdin.close()
+        assert process.wait(120) == 0
+    assert (tmp_path / "done").exists()
+    assert (tmp_path / "logs" / OUTPUT_LOG).read_text() == ""

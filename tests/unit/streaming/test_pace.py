@@ -105,6 +105,17 @@ def test_job_is_slow_for_one_batch_which_is_committed() -> None:
     assert commits == ["end of 0"] + ["end of 0", "end of 1"] * 2
 
 
+def test_batch_has_passed_even_if_the_next_one_fails_while_the_query_stops() -> None:
+    query = Query(["batch", "is killed"])
+
+    def busy(_: str) -> None:
+        query.busy = True
+
+    with pytest.raises(BatchPassed):
+        _follow(query, Stop(9), Log(), passing(SINGLE, busy))  # type: ignore[arg-type]
+    assert query.script == []
+
+
 @pytest.mark.parametrize(
     ("master", "alone"),
     [("local[4]", "local[1]"), ("local[*]", "local[1]"), ("local-cluster[1,2,1024]",) * 2, ("yarn", "yarn")],
