@@ -37,6 +37,12 @@ _STDIN: Final = 0
 _NUMBER_BYTES: Final = 4
 _DONE: Final = b"d"
 
+OWN_WORDS: Final = "workers"
+"""The folder, in Spark's own for last words, in which workers leave theirs. Spark removes what it has read under a worker's id, which may be
+that of another worker than the one that has died."""
+
+_FOLDER: Final = "PYTHON_FAULTHANDLER_DIR"
+
 DONE_S_MAX: Final = 2.0
 """Seconds between the end of a task, after which Spark may close its connection, and the worker's word that it has finished."""
 
@@ -67,7 +73,7 @@ class Worker:
 
 
 class Manager:
-    """Starts workers, and passes tasks to them. ``last_words`` is the folder in which a worker leaves them under its process id."""
+    """Starts workers, and passes tasks to them. ``last_words`` is Spark's folder for those of workers."""
 
     def __init__(self, listener: socket.socket, serve: Serve, last_words: Path | None = None) -> None:
         self._listener = listener
@@ -209,9 +215,9 @@ class Manager:
 
     def _report(self, worker: Worker, connection: Connection) -> None:
         """Put a worker's last words where Spark looks for those of the connection's process."""
-        if self._last_words is not None and worker.pid != connection.known_as:
+        if self._last_words is not None:
             with suppress(OSError):
-                (self._last_words / str(worker.pid)).replace(self._last_words / str(connection.known_as))
+                (self._last_words / OWN_WORDS / str(worker.pid)).replace(self._last_words / str(connection.known_as))
 
     def _end(self, worker: Worker) -> None:
         """Let a worker end that executes nothing; one that does ends with its task's connection."""
@@ -285,9 +291,13 @@ def main() -> None:
     sys.stdout.buffer.flush()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    words = os.environ.get("PYTHON_FAULTHANDLER_DIR")
+    words = Path(os.environ[_FOLDER]) if _FOLDER in os.environ else None
+    if words is not None:
+        own = words / OWN_WORDS
+        own.mkdir(exist_ok=True)
+        os.environ[_FOLDER] = str(own)
     try:
-        Manager(listener, _serve, None if words is None else Path(words)).run()
+        Manager(listener, _serve, words).run()
     finally:
         path.unlink(missing_ok=True)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -12,15 +12,28 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import TextIO
 
-from streaming.worker_daemon import Manager
+from streaming.worker_daemon import OWN_WORDS, Manager
 
 NUMBER_BYTES = 4
+
+_opened: list[TextIO] = []
+"""This worker's file for last words, which it opens once."""
+
+
+def leave_words() -> None:
+    if not _opened:
+        _opened.append((Path(sys.argv[2]) / OWN_WORDS / str(os.getpid())).open("a"))
+    (words,) = _opened
+    words.truncate(0)
+    words.write(f"words of {os.getpid()}")
+    words.flush()
 
 
 def serve(connection: socket.socket) -> int:
     connection.recv(NUMBER_BYTES, socket.MSG_WAITALL)
-    (Path(sys.argv[2]) / str(os.getpid())).write_text(f"words of {os.getpid()}")
+    leave_words()
     while True:
         connection.send(os.getpid().to_bytes(NUMBER_BYTES))
         letter = connection.recv(1)
@@ -35,5 +48,6 @@ if __name__ == "__main__":
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(sys.argv[1])
     listener.listen()
+    (Path(sys.argv[2]) / OWN_WORDS).mkdir()
     print("listening", flush=True)
     Manager(listener, serve, Path(sys.argv[2])).run()

@@ -146,8 +146,24 @@ def test_death_of_a_worker_ends_its_tasks_connection_with_its_last_words(spark: 
     other.send(b"k")
     assert other.recv(1) == b""
     assert (spark.words / str(other_known)).read_text() == f"words of {worker}"
+    (spark.words / str(other_known)).unlink()  # as Spark does
     assert execute(one, 1) == other_known
     assert execute(one, 0) not in {known, other_known}, "the partition has a new worker"
+
+
+def test_words_of_another_worker_do_not_take_the_place_of_a_workers_own(spark: Spark) -> None:
+    (one, known), (other, other_known), (third, third_known) = spark.connect(), spark.connect(), spark.connect()
+    execute(one, 0)
+    execute(other, 1)
+    begin(other, 0)
+    other.send(b"k")
+    assert other.recv(1) == b""
+    (spark.words / str(other_known)).unlink()
+    assert begin(third, 1) == other_known, "it lives on, and Spark has read words under its id"
+    third.send(b"k")
+    assert third.recv(1) == b""
+    assert (spark.words / str(third_known)).read_text() == f"words of {other_known}"
+    assert known != other_known
 
 
 def test_task_that_waits_for_a_worker_that_dies_gets_another(spark: Spark) -> None:
