@@ -30,7 +30,7 @@ from streaming.workers import bound_worker, check_plugins, tune_garbage_collecto
 from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
 from validator.kafka.client import consumer_config
 from validator.kafka.consume import NOT_UNPACKED, UNPACKED_BYTES_MAX, available
-from validator.kafka.retry import passes
+from validator.kafka.retry import ends_reading
 from validator.lanes.definition import job_codec
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class Reading:
             raise InputsGone(self._places(places))
         if error.code() in NOT_UNPACKED:
             raise ReadFailed(f"{self._places(places)} cannot be unpacked: {error.str()} ({error.name()})")
-        if not passes(error):
+        if ends_reading(error):
             raise failure(error)
 
     def _places(self, places: Iterable[tuple[str, int]]) -> str:

@@ -20,10 +20,10 @@ from validator.kafka.retry import (
     answer,
     await_broker,
     brokers_are_gone,
+    ends_reading,
     is_missing,
     offsets_of,
     partitions_of,
-    passes,
     user_error,
 )
 
@@ -176,8 +176,7 @@ class TopicReader:
             elif error.code() in NOT_UNPACKED:
                 at = f"{message.topic()}[{message.partition()}]"
                 raise NotUnpacked(f"records of {at} cannot be unpacked: {error.str()} ({error.name()})")
-            elif not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-                # after other errors librdkafka continues by itself, and this reader needs no group
+            elif ends_reading(error):
                 raise self._user_error(error)
         return records
 

@@ -91,6 +91,15 @@ def passes(error: KafkaError) -> bool:
     return not error.fatal() and (error.retriable() or error.code() in _PASSING)
 
 
+def ends_reading(error: KafkaError) -> bool:
+    """Return whether a consumer that reads assigned partitions does not continue after an error.
+
+    After one that passes librdkafka continues by itself. It also asks for the coordinator of a group that the consumer never joins, to
+    which it may have no right.
+    """
+    return not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
 def passes_in_java(text: str) -> bool:
     """Return whether a text of Spark's, with its stack traces, reports an error of Kafka's Java client that `passes`."""
     return _PASSING_IN_JAVA.search(text) is not None

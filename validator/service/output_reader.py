@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.registry import plain_values
-from validator.kafka.retry import ANSWER_S_MAX, answer, check, is_missing, partitions_of, passes, user_error
+from validator.kafka.retry import ANSWER_S_MAX, answer, check, ends_reading, is_missing, partitions_of, user_error
 from validator.plugin.api import OutputRecord
 from validator.plugin.limits import COMMIT_S_MAX, POLL_S_MAX, READER_FETCH_KIB
 from validator.plugin.submission import check_timeout, start_offsets
@@ -124,8 +124,7 @@ class KafkaOutputReader:
             self._positions[place] = max(self._positions[place], message.offset())
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._reset(place)
-        elif not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-            # librdkafka continues after the others by itself, and this reader needs no group
+        elif ends_reading(error):
             raise self._error(error)
         return None
 

@@ -294,11 +294,12 @@ def test_failed_reading_ahead_is_repeated(kafka: PlayedKafka, reader: RangeReade
     assert [each.closed for each in kafka.consumers] == [1, 0]
 
 
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED])
 def test_error_that_passes_is_waited_out(
-    kafka: PlayedKafka, reader: RangeReader, monkeypatch: pytest.MonkeyPatch
+    kafka: PlayedKafka, reader: RangeReader, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     kafka.write(A, 10)
-    kafka.errors[A] = 6, KafkaError._TRANSPORT
+    kafka.errors[A] = 6, code
     kafka.chunk_max = 1
 
     def passing(config: dict[str, Any]) -> Any:
