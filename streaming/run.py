@@ -37,6 +37,7 @@ from streaming.progress import log_batches
 from streaming.reasons import reason_of, report_of
 from streaming.session import SPARK_LOG, JvmGone, SessionSettings, SessionStart, reason_gone, starting_session
 from streaming.transactions import KafkaGone, WriteFailed, take_over
+from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import GivenUp, Unavailable
@@ -45,9 +46,7 @@ from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
 from validator.service.checkpoint import has_checkpoint
-from validator.service.lane_inputs import skipped_records
 from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
-from validator.service.parked import lane_reports
 from validator.service.read_topics import checked_ids
 from validator.service.schema_ids import records_of
 from validator.service.waiting import Patience
@@ -166,17 +165,15 @@ def _run_in_session(
     spark = session.wait()
     for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
         spark.sparkContext.addPyFile(artefact)
+    settings = replace(settings, retired=dict(found.retired))
     if not has_checkpoint(checkpoint_of(config)):  # Kafka may have gone away since the look
-        skipped, parked = outages.wait_out(
-            lambda: (skipped_records(config.kafka, config.topics.prefix), frozenset(lane_reports(config).parked))
-        )
-        settings = replace(settings, skipped=skipped, parked=parked)
+        lanes = writers(settings.definitions, settings.retired) if settings.output is None else None
+        settings = replace(settings, **outages.wait_out(lambda: known_of_lanes(config, lanes)))
     ids = outages.registry_ids(config, records_of(configured_codec(config)))
     settings = replace(settings, kafka=with_known_ids(settings.kafka, ids.headers), ids=ids)
     found.keep()
     for change in found.accepted.options():
         outages.log.warning("accepted", change=change)
-    settings = replace(settings, retired=dict(found.retired))
     try:
         return _run_queries(spark, settings, outages, config, metrics)
     except (OutOfMemory, JvmGone, BatchPassed, ReadAheadFails):
@@ -198,7 +195,8 @@ def _run_queries(
     def start() -> StreamingQuery:
         checked_ids(settings.kafka, settings.prefix, INPUT_TOPICS, checkpoint_of(config))
         if settings.output is None:
-            _take_over(settings)
+            lanes = writers(settings.definitions, settings.retired)
+            end_open_transactions(settings.kafka, settings.prefix, lanes)
         settings.beat.create()
         return start_query(spark, replace(settings, suspects=deaths.suspects()))
 
@@ -271,10 +269,6 @@ def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
         if is_outside(f"OSError: {error}" if isinstance(error, OSError) else str(error)):
             raise BatchFailed(_first_line(str(error)), progressed=False, outside=True) from None
         raise
-
-
-def _take_over(settings: JobSettings) -> None:
-    end_open_transactions(settings.kafka, settings.prefix, settings.definitions)
 
 
 def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:

@@ -39,7 +39,7 @@ _DONE: Final = b"d"
 
 OWN_WORDS: Final = "workers"
 """The folder, in Spark's own for last words, in which workers leave theirs. Spark removes what it has read under a worker's id, which may
-be that of another worker than the one that has died."""
+not have been the one that died."""
 
 _FOLDER: Final = "PYTHON_FAULTHANDLER_DIR"
 

@@ -180,8 +180,14 @@ class TopicReader:
                 raise self._user_error(error)
         return records
 
-    def read_to_end(self) -> Iterator[TopicRecord]:
-        """Yield every committed record up to the end of each partition, which is the start of its first open transaction."""
+    def read_to_end(self, progress_s: float | None = None) -> Iterator[TopicRecord]:
+        """Yield every committed record up to the end of each partition, which is the start of its first open transaction.
+
+        With ``progress_s`` wait for these transactions, as `read_past_transactions` does.
+        """
+        if progress_s is not None:
+            yield from self.read_past_transactions(progress_s)
+            return
         while True:
             yield from self.poll(POLL_S)
             if self.at_end:

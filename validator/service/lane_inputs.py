@@ -50,11 +50,14 @@ def by_block(streams: Iterable[Iterator[Input | DeadLetter]]) -> Iterator[Input 
     return merge(*streams, key=lambda item: item.block or 0)
 
 
-def skipped_records(kafka: KafkaTable, prefix: str) -> dict[str, frozenset[Source]]:
-    """Return, by lane, the records that are dead letters because an operator skipped them: a lane that starts over skips them again."""
+def skipped_records(kafka: KafkaTable, prefix: str, progress_s: float | None = None) -> dict[str, frozenset[Source]]:
+    """Return, by lane, the records that are dead letters because an operator skipped them: a lane that starts over skips them again.
+
+    ``progress_s`` is of `TopicReader.read_to_end`.
+    """
     found: dict[str, set[Source]] = {}
     with TopicReader(kafka, prefix, [DEAD_LETTERS]) as reader:
-        for record in reader.read_to_end():
+        for record in reader.read_to_end(progress_s):
             headers = dict(record.headers)
             if headers.get("reason") == DeadReason.SKIPPED.name.encode() and "source" in headers:
                 letter = OutputRecord(DEAD_LETTERS, record.key or b"", b"", record.headers)

@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 def read_markers(kafka: KafkaTable, prefix: str, *, progress_s: float | None = None) -> dict[str, Marker]:
     """Return the marker of each lane that has one; the empty name has the dead letters that belong to no configured lane.
 
-    With ``progress_s`` it waits for transactions that are open at present, and gives up after that many seconds without progress.
-    Otherwise it stops before the first of them. Raises `UserError`.
+    ``progress_s`` is of `TopicReader.read_to_end`. Raises `UserError`.
     """
     last: dict[bytes, dict[int, bytes]] = {}
     with TopicReader(kafka, prefix, [MARKERS], nulls=True, patience_s=progress_s) as reader:
-        records = reader.read_to_end() if progress_s is None else reader.read_past_transactions(progress_s)
-        for record in records:
+        for record in reader.read_to_end(progress_s):
             last.setdefault(record.key or b"", {})[record.partition] = record.value
     return {key.decode(): Marker.merged(values.values()) for key, values in last.items() if any(values.values())}

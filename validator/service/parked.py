@@ -57,11 +57,14 @@ class LaneReports:
     audits: dict[str, dict[str, Any]]
 
 
-def lane_reports(config: Config) -> LaneReports:
-    """Return what the job last said of each lane. Raises `UserError` if Kafka or the topic is not available."""
+def lane_reports(config: Config, progress_s: float | None = None) -> LaneReports:
+    """Return what the job last said of each lane. Raises `UserError` if Kafka or the topic is not available.
+
+    ``progress_s`` is of `TopicReader.read_to_end`.
+    """
     found = LaneReports({}, {}, {})
     with TopicReader(config.kafka, config.topics.prefix, ["lanes"], newest=True) as reader:
-        for record in reader.read_to_end():
+        for record in reader.read_to_end(progress_s):
             shown = shown_json("lanes", record.value)
             if record.key == fault_key(shown["lane"]):
                 found.audits[shown["lane"]] = shown

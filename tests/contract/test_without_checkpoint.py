@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that starts over hears of all that its lanes have skipped, whatever a killed one has left open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.transactions import TransactionalWriter
+from streaming.without_checkpoint import known_of_lanes, writers
+from validator.codec.arrivals import NO_LANE
+from validator.codec.encode import encode_dead_letter
+from validator.config import Config
+from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.kafka.topics import create_topics
+from validator.lanes.marker import Marker
+from validator.lanes.parked import Fault, Parked
+from validator.service.lane_inputs import skipped_records
+from validator.service.parked import lane_reports
+
+SKIPPED = Source("candidates", 0, 7)
+
+
+@pytest.mark.parametrize("killed", ["kusama", "removed", NO_LANE])
+def test_what_stands_behind_an_open_transaction_is_known(kafka: dict[str, Any], killed: str) -> None:
+    prefix = f"without-checkpoint-{killed}."
+    create_topics(kafka, prefix=prefix)
+    config = Config.model_validate({"kafka": kafka, "topics": {"prefix": prefix}})
+    parked = Parked(Fault.BUG, "a bug", 3).record("polkadot").records
+    (other,) = Parked(Fault.BUG, "a bug", 3).record("kusama").records
+    letter = DeadLetter("polkadot", DeadReason.SKIPPED, "skipped", SKIPPED, b"raw")
+    abandoned = TransactionalWriter(kafka, prefix, killed, "job-1")
+    abandoned.write([encode_dead_letter(letter._replace(lane=killed, reason=DeadReason.LATE)), other])
+    assert abandoned._producer.flush(60) == 0
+    writer = TransactionalWriter(kafka, prefix, "polkadot", "job-1")
+    writer.write([encode_dead_letter(letter), *parked])
+    writer.commit(Marker(3))
+    assert (skipped_records(kafka, prefix), lane_reports(config).parked) == ({}, {}), "it is hidden"
+    found = known_of_lanes(config, writers(["polkadot", "kusama"], ["removed"]))
+    assert found == {"skipped": {"polkadot": frozenset({SKIPPED})}, "parked": frozenset({"polkadot"})}
