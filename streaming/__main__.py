@@ -2,9 +2,8 @@
 """`python -m streaming CONFIGURATION [CHANGE ...]`: the lanes' job, or with `--job NAME` the job of a plugin, as a separate process.
 
 CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. Each CHANGE is a value of `--accept-change`
-(`validator.lanes.accepted`). The job logs JSON lines to standard error. Each line has an ``event``: ``started``, ``comparing`` (before a
-rebuild), ``accepted``, ``asking`` (a slow schema registry), ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or
-``failed``. SIGTERM and SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
+(`validator.lanes.accepted`). The job logs JSON lines to standard error, each with an ``event``; docs/commands.md lists them. SIGTERM and
+SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations

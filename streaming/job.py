@@ -20,7 +20,7 @@ from streaming.held_inputs import ParkingSettings
 from streaming.kafka_rows import with_ends
 from streaming.lane_operator import LaneOperator, shipped
 from streaming.metered import meter_settings
-from streaming.options import CHUNK_SCHEMA, batch_bytes_max, source_options
+from streaming.options import CHUNK_SCHEMA, batch_bytes_max, bytes_of, source_options
 from streaming.pace import QUICK, SINGLE, Pace
 from streaming.range_source import DecodeSettings, SourceSettings, load_inputs
 from streaming.session import SCRATCH
@@ -91,7 +91,7 @@ class JobSettings:
             records_per_trigger=job.max_records_per_trigger,
             trigger_interval_ms=job.trigger_interval_ms,
             output=output,
-            worker_memory_bytes=_bytes(job.worker_memory),
+            worker_memory_bytes=bytes_of(job.worker_memory),
             pace=pace,
             cores=local_cores(job.master),
             meter=meter_settings(config),
@@ -103,11 +103,6 @@ def audit_settings(config: Config) -> AuditSettings | None:
     """Return which blocks workers check, None for none."""
     share = round(config.audit.share * MILLIONTHS)
     return AuditSettings(share, config.audit.on_fault == "park") if share else None
-
-
-def _bytes(size: str) -> int:
-    """Return the bytes of a size such as 512m or 4g."""
-    return int(size[:-1]) * {"m": 1024**2, "g": 1024**3}[size[-1]]
 
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:

@@ -23,15 +23,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from streaming.batch_watch import Beat, beat_next_to
 from streaming.kafka_rows import cut
 from streaming.options import CHUNK_BYTES, source_options
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output, write_batch
 from streaming.stages import CONDENSE, KEYED, with_own_workers
-from streaming.workers import tune_garbage_collector
+from streaming.workers import bound_worker, tune_garbage_collector
 from validator.codec.framing import plain_form
+from validator.errors import UserError
 from validator.kafka.registry import with_known_ids
 from validator.kafka.spark_options import spark_options
-from validator.lanes.keyed import KeyedCache, Recovery, StepSink, ordered, process_keyed
+from validator.lanes.keyed import KeyedCache, Recovery, Step, StepSink, ordered, process_keyed
 from validator.lanes.sink import Sink
 from validator.plugin.job_api import Job, JobItem, JobRecord
 from validator.service.schema_ids import NO_IDS, SchemaIds
@@ -79,6 +81,13 @@ class KeyedJobSettings:
     """What the schema registry has said."""
     measured: bool = False
     """Whether steps have the values of the job's metrics."""
+    worker_memory_bytes: int | None = None
+    """Memory limit of a worker that executes steps."""
+
+    @property
+    def beat(self) -> Beat:
+        """The file by which steps show their progress."""
+        return beat_next_to(self.checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +136,15 @@ def _source(
 
 def _process(items: DataFrame, settings: KeyedJobSettings, output: Output) -> DataFrame:
     return items.groupBy("lane").transformWithStateInPandas(
-        KeyedOperator(settings.job, settings.prefix, settings.recoveries, output, measured=settings.measured),
+        KeyedOperator(
+            settings.job,
+            settings.prefix,
+            settings.recoveries,
+            output,
+            measured=settings.measured,
+            worker_memory_bytes=settings.worker_memory_bytes,
+            beat=settings.beat,
+        ),
         NO_ROWS,
         outputMode="append",
         timeMode="None",
@@ -205,13 +222,23 @@ class KeyedOperator(StatefulProcessor):
     """Runs a job's state machines; keyed by the job's keys."""
 
     def __init__(
-        self, job: Job, prefix: str, recoveries: dict[str, Recovery], output: Output, *, measured: bool = False
+        self,
+        job: Job,
+        prefix: str,
+        recoveries: dict[str, Recovery],
+        output: Output,
+        *,
+        measured: bool = False,
+        worker_memory_bytes: int | None = None,
+        beat: Beat | None = None,
     ) -> None:
         self._job = job
         self._output = output
         self._prefix = prefix
         self._recoveries = recoveries
         self._measured = measured
+        self._worker_memory_bytes = worker_memory_bytes
+        self._beat = beat
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -225,6 +252,21 @@ class KeyedOperator(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Process one key's items of one batch. What they emit is in Kafka when this returns."""
         tune_garbage_collector()
+        if self._worker_memory_bytes is not None:
+            bound_worker(self._worker_memory_bytes, len(self._job.keys))
+        try:
+            output, consumed = self._step(key[0], rows)
+        except MemoryError:
+            CACHE.live.pop(key[0], None)
+            raise UserError(
+                f"job {self._job.name}, {key[0]}: its worker ran out of memory: raise [job] worker_memory"
+            ) from None
+        write_batch(self._output, key[0], [output], lambda: consumed)
+        if self._beat is not None:
+            self._beat.beat()
+        return iter(())
+
+    def _step(self, key: str, rows: Iterator[pd.DataFrame]) -> Step:
         items = ordered(
             self._job,
             [
@@ -234,12 +276,8 @@ class KeyedOperator(StatefulProcessor):
                 for offset, content in marshal.loads(run)  # noqa: S302 - written by the previous stage
             ],
         )
-        recovery = self._recoveries.get(key[0])
-        output, consumed = process_keyed(
-            self._job, key[0], self._pages, CACHE, items, self._prefix, recovery, measured=self._measured
-        )
-        write_batch(self._output, key[0], [output], lambda: consumed)
-        return iter(())
+        recovery = self._recoveries.get(key)
+        return process_keyed(self._job, key, self._pages, CACHE, items, self._prefix, recovery, measured=self._measured)
 
     def close(self) -> None:
         """Keep the cache, since the worker stays alive."""

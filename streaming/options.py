@@ -49,8 +49,13 @@ BATCH_SHARE = 8
 """The same limit as a share of the memory of a lane's worker: one eighth. Unpacked, inputs are larger, and outputs are added to them."""
 
 
+def bytes_of(size: str) -> int:
+    """Return the bytes of a size such as 512m or 4g."""
+    return int(size[:-1]) * {"m": 1024**2, "g": 1024**3}[size[-1]]
+
+
 def batch_bytes_max(worker_memory_bytes: int | None) -> int:
-    """Return the bytes of one lane's inputs in a batch, for workers with some memory; None if it is unlimited."""
+    """Return the bytes of one lane's inputs in a batch, for workers with some memory, None if that is unlimited."""
     return BATCH_BYTES_MAX if worker_memory_bytes is None else min(BATCH_BYTES_MAX, worker_memory_bytes // BATCH_SHARE)
 
 
@@ -98,15 +103,14 @@ def session_options(java_options: str, driver_memory: str, state_partitions: int
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         # adaptive execution replans between stages; there is nothing to adapt in two fixed ones
         "spark.sql.adaptive.enabled": "false",
-        # Spark buffers rows for a Python stage until one of these limits is reached. Our rows are few and large: without the byte limit the
-        # sink would get the first one only after the lane has emitted its last
+        # Spark collects rows for a Python stage until one of these limits is reached. Ours are few and may be large
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(CHUNK_BYTES),
         # shuffled data moves once, between processes of one machine: compressing it took a sixth of the JVM's time
         "spark.shuffle.compress": "false",
         # reuse workers: starting an interpreter and loading the codec takes half a second
         "spark.python.worker.reuse": "true",
-        # workers that `streaming.stages` starts are pooled by environment: those of SQL's stages have the same as others
+        # with it the workers of SQL's stages would have another environment, and not be found among those that `streaming.stages` starts
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         # include the stack of a worker that died in its batch's error
         "spark.python.worker.faulthandler.enabled": "true",

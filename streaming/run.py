@@ -246,7 +246,7 @@ def run_queries(
                 if deaths is not None and (lane := deaths.count(failure)) is not None:
                     log.warning("parking", lane=lane, reason=str(failure))
                     failures = 1
-                reading_failures += failure.is_of_reading
+                reading_failures = reading_failures + 1 if failure.is_of_reading else 0
                 if ahead and reading_failures == AHEAD_FAILURES_MAX:
                     raise ReadAheadFails(str(failure)) from None
                 if failures > RESTARTS_MAX:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming.batch_watch import BatchWatch, beat_next_to, signs_of
+from streaming.batch_watch import BatchWatch, signs_of
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import locked, logger, own_output
 from streaming.markers import marked_keys, read_marker
 from streaming.metered import create_metrics_topic
+from streaming.options import bytes_of
 from streaming.outside import Outages, StopSignal
 from streaming.parked_log import KafkaWatch
 from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
@@ -71,6 +72,7 @@ def run_keyed_job(config: Config, name: str) -> int:
         effects_per_trigger=effects_per_trigger(job, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
         measured=config.metrics.listen is not None,
+        worker_memory_bytes=bytes_of(config.job.worker_memory),
     )
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
@@ -121,15 +123,15 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
         ids = outages.registry_ids(config, records_of_job(configured_codec(config), settings.job))
         begun = replace(settings, recoveries=outages.wait_out(looked), ids=ids)
         keep_ids(Path(settings.checkpoint), outages.wait_out(lambda: input_ids(settings)))
-        beat = beat_next_to(settings.checkpoint)
 
         def start() -> StreamingQuery:
             input_ids(settings)
             end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
+            settings.beat.create()
             return start_keyed_query(spark, begun)
 
         def watch(query: StreamingQuery) -> BatchWatch:
-            return BatchWatch(config.job.stalled_after, signs_of(spark, query, beat))
+            return BatchWatch(config.job.stalled_after, signs_of(spark, query, settings.beat))
 
         try:
             with KafkaWatch(settings.kafka, settings.prefix, outages.log, Patience(config.job.give_up_after)):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public API for handlers and transports: they import nothing else from validator.
 
-A plugin is a module (or object) behind an entry point of one of three groups: ``validator.protocols``, ``validator.handlers``,
+A plugin of one of these kinds is a module (or object) behind an entry point of the group ``validator.protocols``, ``validator.handlers`` or
 ``validator.transports``. It implements the hooks of its group (`validator.plugin.hookspecs`) with `hookimpl`. Protocols also import
 `validator.plugin.protocol_api` and `validator.protocols.kit`, and their simulations import `validator.simulate`. Within a major version of
 the API, names are added but never removed or changed in meaning.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming import run_keyed
-from streaming.keyed_job import KeyedJobSettings, condense_stage
+from streaming import batch_watch, keyed_job, run_keyed
+from streaming.keyed_job import KeyedJobSettings, KeyedOperator, condense_stage
 from streaming.run_keyed import EFFECTS_BYTES_MAX, EFFECTS_PER_TRIGGER_MAX, effects_per_trigger
 from validator.codec.framing import id_header
 from validator.config import Config
+from validator.errors import UserError
 from validator.plugin.job_api import JobContext, JobRecord, open_job
 from validator.service.schema_ids import NO_IDS
 
@@ -89,3 +91,58 @@ def test_condense_gets_plain_values_of_framed_records() -> None:
     stage = condense_stage(SimpleNamespace(condense=condense), "p.", {id_header(5): header})  # type: ignore[arg-type]
     assert len(list(stage(iter([pa.RecordBatch.from_pydict(columns)])))) == 1
     assert seen == [header + b"body", header + b"body", id_header(6) + b"body", b""]
+
+
+class Store:
+    """A key's stored state: none yet."""
+
+    def load_head(self) -> None:
+        return None
+
+    def load_pages(self) -> dict[bytes, bytes]:
+        return {}
+
+    def save_head(self, head: bytes) -> None: ...
+
+    def save_page(self, name: bytes, page: bytes) -> None: ...
+
+
+class Sunk:
+    """An output that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    def open(self) -> Any:
+        return self
+
+    def write(self, key: str, output: list[Any]) -> None:
+        self.written.append((key, output))
+
+    def commit(self, _: str, __: object) -> dict[str, int]:
+        return {}
+
+
+def test_worker_of_a_job_has_a_limit_and_shows_its_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bounds: list[tuple[int, int]] = []
+    monkeypatch.setattr(keyed_job, "bound_worker", lambda *bound: bounds.append(bound))
+    monkeypatch.setattr(keyed_job, "tune_garbage_collector", lambda: None)
+    monkeypatch.setattr(batch_watch, "_beaten_s", -1e9)
+    settings = KeyedJobSettings(BODIES, {}, "p.", tmp_path / "checkpoint", 1, worker_memory_bytes=2**30)
+    settings.beat.create()
+    os.utime(tmp_path / "progress", (1, 1))
+    output: Any = Sunk()
+    operator = KeyedOperator(BODIES, "p.", {}, output, worker_memory_bytes=2**30, beat=settings.beat)
+    operator._pages = Store()  # type: ignore[assignment]
+    key = BODIES.keys[0]
+    assert list(operator.handleInputRows((key,), iter(()), None)) == []
+    assert bounds == [(2**30, len(BODIES.keys))]
+    assert (tmp_path / "progress").stat().st_mtime > 1
+
+    def fail(*_: object, **__: object) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(keyed_job, "process_keyed", fail)
+    with pytest.raises(UserError, match=rf"^job xcmp-bodies, {key}: its worker ran out of memory: raise \[job\]"):
+        operator.handleInputRows((key,), iter(()), None)
+    assert key not in keyed_job.CACHE.live, "the state may be half changed"
