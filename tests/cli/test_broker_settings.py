@@ -58,3 +58,10 @@ def test_without_a_broker_it_says_how_to_start_one(tmp_path: Path, monkeypatch: 
     assert (
         "start broker and job with `validator up`, or the broker alone with `validator broker start`" in result.stderr
     )
+
+
+@pytest.mark.parametrize("arguments", [(), ("start",), ("stop",), ("status",), ("settings",)])
+def test_help_says_where_the_broker_is_found(arguments: tuple[str, ...]) -> None:
+    words = " ".join(invoke("broker", *arguments, "--help").output.split())
+    assert "below `.validator` in the working directory, or below VALIDATOR_HOME if that is set" in words
+    assert "It takes no configuration file" in words

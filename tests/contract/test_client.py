@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.follower import LANE, follower
 from tests.sending import committed, send
@@ -13,9 +15,11 @@ from validator import client
 from validator.codec.decode import decode_record
 from validator.codec.encode import BlockOutput
 from validator.core.inputs import Input, Source
+from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.lanes.configured import configured_codec
 from validator.lanes.parked import Fault, Parked, running
+from validator.service.sender import RecordSender
 from validator.topics import INPUT_TOPICS, LANES
 
 if TYPE_CHECKING:
@@ -123,3 +127,18 @@ def test_missing_topics_are_named(kafka: dict[str, object]) -> None:
         block = connected.producer("polkadot").block(1)
         with pytest.raises(client.UserError, match=r"topic client-library-absent.blocks does not exist"):
             block.end()
+
+
+def test_sender_works_again_after_a_record_that_kafka_did_not_accept(kafka: dict[str, object]) -> None:
+    admin = AdminClient(admin_config(kafka))
+    admin.create_topics([NewTopic("client-refused.blocks", 1, config={"max.message.bytes": "1000"})])[
+        "client-refused.blocks"
+    ].result()
+    sender = RecordSender(kafka, "client-refused.")
+    sender.send("blocks", b"lane", token_bytes(2_000))
+    with pytest.raises(client.UserError, match=r"client-refused.blocks: .* did not accept a record"):
+        sender.flush()
+    for value in (b"1", b"2"):
+        sender.send("blocks", b"lane", value)
+        sender.flush()
+    assert [each.value for each in committed(kafka, "client-refused.", ["blocks"])] == [b"1", b"2"]

@@ -318,6 +318,32 @@ def test_data_of_newer_kafka_is_not_reported_as_damage(fresh: EmbeddedBroker, mo
         fresh.start()
 
 
+def test_long_log_is_kept_once_and_an_error_is_found_in_the_end_of_a_log(
+    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java, kept = fresh.directory / "java", fresh.log.with_name("broker.log.1")
+    java.write_text(
+        "#!/bin/sh\necho 'ERROR in the beginning'\nhead -c 3000 /dev/zero | tr '\\0' '.'\necho\necho 'ERROR in the end'\nexit 1\n"
+    )
+    java.chmod(0o755)
+    (fresh.directory / "data").mkdir()
+    (fresh.directory / "data" / "meta.properties").touch()
+    monkeypatch.setattr(broker_module, "find_java", lambda: java)
+    monkeypatch.setattr(broker_module, "LOG_BYTES_MAX", 5_000)
+    monkeypatch.setattr(broker_module, "LOG_END_BYTES", 1_000)
+    sizes = []
+    for _ in range(5):
+        with pytest.raises(UserError, match="the broker ended with code 1: ERROR in the end; its log is "):
+            fresh.start()
+        sizes.append((fresh.log.stat().st_size, kept.stat().st_size if kept.exists() else 0))
+    one = sizes[0][0]
+    assert sizes == [(one, 0), (2 * one, 0), (one, 2 * one), (2 * one, 2 * one), (one, 2 * one)]
+    assert len(list(fresh.directory.glob("broker.log*"))) == 2
+    monkeypatch.setattr(broker_module, "LOG_END_BYTES", 10)
+    with pytest.raises(UserError, match="the broker ended with code 1: it logged nothing; its log is "):
+        fresh.start()
+
+
 def test_damaged_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text("{")
     with pytest.raises(UserError, match=r"broker\.json is damaged .*: remove it"):

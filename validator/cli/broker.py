@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -21,7 +21,18 @@ from validator.kafka.spark_options import java_properties
 from validator.private import write_private
 from validator.resources import state_directory
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Start, stop and inspect the embedded Kafka broker.")
+WHERE: Final = (
+    "The broker is found by its folder: `broker` below `.validator` in the working directory, or below VALIDATOR_HOME if that is set. "
+    "It takes no configuration file: the other commands use it where the configuration has no `bootstrap.servers`."
+)
+"""What its help says in place of an option ``--config``."""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Start, stop and inspect the embedded Kafka broker.",
+    epilog=WHERE,
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -42,7 +53,7 @@ def embedded_broker(port: int | None = None) -> EmbeddedBroker:
     return EmbeddedBroker(state_directory() / "broker", port)
 
 
-@app.command()
+@app.command(epilog=WHERE)
 def start(port: Port = None, as_json: Json = False) -> None:
     """Start the broker unless it is running. The first start fetches its jars. Data is kept across restarts."""
     broker = embedded_broker(port)
@@ -59,7 +70,7 @@ def start(port: Port = None, as_json: Json = False) -> None:
     _print(broker.status(), as_json, "started" if broker.started_here else "was already running")
 
 
-@app.command()
+@app.command(epilog=WHERE)
 def stop(as_json: Json = False) -> None:
     """Stop the broker. Its data is kept."""
     broker = embedded_broker()
@@ -68,7 +79,7 @@ def stop(as_json: Json = False) -> None:
     _print(broker.status(), as_json, "stopped" if ran else "was not running")
 
 
-@app.command()
+@app.command(epilog=WHERE)
 def status(as_json: Json = False) -> None:
     """Show whether the broker is running, and its address. Exit code 1 if it is not running."""
     found = embedded_broker().status()
@@ -77,7 +88,7 @@ def status(as_json: Json = False) -> None:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
 
-@app.command()
+@app.command(epilog=WHERE)
 def settings(
     java: Annotated[bool, typer.Option("--java", help="Print properties of Kafka's Java client and tools.")] = False,
     output: Annotated[

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -35,10 +36,15 @@ R = TypeVar("R", bound=Record)
 
 
 class AsyncStream(Generic[R]):
-    """A `Stream` as an asynchronous iterator."""
+    """A `Stream` as an asynchronous iterator.
+
+    Threads only look for records, for at most `POLL_S` seconds at a time; the coroutine itself takes them. So what is cancelled takes none.
+    """
 
     def __init__(self, stream: Stream[R], *, follow: bool) -> None:
         self._stream, self._follow = stream, follow
+        self._looking: asyncio.Future[int] | None = None
+        """The last look, which may still run if whoever waited for it was cancelled."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,20 +60,41 @@ class AsyncStream(Generic[R]):
 
     @property
     def positions(self) -> Positions:
-        """By partition, the offset after the last record that was taken."""
-        return self._stream.positions
+        """By partition, the offset after the last record that was taken; a copy, since a thread may look for records now."""
+        return dict(self._stream.positions)
 
     async def __aiter__(self) -> AsyncIterator[R]:
         while True:
-            records = await asyncio.to_thread(self._stream.look, POLL_S)
-            for _ in range(records):
-                yield self._stream.next()
-            if not records and self._stream.at_end and not self._follow:
+            await self._look(POLL_S, 1)
+            if not self._stream.waiting and self._stream.at_end and not self._follow:
                 return
+            while self._stream.waiting:
+                yield self._stream.next()
 
     async def take(self, count: int, timeout_s: float = 60.0) -> list[R]:
-        """Return the next ``count`` records, as `Stream.take` does."""
-        return await asyncio.to_thread(self._stream.take, count, timeout_s)
+        """Return the next ``count`` records, as `Stream.take` does. If it is cancelled, it takes none."""
+        deadline = time.monotonic() + timeout_s
+        while self._stream.waiting < count:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._stream.too_few(count, timeout_s)
+            await self._look(left, count)
+        return [self._stream.next() for _ in range(count)]
+
+    async def _look(self, timeout_s: float, count: int) -> None:
+        """Look once in a thread, or wait for the look that a cancelled call has left: two would read the stream at the same time."""
+        looking = self._looking
+        if looking is None or looking.done():
+            looking = self._looking = asyncio.ensure_future(asyncio.to_thread(self._stream.look, timeout_s, count))
+            looking.add_done_callback(_seen)
+        await asyncio.wait((looking,))  # it continues if this call is cancelled
+        looking.result()
+
+
+def _seen(look: asyncio.Future[int]) -> None:
+    """Let asyncio not report the error of a look for which nobody waits: the next look raises it again."""
+    if not look.cancelled():
+        look.exception()
 
 
 class AsyncProducer:

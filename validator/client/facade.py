@@ -71,7 +71,8 @@ class Client:
     def producer(self, lane: str, *, after: int | None = None) -> Producer:
         """Return a producer of a lane's blocks, which refuses blocks up to ``after``, such as the last one that `progress` names.
 
-        Raises `UserError` if chains are configured and the lane is none of them.
+        A block that Kafka does not take raises `UserError` at its end, once: send it again (`BlockOnItsWay.end`). Raises `UserError` if
+        chains are configured and the lane is none of them.
         """
         self._check_lane(lane)
         protocol = protocol_of(self._config, lane)

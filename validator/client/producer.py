@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from validator.codec.json_form import encode_input
@@ -31,8 +32,9 @@ class Producer:
     def block(self, number: int, *, parent: int | None = None, block_hash: bytes | str | None = None) -> BlockOnItsWay:
         """Begin a block. ``parent`` is by default the number before it.
 
-        Leave the block's ``with`` statement, or call `BlockOnItsWay.end`, to send it; an exception inside drops it. Raises `UserError`
-        unless blocks ascend, and for one up to the block that the producer begins after.
+        Leave the block's ``with`` statement, or call `BlockOnItsWay.end`, to send it; an exception inside drops it. If Kafka does not take
+        it, `UserError` is raised, and `BlockOnItsWay.end` sends it again. Raises `UserError` unless blocks ascend, and for one up to the
+        block that the producer begins after.
         """
         if self._last is not None and number <= self._last:
             raise UserError(
@@ -76,7 +78,10 @@ class BlockOnItsWay:
         self._included: list[dict[str, Any]] = []
         self._timed_out: list[dict[str, Any]] = []
         self._session_change: dict[str, Any] | None = None
-        self._ended = False
+        self._complete: list[tuple[str, bytes]] | None = None
+        """All records, once `end` was called: every attempt to send them sends the same bytes."""
+        self._sending = Lock()
+        self._is_sent = False
 
     @property
     def number(self) -> int:
@@ -107,20 +112,35 @@ class BlockOnItsWay:
 
     def include(self, para_id: int, backed_at: int | None = None) -> None:
         """Say that a pending candidate of a para became available: its oldest, or the one accepted in ``backed_at``."""
+        self._check_open()
         self._included.append({"para_id": para_id, "backed_at": backed_at})
 
     def time_out(self, para_id: int, backed_at: int | None = None) -> None:
         """Say that a pending candidate of a para timed out."""
+        self._check_open()
         self._timed_out.append({"para_id": para_id, "backed_at": backed_at})
 
     def change_session(self, **change: Any) -> None:
         """End the session with this block; the arguments are the members of a `session_change`, which may all be left out."""
+        self._check_open()
         self._session_change = change
 
     def end(self) -> None:
-        """Send the block, its own record last, and wait until Kafka has it. Raises `UserError`."""
-        if self._ended:
-            raise UserError(f"block {self.number} is sent already")
+        """Send the block, its own record last, and wait until Kafka has it. Raises `UserError`, also if it is sent already.
+
+        After another `UserError` call it again once Kafka is back: the lane recognises records that Kafka has already, since they are the
+        same. A call while another thread still sends the block waits for that.
+        """
+        with self._sending:
+            if self._is_sent:
+                raise UserError(f"block {self.number} is sent already")
+            if self._complete is None:
+                self._complete = [*self._values, ("blocks", self._encoded())]
+            self._producer.send(self.number, self._complete)
+            self._is_sent = True
+
+    def _encoded(self) -> bytes:
+        """Return the block's own record."""
         record = {
             **self._place,
             **self._counts,
@@ -128,13 +148,15 @@ class BlockOnItsWay:
             "timed_out": self._timed_out,
             "session_change": None if self._session_change is None else plain(self._session_change),
         }
-        value = self._producer.encode("blocks", record)
-        self._producer.send(self.number, [*self._values, ("blocks", value)])
-        self._ended = True
+        return self._producer.encode("blocks", record)
+
+    def _check_open(self) -> None:
+        if self._complete is not None:
+            how = "sent already" if self._is_sent else "complete, and may be on Kafka in part: `end` sends it again"
+            raise UserError(f"block {self.number} is {how}")
 
     def _add(self, topic: str, fields: dict[str, Any]) -> int:
-        if self._ended:
-            raise UserError(f"block {self.number} is sent already")
+        self._check_open()
         count = _COUNTS[topic]
         index = self._counts[count]
         place = {"lane": self._place["lane"], "block": self.number, "index": index}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from validator.client.records import Position, Record, read_record
@@ -64,11 +65,15 @@ class Stream(Generic[R]):
 
     ``positions`` count a record as taken when the iteration yields it; records that a filter leaves out are taken, too. As a context
     manager a stream closes its connections on exit. Every method raises `UserError` if Kafka does not answer, and for a record that cannot
-    be read, which the error names: the records before it come first, and the stream stays there, so the next call raises it again.
+    be read, which the error names: the records before it come first, and the stream stays there, so the next call raises it again. One
+    thread reads a stream; any other may close it.
     """
 
     def __init__(self, topic: str, reading: Reading, wanted: Wanted, *, follow: bool) -> None:
         self._topic, self._reading, self._wanted, self._follow = topic, reading, wanted, follow
+        self._lock = Lock()
+        """Held while the reading is in use, so that it can be closed from another thread."""
+        self._is_closed = False
         self._unread: deque[TopicRecord] = deque()
         """What a poll has brought and was not read yet: it begins with the record that cannot be read, if there is one."""
         self._waiting: deque[R] = deque()
@@ -85,8 +90,12 @@ class Stream(Generic[R]):
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
-        self._reading.close()
+        """Close the connections; another thread that waits for records gets a `UserError` within `POLL_S`."""
+        if self._is_closed:
+            return
+        self._is_closed = True  # before the lock is free: a thread that polls in a loop would take it again
+        with self._lock:
+            self._reading.close()
 
     def __iter__(self) -> Iterator[R]:
         while True:
@@ -95,10 +104,13 @@ class Stream(Generic[R]):
             if self.at_end and not self._follow:
                 return
 
-    def look(self, timeout_s: float) -> int:
-        """Return how many records are here to be taken with `next`, waiting up to ``timeout_s`` seconds for the first."""
-        if not self._waiting:
-            self._poll(timeout_s)
+    def look(self, timeout_s: float, count: int = 1) -> int:
+        """Return how many records are here to be taken with `next`; if they are fewer than ``count``, look once for further ones.
+
+        It waits up to ``timeout_s`` seconds, at most `POLL_S`, and takes none.
+        """
+        if len(self._waiting) < count:
+            self._poll(min(POLL_S, timeout_s))
         return len(self._waiting)
 
     def next(self) -> R:
@@ -122,14 +134,21 @@ class Stream(Generic[R]):
     def take(self, count: int, timeout_s: float = 60.0) -> list[R]:
         """Return the next ``count`` records. Raises `TimeoutError` if fewer arrive within ``timeout_s`` seconds, and takes none then."""
         deadline = time.monotonic() + timeout_s
-        while len(self._waiting) < count:
+        while self.waiting < count:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError(
-                    f"{self._topic}: expected {count} records within {timeout_s:.0f} s, found {len(self._waiting)}"
-                )
-            self._poll(min(POLL_S, left))
+                raise self.too_few(count, timeout_s)
+            self.look(left, count)
         return [self.next() for _ in range(count)]
+
+    def too_few(self, count: int, timeout_s: float) -> TimeoutError:
+        """Return the error of a `take` that has found fewer than ``count`` records in time."""
+        return TimeoutError(f"{self._topic}: expected {count} records within {timeout_s:.0f} s, found {self.waiting}")
+
+    @property
+    def waiting(self) -> int:
+        """How many records are here to be taken."""
+        return len(self._waiting)
 
     @property
     def at_end(self) -> bool:
@@ -137,8 +156,11 @@ class Stream(Generic[R]):
         return self._reading.at_end and not self._waiting and not self._unread
 
     def _poll(self, timeout_s: float) -> None:
-        if not self._unread:
-            self._unread.extend(self._reading.poll(timeout_s))
+        with self._lock:
+            if self._is_closed:
+                raise UserError(f"{self._topic}: expected an open stream, found a closed one")
+            if not self._unread:
+                self._unread.extend(self._reading.poll(timeout_s))
         error = self._read_on()
         if not self._waiting:
             self.positions.update(self._read)

@@ -2,9 +2,9 @@
 """The embedded broker: our own Apache Kafka process, for a machine that has no Kafka.
 
 Its directory holds everything: `data/` (kept across restarts), `server.properties` (rewritten at each start), `secret` (the clients'
-password), `broker.log` and `broker.json` (process id, start time, ports). It listens on the loopback address only, and admits only who can
-read the secret (`validator.kafka.login`). It outlives the program that started it, until `stop`. Only the process that `broker.json` names
-is ever stopped, and only if its start time matches.
+password), `broker.log`, `broker.log.1` (an earlier log) and `broker.json` (process id, start time, ports). It listens on the loopback
+address only, and admits only who can read the secret (`validator.kafka.login`). It outlives the program that started it, until `stop`. Only
+the process that `broker.json` names is ever stopped, and only if its start time matches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import socket
 import subprocess
 import time
 import uuid
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -46,6 +46,12 @@ START_S_MAX: Final = 90.0
 """A start takes 3 s; on a machine busy with Spark's start it has taken 15."""
 
 STOP_S_MAX: Final = 30.0
+
+LOG_BYTES_MAX: Final = 16 << 20
+"""Bytes of a log to which a start still appends: it keeps a larger one as `broker.log.1`, in place of the one before."""
+
+LOG_END_BYTES: Final = 256 << 10
+"""Bytes at the end of the log in which a failed start looks for its error."""
 
 # Measured on 2 cores: 3 s to the first answer, 160 MB resident. A larger initial heap only makes the process larger, and
 # the optimising compiler would compete with Spark's start for the cores.
@@ -247,6 +253,7 @@ class EmbeddedBroker:
         kept_secret(self.directory)
         self.address = f"{HOST}:{port}"  # who sees it reads the secret, before the broker answers
         classpath, archive = ("-cp", ":".join(map(str, jars))), java_options("broker", jars)
+        self._keep_long_log()
         with open_private(self.log) as log:
             self._log_before = log.tell()
             self._format(
@@ -266,6 +273,11 @@ class EmbeddedBroker:
         record = _Record(process.pid, start_time(process.pid) or "", port, controller_port, configured is not None, own)
         self._keep(record)
         return record
+
+    def _keep_long_log(self) -> None:
+        with suppress(FileNotFoundError):
+            if self.log.stat().st_size > LOG_BYTES_MAX:
+                self.log.replace(self.log.with_name("broker.log.1"))
 
     def _properties(self, port: int, controller_port: int, own: str) -> str:
         properties = (
@@ -316,8 +328,10 @@ class EmbeddedBroker:
         raise UserError(f"the broker did not answer within {START_S_MAX:.0f} s: {self._last_error()}")
 
     def _last_error(self) -> str:
-        """Quote the last error in the log, and name the file."""
-        lines = self.log.read_bytes()[self._log_before :].decode(errors="replace").splitlines()
+        """Quote the last error in the end of the log, and name the file."""
+        with self.log.open("rb") as log:
+            log.seek(max(self._log_before, self.log.stat().st_size - LOG_END_BYTES))
+            lines = log.read(LOG_END_BYTES).decode(errors="replace").splitlines()
         errors = [line.strip() for line in lines if "Exception" in line or "ERROR" in line or "Error:" in line]
         newer = "UnsupportedVersionException" in "".join(errors)
         hint = (

@@ -41,7 +41,10 @@ def stop_process(pid: int, started: str, *, patience_s: float) -> bool:
     if start_time(pid) != started:
         return False
     for how, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 10.0)):
-        os.kill(pid, how)
+        try:
+            os.kill(pid, how)
+        except ProcessLookupError:
+            return True  # it has ended since the look
         deadline = time.monotonic() + wait_s
         while time.monotonic() < deadline:
             if start_time(pid) != started:

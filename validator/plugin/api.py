@@ -170,7 +170,9 @@ class TransportContext(Protocol):
         """Write a record to an input topic, named without its prefix. Returns once Kafka has the record.
 
         Raises ``ValueError``: a topic that is not an input, a key or value that is not bytes, a long value; for an input of a job of the
-        transport then a value that is no record of the topic, and another key than the record's.
+        transport then a value that is no record of the topic, and another key than the record's. Then `LeaseLost`, and
+        `validator.errors.UserError` if Kafka does not take the record within a minute: submit it again. Kafka may have it already, and a
+        lane recognises the same bytes.
         """
 
     def enqueue(

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from threading import local
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException, Producer
 
@@ -14,18 +16,30 @@ from validator.kafka.retry import missing_topics, user_error
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
 
-FLUSH_S_MAX = 60.0
+FLUSH_S_MAX: Final = 60.0
+
+
+class _Sent(local):
+    """What a thread has sent since it last heard of a failure."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        """At most one: why the first record that Kafka did not accept failed."""
 
 
 class RecordSender:
-    """A producer that reports failures as `UserError`; ``delivered`` counts the acknowledged records."""
+    """A producer that reports failures as `UserError`; ``delivered`` counts the acknowledged records.
+
+    A failure is raised once, in the thread that has sent the record, by its next `send` or `flush`. Then send again everything that it has
+    sent since its last `flush` that succeeded: a lane recognises by its bytes what Kafka has already. Several threads may use one sender.
+    """
 
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
         config = producer_config(kafka)
         self._bootstrap = config["bootstrap.servers"]
         self._prefix = prefix
         self.delivered = 0
-        self._failure: str | None = None
+        self._sent = _Sent()
         try:
             self._producer = Producer(config)
         except KafkaException as error:
@@ -49,7 +63,8 @@ class RecordSender:
         while True:
             self._raise_failure()
             try:
-                self._producer.produce(self._prefix + topic, value, key, on_delivery=self._on_delivery)
+                heard = partial(self._on_delivery, self._sent.failures)
+                self._producer.produce(self._prefix + topic, value, key, on_delivery=heard)
             except BufferError:
                 self._producer.poll(0.1)
             except KafkaException as error:
@@ -59,18 +74,21 @@ class RecordSender:
                 return
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged. Raises `UserError`."""
+        """Wait until every record is acknowledged. Raises `UserError` if one failed or `FLUSH_S_MAX` was too short."""
         left = self._producer.flush(FLUSH_S_MAX)
         self._raise_failure()
         if left:
+            self._sent.failures = []  # those that are left may fail later, and are reported now
             raise UserError(f"{left} records were not acknowledged by {self._bootstrap} within {FLUSH_S_MAX:.0f} s")
 
     def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise UserError(self._failure)
+        failures = self._sent.failures
+        if failures:
+            self._sent.failures = []  # a new list: other records of the same attempt may still fail
+            raise UserError(failures[0])
 
-    def _on_delivery(self, error: Any, message: Any) -> None:
+    def _on_delivery(self, failures: list[str], error: Any, message: Any) -> None:
         if error is None:
             self.delivered += 1
-        elif self._failure is None:
-            self._failure = f"{message.topic()}: {self._bootstrap} did not accept a record: {error.str()}"
+        elif not failures:
+            failures.append(f"{message.topic()}: {self._bootstrap} did not accept a record: {error.str()}")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from validator.kafka import process as process_module
 from validator.kafka.process import start_time, stop_process
 
 FIRST_THREAD_ENDS = """
@@ -46,3 +47,10 @@ def test_ended_process_is_gone_and_left_for_its_parent_to_reap() -> None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert process.wait() == 7
+
+
+def test_process_that_ends_between_look_and_signal_counts_as_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"]) as process:
+        process.wait()
+        monkeypatch.setattr(process_module, "start_time", lambda _pid: "then")
+        assert stop_process(process.pid, "then", patience_s=10.0)

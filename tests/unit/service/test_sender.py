@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A failure of the sender is raised once, in the thread whose record failed; then the sender works again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from validator.client.producer import Producer
+from validator.codec.codec import Codec
+from validator.errors import UserError
+from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.service import sender as sender_module
+from validator.service.sender import RecordSender
+
+Heard = Callable[[Any, Any], None]
+
+
+class Kafka:
+    """librdkafka's producer: the test answers each record, and a flush waits for nothing."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.waiting: list[tuple[bytes, Heard]] = []
+        self.has: list[bytes] = []
+        self.at_flush: Callable[[], None] = lambda: None
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Heard) -> None:
+        self.waiting.append((value, on_delivery))
+
+    def poll(self, timeout_s: float) -> int:
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        self.at_flush()
+        return len(self.waiting)
+
+    def answer(self, *failed: bytes) -> None:
+        """Accept all records, apart from some."""
+        waiting, self.waiting = self.waiting, []
+        for value, heard in waiting:
+            error = SimpleNamespace(str=lambda: "Local: Message timed out") if value in failed else None
+            self.has += [] if error else [value]
+            heard(error, SimpleNamespace(topic=lambda: "t.blocks"))
+
+
+@pytest.fixture
+def sender(monkeypatch: pytest.MonkeyPatch) -> RecordSender:
+    monkeypatch.setattr(sender_module, "Producer", Kafka)
+    return RecordSender({"bootstrap.servers": "kafka:9092"}, "t.")
+
+
+def kafka_of(sender: RecordSender) -> Kafka:
+    kafka = sender._producer
+    assert isinstance(kafka, Kafka)
+    return kafka
+
+
+FAILED = "^t.blocks: kafka:9092 did not accept a record: Local: Message timed out$"
+
+
+@pytest.mark.parametrize("by", ["send", "flush"])
+def test_failure_is_raised_once(sender: RecordSender, by: str) -> None:
+    kafka = kafka_of(sender)
+    for value in (b"1", b"2", b"3"):
+        sender.send("blocks", b"", value)
+    kafka.answer(b"1", b"2")
+    with pytest.raises(UserError, match=FAILED):
+        sender.flush() if by == "flush" else sender.send("blocks", b"", b"4")
+    assert kafka.waiting == [], "what is refused is not sent"
+    for value in (b"1", b"2"):
+        sender.send("blocks", b"", value)
+    kafka.answer()
+    sender.flush()
+    assert kafka.has == [b"3", b"1", b"2"]
+    assert sender.delivered == 3
+
+
+def test_records_that_fail_after_their_error_was_raised_do_not_raise_another(sender: RecordSender) -> None:
+    kafka = kafka_of(sender)
+    sender.send("blocks", b"", b"1")
+    with pytest.raises(UserError, match="1 records were not acknowledged by kafka:9092 within 60 s"):
+        sender.flush()
+    kafka.answer(b"1")
+    sender.send("blocks", b"", b"1")
+    kafka.answer()
+    sender.flush()
+    assert kafka.has == [b"1"]
+
+
+def test_failure_is_raised_by_the_thread_that_sent_the_record(sender: RecordSender) -> None:
+    """Otherwise one lane's block would end without an error because another one's flush has heard of it."""
+    kafka = kafka_of(sender)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        one.submit(sender.send, "blocks", b"a", b"1").result(60)
+        other.submit(sender.send, "blocks", b"b", b"2").result(60)
+        kafka.answer(b"1")
+        other.submit(sender.flush).result(60)
+        with pytest.raises(UserError, match=FAILED):
+            one.submit(sender.flush).result(60)
+        one.submit(sender.flush).result(60)
+
+
+class Backend:
+    """What a producer of blocks needs of its backend."""
+
+    def __init__(self, sender: RecordSender) -> None:
+        self.send, self.flush = sender.send, sender.flush
+
+
+def test_block_that_kafka_does_not_take_is_sent_again_with_the_same_bytes_and_then_no_more(
+    sender: RecordSender,
+) -> None:
+    codec: Codec = codec_of([RuntimePlan("router")])
+    producer = Producer(Backend(sender), codec, "router", "polkadot")  # type: ignore[arg-type]
+    kafka = kafka_of(sender)
+    block = producer.block(1)
+    block.candidate(2000, hrmp_watermark=0)
+    sent: list[bytes] = []
+
+    def fails() -> None:
+        sent.extend(value for value, _ in kafka.waiting)
+        kafka.answer(sent[0])
+
+    kafka.at_flush = fails
+    with pytest.raises(UserError, match=FAILED):
+        block.end()
+    for change in (block.change_session, lambda: block.include(2000), lambda: block.candidate(2004, hrmp_watermark=0)):
+        with pytest.raises(UserError, match="block 1 is complete, and may be on Kafka in part: `end` sends it again"):
+            change()
+    kafka.has.clear()
+    kafka.at_flush = kafka.answer
+    block.end()
+    assert kafka.has == sent
+    assert len(sent) == 2
+    with pytest.raises(UserError, match="block 1 is sent already"):
+        block.end()
+    with pytest.raises(UserError, match="expected a block after 1"):
+        producer.block(1)
+    assert kafka.has == sent
+
+
+def test_two_threads_that_end_a_block_send_it_once(sender: RecordSender) -> None:
+    """The task of one may be cancelled while its thread still sends."""
+    producer = Producer(Backend(sender), codec_of([RuntimePlan("router")]), "router", "polkadot")  # type: ignore[arg-type]
+    kafka, block = kafka_of(sender), producer.block(1)
+    kafka.at_flush = kafka.answer
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(block.end) for _ in range(2)]
+        errors = [each.exception(60) for each in ends]
+    assert sorted(str(error) for error in errors) == ["None", "block 1 is sent already"]
+    assert len(kafka.has) == 1
