@@ -102,12 +102,14 @@ def check_lanes(config: Config) -> None:
     lane_definitions(config)
 
 
-def run_transport(name: str, config_path: ConfigPath) -> bool:
+def run_transport(
+    name: str, config_path: ConfigPath, changed: Callable[[Config], Config] = lambda config: config
+) -> bool:
     """Run a transport until it ends, or until Ctrl-C or SIGTERM; return whether a signal ended it.
 
-    Raises `UserError`, `GivenUp`, ``typer.Exit``.
+    ``changed`` returns the configuration with what an option replaces. Raises `UserError`, `GivenUp`, ``typer.Exit``.
     """
-    return run_named(name, config_path)
+    return run_named(name, config_path, changed)
 
 
 @contextmanager

@@ -22,9 +22,11 @@ from validator.service.transport_meter import measuring
 from validator.service.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import FrameType
 
+    from validator.config import Config
     from validator.service.lease import Lease
 
 app = typer.Typer(
@@ -59,9 +61,12 @@ def run(
     run_named(name, config_path)
 
 
-def run_named(name: str, config_path: Path | None) -> bool:
-    """Run a transport as the command does; return whether a signal asked it to end. Raises `UserError`, `GivenUp`, ``typer.Exit``."""
-    config = load_config(config_path)
+def run_named(name: str, config_path: Path | None, changed: Callable[[Config], Config] = lambda config: config) -> bool:
+    """Run a transport as the command does, under the configuration that ``changed`` returns; return whether a signal asked it to end.
+
+    Raises `UserError`, `GivenUp`, ``typer.Exit``.
+    """
+    config = changed(load_config(config_path))
     chosen = choose_transport(config, name)
     config = config.model_copy(update={"kafka": kafka_table(config)})
     create_topics_of_jobs(config, chosen)

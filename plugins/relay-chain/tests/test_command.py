@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,20 @@ def test_configuration_and_state_are_written_and_nothing_is_written_twice(
     ):
         code, text = run(monkeypatch, tmp_path, *arguments, "--prepare")
         assert (code, text.startswith(f"validator: {line}")) == (2, True), text
+    path = tmp_path / "validator.toml"
+    path.write_text(path.read_text() + path.read_text().split("\n\n")[-1].replace(".polkadot]", ".kusama]"))
+    for arguments, line in (
+        (("--to-block", "9", "--prepare"), "--to-block: expected only without --prepare, which does not change"),
+        (
+            ("--to-block", str(FIRST - 1)),
+            f"--to-block: expected a block after {FIRST - 1}, after which the lane begins, found {FIRST - 1}",
+        ),
+    ):
+        code, text = run(monkeypatch, tmp_path, *arguments)
+        assert (code, f"validator: {line}" in text) == (2, True), text
+    path.write_text(re.sub(r"(kusama\](?:.|\n)*)to_block.*", r"\1", path.read_text()))
+    code, text = run(monkeypatch, tmp_path, "--to-block", str(FIRST))
+    assert (code, "found kusama without to_block in validator.toml" in text) == (2, True), text
 
 
 def test_mistakes_are_one_line(node: MockNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

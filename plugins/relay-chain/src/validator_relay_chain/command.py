@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -40,8 +41,10 @@ from validator_relay_chain.errors import FollowError, NotKnownHere, StatePruned
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.oracle import records
 from validator_relay_chain.pool import NodePool, RealTime
+from validator_relay_chain.position import Position
 from validator_relay_chain.prepare import Prepared, configuration, describe, prepare
 from validator_relay_chain.source import Chain
+from validator_relay_chain.transport import read_start
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -77,7 +80,13 @@ def follow(
         ),
     ] = None,
     to_block: Annotated[
-        int | None, typer.Option("--to-block", min=2, metavar="M", help="Last block to follow. Default: no end.")
+        int | None,
+        typer.Option(
+            "--to-block",
+            min=2,
+            metavar="M",
+            help="Last block to follow, after which the command ends. Default: to_block of the configuration, or no end.",
+        ),
     ] = None,
     config_path: Annotated[
         Path, typer.Option("--config", help="Configuration file; it is written if it does not exist.")
@@ -106,6 +115,7 @@ def follow(
     with terminated_as_interrupted():
         if config_path.exists():
             _check_existing(config_path, lane, rpc, from_block)
+            _check_end(config_path, lane, to_block, prepare_only=prepare_only)
         else:
             _prepare(config_path, lane, rpc or [], from_block, to_block)
         adopt_rules(config_path, NAME, say)
@@ -114,7 +124,8 @@ def follow(
                 f"next: validator up --config {config_path}, and in another terminal validator follow --config {config_path} --lane {lane}"
             )
             return
-        while not _follow(config_path, lane, up=up, judge=judge):
+        ending = partial(_ending, lane, to_block)
+        while not _follow(config_path, lane, ending, up=up, judge=judge):
             adopt_rules(config_path, NAME, say)
 
 
@@ -126,26 +137,26 @@ class _End(Enum):
     RULES = "rules that the configuration lacks"
 
 
-def _follow(config_path: Path, lane: str, *, up: bool, judge: bool) -> bool:
+def _follow(config_path: Path, lane: str, ending: Callable[[Config], Config], *, up: bool, judge: bool) -> bool:
     """Follow the chains of a configuration; return whether that is all, and not the end of what their rules reach to."""
     if not up:
         _await_rules(config_path)
         with _judging(config_path, is_wanted=judge) as judged:
-            end = _run(config_path)
-            _close(connected(config_path), lane, end, judged, patience_s=STANDS_S_MAX)
+            end = _run(config_path, ending)
+            _close(ending(connected(config_path)), lane, end, judged, patience_s=STANDS_S_MAX)
         return end is not _End.RULES
     with service_running(config_path) as config:
         with _judging(config_path, is_wanted=judge) as judged:
-            end = _run(config_path)
-            _close(config, lane, end, judged, patience_s=math.inf)  # if the job ends, so does this process
+            end = _run(config_path, ending)
+            _close(ending(config), lane, end, judged, patience_s=math.inf)  # if the job ends, so does this process
         say("stopping the job after its batch, then the broker")
     return end is not _End.RULES
 
 
-def _run(config_path: Path) -> _End:
+def _run(config_path: Path, ending: Callable[[Config], Config]) -> _End:
     """Run the transport, and return what has ended it."""
     try:
-        return _End.SIGNAL if run_transport(NAME, config_path) else _End.LAST_BLOCK
+        return _End.SIGNAL if run_transport(NAME, config_path, ending) else _End.LAST_BLOCK
     except UserError as error:
         if not wanted_rules(load_config(config_path), NAME):
             raise
@@ -202,6 +213,37 @@ def _check_existing(config_path: Path, lane: str, rpc: list[str] | None, from_bl
             f"--rpc: expected the nodes of {config_path}, {', '.join(chains[lane].get('rpc', ()))}, found {', '.join(rpc)}: change the file"
         )
     say(f"{config_path}: the lane {lane} has begun already and continues")
+
+
+def _check_end(config_path: Path, lane: str, to_block: int | None, *, prepare_only: bool) -> None:
+    """Check the last block that is wanted of a lane that has begun. Raises `UserError`."""
+    if to_block is None:
+        return
+    if prepare_only:
+        raise UserError(f"--to-block: expected only without --prepare, which does not change {config_path}")
+    config = load_config(config_path)
+    chains = config.transports[NAME]["chains"]
+    endless = sorted(name for name in chains if name != lane and chains[name].get("to_block") is None)
+    if endless:
+        raise UserError(
+            f"--to-block: expected an end of every other chain, found {', '.join(endless)} without to_block in {config_path}"
+        )
+    path = Path(chains[lane].get("folder", lane)) / "start.json"
+    try:
+        begin = Position.decode(read_start(path)[1]).number
+    except (FollowError, ValueError):
+        return  # the transport says what is wrong with the file, if it needs it
+    if to_block <= begin:
+        raise UserError(f"--to-block: expected a block after {begin}, after which the lane begins, found {to_block}")
+
+
+def _ending(lane: str, to_block: int | None, config: Config) -> Config:
+    """Return a configuration in which a lane has the last block that --to-block names."""
+    if to_block is None:
+        return config
+    table = config.transports[NAME]
+    chains = {**table["chains"], lane: {**table["chains"][lane], "to_block": to_block}}
+    return config.model_copy(update={"transports": {**config.transports, NAME: {**table, "chains": chains}}})
 
 
 def _no_lane(config_path: Path, lane: str, lanes: list[str]) -> str:

@@ -126,6 +126,14 @@ def follow(
 ) -> None:
     """Follow one chain: from its cursor, or from what `validator follow` has written. Raises `FollowError`, `Stopped`."""
     position = _begin(context, lane, source)
+    if source.to_block is not None and position.number >= source.to_block:
+        LOG.info(
+            "lane %s: nothing to follow: block %d is the last one wanted, and block %d is followed already",
+            lane,
+            source.to_block,
+            position.number,
+        )
+        return
     clock = ContextTime(context)
 
     figures = ChainFigures(measured, lane, position.number)
