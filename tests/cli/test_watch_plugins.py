@@ -59,15 +59,18 @@ def test_rows_have_the_columns_that_the_plugin_names_and_no_line_ends() -> None:
     assert shown.numbers == {"block", "para id", "recipient", "follows block"}
 
 
-def test_rows_of_nested_records_and_hashes_are_short() -> None:
+def test_rows_of_nested_records_and_hashes_are_short_on_a_terminal_alone() -> None:
     shown = watched("xcmp.queues", Config())
     assert shown.columns[:2] == ("lane", "recipient")
     facts = watched("relay-chain.facts", Config())
     record = {"lane": "a", "block": 1, "session_ends": False, "backed": [2000] * 90, "included": [], "timed_out": []}
-    lane, block, ends, backed, included, _ = facts.row(record)
+    whole = facts.row(record)
+    lane, block, ends, backed, included, _ = facts.short(whole)
     assert (lane, block, ends, included) == ("a", "1", "no", "[]")
-    assert len(backed) == 80
+    assert len(backed) == 81
     assert backed.endswith("…")
+    assert whole[3].count("2000") == 90
+    assert facts.short(("0x" + "ab" * 32,)) == ("0xabababababababab…",)
 
 
 def test_answers_of_dry_runs_have_a_row_and_all_their_fields_in_json() -> None:

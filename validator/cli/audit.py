@@ -20,7 +20,7 @@ from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import counting, working
 from validator.cli.recorded_files import file_inputs
-from validator.cli.table import cells, print_table
+from validator.cli.table import cells, cut_on_terminal, print_table
 from validator.config import load_config
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
@@ -248,7 +248,7 @@ def _differences(differences: Any, other: str) -> Table:
 
 def _short(value: Any) -> str:
     text = "none" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return cut_on_terminal(text, 79)
 
 
 def _table(*headings: str, numbers: int = 0) -> Table:

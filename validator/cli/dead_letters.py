@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.table import Column, Table
-from rich.text import Text
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.fitted import FittedTable
 from validator.cli.lanes import lane_statuses
 from validator.cli.progress import working
 from validator.cli.table import PlainTable, VisibleConsole
@@ -75,7 +74,6 @@ DUMPED_BYTES_MAX: Final = 2048
 """Bytes that `show` dumps; longer dumps belong in a file."""
 
 _NUMBERS: Final = frozenset({"block", "index"})
-_NARROW: Final = _NUMBERS | {"place", "attempt"}
 
 
 @app.command("list")
@@ -118,15 +116,9 @@ def _print(listed: list[dict[str, Any]], counts: Counter[str], config: Config) -
     console = VisibleConsole()
     rows = [_row(row, config.dead_letters.attempts_max) for row in listed]
     if console.is_terminal:
-        used = [(at, name) for at, name in enumerate(_HEADINGS) if any(row[at] for row in rows)]
-        columns = [
-            Column(name, justify="right" if name in _NUMBERS else "left", overflow="fold", no_wrap=name in _NARROW)
-            for _, name in used
-        ]
-        table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
-        for row in rows:
-            table.add_row(*(Text(row[at]) for at, _ in used))
-        console.print(table)
+        used = [at for at in range(len(_HEADINGS)) if any(row[at] for row in rows)]
+        cells = [[row[at] for at in used] for row in rows]
+        console.print(FittedTable([_HEADINGS[at] for at in used], cells, _NUMBERS))
     else:
         _write(PlainTable(_HEADINGS, _NUMBERS).lines(rows) if rows else "")
     by_reason = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))

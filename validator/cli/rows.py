@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from validator.cli.table import cut
 from validator.core.limits import U32_MAX
 from validator.hexadecimal import bare
 from validator.visible import printable
@@ -18,11 +19,24 @@ Row: TypeAlias = tuple[str, ...]
 ACCEPTED: Final = "✔"
 REJECTED: Final = "✘"
 
-PAYLOAD_CHARACTERS: Final = 24
 HASH_CHARACTERS: Final = 16
+SHORT_CHARACTERS: Final = {
+    "payload": 32,
+    "root": HASH_CHARACTERS,
+    "state root": HASH_CHARACTERS,
+    "runtime": HASH_CHARACTERS,
+    "details": 160,
+}
+"""Characters of long cells on a terminal, by heading; a pipe gets all of them."""
 
 UNREACHED: Final = U32_MAX // 2
 """Messages or bytes of a limit beyond which it is shown as none: chains set the greatest number for "no limit"."""
+
+
+def shortened(headings: Row, row: Row) -> Row:
+    """Return a row for a terminal: with the beginnings of payloads and hashes."""
+    limits = (SHORT_CHARACTERS.get(heading) for heading in headings)
+    return tuple(cut(cell, limit) if limit else cell for cell, limit in zip(row, limits, strict=True))
 
 
 def why(error: Json) -> str:
@@ -67,11 +81,18 @@ def _verdict(record: Json) -> Row:
 
 def _dispatch(record: Json) -> Row:
     payload = record["payload"]
-    size = f"{len(bare(payload)) // 2} bytes "
-    shown = payload if len(payload) <= PAYLOAD_CHARACTERS else payload[: PAYLOAD_CHARACTERS - 1] + "…"
+    shown = f"{len(bare(payload)) // 2} bytes {payload}"
     place = record["lane"], str(record["block"]), str(record["index"]), str(record["para_id"])
     mark = ACCEPTED if record["outcome"] == "ok" else REJECTED
-    return *place, mark, str(record["weight"]), size + shown, record["failure"] or ""
+    return *place, mark, str(record["weight"]), shown, _outcome(record)
+
+
+def _outcome(record: Json) -> str:
+    """Describe how a message was processed, if not well."""
+    if record["outcome"] == "ok":
+        return ""
+    words = record["outcome"].replace("_", " ")
+    return f"{words}: {record['failure']}" if record["failure"] else words
 
 
 def _event(record: Json) -> Row:
@@ -94,15 +115,12 @@ def deposits(record: Json) -> str:
 def _ingress(record: Json) -> Row:
     place = record["lane"], str(record["block"]), str(record["index"])
     channel = f"{record['sender']}→{record['recipient']}"
-    root = f"{record['root'][:HASH_CHARACTERS]}…"
-    return *place, record["event"], channel, str(record["sent_at"]), str(record["size"]), root
+    return *place, record["event"], channel, str(record["sent_at"]), str(record["size"]), record["root"]
 
 
 def _headroom(record: Json) -> Row:
     if "para_id" in record:
-        watermarks = ", ".join(map(str, record["valid_watermarks"][:8])) + (
-            " …" if len(record["valid_watermarks"]) > 8 else ""
-        )
+        watermarks = ", ".join(map(str, record["valid_watermarks"]))
         left = f"upward {_left(record['upward_count_left'], 'messages')}, {_left(record['upward_bytes_left'], 'bytes')}"
         watermark = _plain(record["watermark"])
         more = f"{record['downward_pending']} downward pending; watermark {watermark}; messages at {watermarks or 'no block'}"
@@ -118,13 +136,8 @@ def _headroom(record: Json) -> Row:
 def _receipt(record: Json) -> Row:
     numbers = ("accepted", "rejected", "enacted", "dispatched", "weight_used")
     place = record["lane"], str(record["block"]), str(record["session"])
-    root = record["state_root"]
-    return (
-        *place,
-        *(str(record[name]) for name in numbers),
-        f"{root[:HASH_CHARACTERS]}…" if root else "",
-        f"{record['runtime_digest'][:HASH_CHARACTERS]}…",
-    )
+    roots = record["state_root"] or "", record["runtime_digest"]
+    return *place, *(str(record[name]) for name in numbers), *roots
 
 
 def _dead_letter(record: Json) -> Row:
@@ -147,7 +160,7 @@ def _lane(record: Json) -> Row:
 
 COLUMNS: Final[dict[str, Row]] = {
     "verdicts": ("lane", "block", "kind", "index", "para", "ok", "why", "effect, or broken clause"),
-    "dispatches": ("lane", "block", "index", "para", "ok", "weight", "payload", "failure"),
+    "dispatches": ("lane", "block", "index", "para", "ok", "weight", "payload", "outcome"),
     "channel-events": ("lane", "block", "session", "event", "channel", "reason", "deposits"),
     "ingress-events": ("lane", "block", "index", "event", "channel", "sent at", "bytes", "root"),
     "headroom": ("lane", "after block", "para or channel", "left", "details"),

@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from validator.cli.table import cells
-from validator.hexadecimal import to_hex
+from validator.cli.fitted import FittedTable
+from validator.cli.table import cells, cut_on_terminal
+from validator.hexadecimal import PREFIX, to_hex
 from validator.plugin.protocol_parts import section_title
 from validator.service.state import about_channel, about_para, entries_of_plugin, kept_by_plugins
 from validator.visible import printable, printable_lines
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 LIST_MAX: Final = 20
 """Entries shown of a list that may be long."""
+
+HASH_CHARACTERS: Final = len(PREFIX) + 64
 
 Fact = tuple[str, RenderableType]
 
@@ -118,7 +121,8 @@ def check_tables(checks: Sequence[Check]) -> RenderableType:
     )
     for check in checks:
         outcome = Text("same", style="green") if check.same else Text("differs", style="bold red")
-        table.add_row(*cells((check.what, _short(check.stored), _short(check.rebuilt))), outcome)
+        both = check.stored, check.rebuilt
+        table.add_row(*cells((check.what, *(map(_short, both) if check.same else both))), outcome)
     return table
 
 
@@ -165,15 +169,16 @@ def _facts(*facts: Fact) -> Table:
     return table
 
 
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()) -> Table:
-    columns = (
-        Column(printable(name), justify="left" if name in left else "right", no_wrap=name not in left, overflow="fold")
-        for name in names
-    )
-    table = Table(*columns, box=None, padding=(0, 1), header_style="dim")
-    for row in rows:
-        table.add_row(*cells(row))
-    return table
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()) -> FittedTable:
+    headings = tuple(map(printable, names))
+    cells = [[_cell(printable(cell)) for cell in row] for row in rows]
+    numbers = {printable(name) for name in names if name not in left}
+    return FittedTable(headings, cells, numbers, header_style="dim")
+
+
+def _cell(text: str) -> str:
+    """Return a cell; on a terminal the bytes of a payload are cut to as many as a hash has, which is never cut."""
+    return cut_on_terminal(text, HASH_CHARACTERS) if text.startswith(PREFIX) else text
 
 
 def _waiting(lane: RestoredState) -> list[RenderableType]:
@@ -190,7 +195,7 @@ def _waiting(lane: RestoredState) -> list[RenderableType]:
 
 
 def _short(text: str) -> str:
-    return f"{text[:16]}…" if len(text) > 31 and " " not in text else text
+    return cut_on_terminal(text, 16) if len(text) > 31 and " " not in text else text
 
 
 def _bytes(count: int) -> str:

@@ -58,6 +58,16 @@ def several(parts: Iterable[str]) -> str:
     return ("\n" if VisibleConsole().is_terminal else ", ").join(map(printable, parts))
 
 
+def cut(text: str, characters: int) -> str:
+    """Return a text, or its beginning if it is longer."""
+    return text if len(text) <= characters else f"{text[:characters]}…"
+
+
+def cut_on_terminal(text: str, characters: int) -> str:
+    """Return a text in full for a pipe, and on a terminal its beginning if it is longer."""
+    return cut(text, characters) if VisibleConsole().is_terminal else text
+
+
 def print_table(table: RenderableType) -> None:
     """Print a table, or a group of tables and texts, on standard output."""
     console = VisibleConsole()

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.fitted import FittedTable
 from validator.cli.framed import FramedRecords
 from validator.cli.progress import until_first, working
 from validator.cli.rows import ACCEPTED, COLUMNS, REJECTED
@@ -31,7 +31,9 @@ from validator.plugin.rule_pages import RuleReferences, installed_pages
 from validator.visible import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rich.console import Console
 
     from validator.config import Config
 
@@ -241,17 +243,10 @@ def _show_live(shown: Watched, chunks: Iterable[list[dict[str, Any]]], console: 
             live.update(_table(shown, last, one_line=True), refresh=True)
 
 
-def _table(shown: Watched, rows: list[tuple[str, ...]], *, one_line: bool = False) -> Table:
-    columns = [
-        Column(
-            heading,
-            justify="right" if heading in shown.numbers else "left",
-            no_wrap=one_line or heading in shown.numbers,
-            overflow="ellipsis" if one_line else "fold",
-        )
-        for heading in shown.columns
-    ]
-    table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
-    for row in rows:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    return table
+def _table(shown: Watched, rows: Sequence[tuple[str, ...]], *, one_line: bool = False) -> FittedTable:
+    short = [shown.short(row) for row in rows]
+    return FittedTable(shown.columns, short, shown.numbers, one_line=one_line, style=_style)
+
+
+def _style(cell: str) -> str:
+    return _STYLES.get(cell, "")

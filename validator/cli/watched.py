@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.cli.rows import COLUMNS, HASH_CHARACTERS, NUMBERS, ROWS, Json, Row
+from validator.cli.rows import COLUMNS, HASH_CHARACTERS, NUMBERS, ROWS, Json, Row, shortened
+from validator.cli.table import cut
 from validator.codec.json_form import datum_to_json, shown_json
 from validator.codec.record_format import RecordUnreadable
 from validator.errors import UserError
@@ -26,7 +27,7 @@ PARA_FIELDS: Final = ("para_id", "sender", "recipient")
 """Fields that name a para."""
 
 CELL_CHARACTERS: Final = 80
-"""Characters of a list or an object in a cell; `--json` shows all."""
+"""Characters of a list or an object in a cell on a terminal."""
 
 _OF_NO_PARA: Final = ("receipts", "dead-letters", "lanes")
 
@@ -40,6 +41,9 @@ class Watched:
     numbers: frozenset[str]
     """Headings of right-aligned columns."""
     row: Callable[[Json], Row]
+    """Returns a record's cells in full, as a pipe gets them."""
+    short: Callable[[Row], Row]
+    """Shortens them for a terminal."""
     decode: Callable[[bytes], Json]
     """Returns a record in JSON form. Raises `UserError`."""
     has_para: bool
@@ -55,6 +59,7 @@ def watched(topic: str, config: Config) -> Watched:
             COLUMNS[topic],
             NUMBERS,
             ROWS[topic],
+            partial(shortened, COLUMNS[topic]),
             partial(shown_json, topic),
             topic not in _OF_NO_PARA,
             "create the topics with `validator topics create`",
@@ -102,6 +107,7 @@ def _of_plugin(topic: PluginTopic) -> Watched:
         headings,
         frozenset(heading for name, heading in zip(columns, headings, strict=True) if _is_number(fields[name])),
         lambda record: tuple(printable(_cell(record[name])) for name in columns),
+        lambda row: tuple(map(_short, row)),
         decode,
         any(name in fields for name in PARA_FIELDS),
         f"start the {topic.owner}, which creates it",
@@ -117,13 +123,16 @@ def _is_number(kind: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """Format a value as a person reads it; hashes and whatever is nested are shortened."""
+    """Format a value as a person reads it."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, str):
-        is_hash = value.startswith(PREFIX) and len(value) > len(PREFIX) + HASH_CHARACTERS
-        return f"{value[: len(PREFIX) + HASH_CHARACTERS]}…" if is_hash else value
-    text = json.dumps(value) if isinstance(value, list | dict) else str(value)
-    return text if len(text) <= CELL_CHARACTERS else f"{text[: CELL_CHARACTERS - 1]}…"
+    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def _short(cell: str) -> str:
+    """Return a cell for a terminal: the beginning of a hash, of a list or of an object."""
+    if cell.startswith(PREFIX):
+        return cut(cell, len(PREFIX) + HASH_CHARACTERS)
+    return cut(cell, CELL_CHARACTERS) if cell.startswith(("[", "{")) else cell

@@ -97,6 +97,6 @@ def _sections(keys: Keys) -> list[StateSection] | None:
             entries = value.items() if isinstance(value, dict) else (("", item) for item in value)
             rows = [(name, _word(entry)) for name, entry in entries]
             sections.append(
-                StateSection(section_title(key, len(rows)), columns=("", "value"), rows=rows, left=("", "value"))
+                StateSection(section_title(key, len(rows)), columns=("key", "value"), rows=rows, left=("key", "value"))
             )
     return sections or None

@@ -47,7 +47,7 @@ def whole_sections(state: RouterState) -> list[StateSection]:
     )
     return [
         StateSection(facts=facts),
-        StateSection("messages", columns=("", "messages", "bytes", "in"), rows=rows, left=("", "in")),
+        StateSection("messages", columns=("queue", "messages", "bytes", "in"), rows=rows, left=("queue", "in")),
     ]
 
 
@@ -112,7 +112,7 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
                 str(message.sent_at),
                 f"{len(message.data):,}",
                 to_hex(message_hash(message.data)),
-                "" if message.mqc_head is None else _hex(message.mqc_head),
+                "" if message.mqc_head is None else to_hex(message.mqc_head),
             )
         )
     columns = ("number", "sent at", "bytes", "payload hash", "MQC head after it")
@@ -137,7 +137,7 @@ def _upward(state: RouterState, para: ParaId) -> list[StateSection]:
     book = state.message_queue.books.get(para, Book())
     aside = list(book.set_aside())
     rows = [
-        (str(page), str(index), f"{len(payload):,}", _hex(payload)) for page, index, payload in aside[:FIRST_MESSAGES]
+        (str(page), str(index), f"{len(payload):,}", to_hex(payload)) for page, index, payload in aside[:FIRST_MESSAGES]
     ]
     columns = ("page", "index", "bytes", "payload")
     return [
@@ -147,13 +147,13 @@ def _upward(state: RouterState, para: ParaId) -> list[StateSection]:
 
 
 def _waiting(queue: Any) -> list[StateSection]:
-    rows = [(str(at), f"{len(payload):,}", _hex(payload)) for at, payload in enumerate(_first(queue), 1)]
-    return _table("upward messages", ("", "bytes", "payload"), rows, ("payload",), len(queue), FIRST_MESSAGES)
+    rows = [(str(at), f"{len(payload):,}", to_hex(payload)) for at, payload in enumerate(_first(queue), 1)]
+    return _table("upward messages", ("position", "bytes", "payload"), rows, ("payload",), len(queue), FIRST_MESSAGES)
 
 
 def _downward(queue: Any, sent: int) -> list[StateSection]:
     rows = [
-        (str(sent - len(queue) + at), str(message.sent_at), f"{len(message.msg):,}", _hex(message.msg))
+        (str(sent - len(queue) + at), str(message.sent_at), f"{len(message.msg):,}", to_hex(message.msg))
         for at, message in enumerate(_first(queue), 1)
     ]
     columns = ("number", "sent at", "bytes", "payload")
@@ -178,11 +178,13 @@ def _channels(words: str, state: RouterState, channel_ids: Sequence[ChannelId]) 
                 f"{channel.used_places:,}/{_limit(channel.limit_used_places)}",
                 f"{channel.used_bytes:,}/{_limit(channel.limit_used_bytes)}",
                 _limit(channel.limit_message_size),
-                _hex(channel.mqc_head, 4),
+                to_hex(channel.mqc_head),
                 ", ".join((*closing, *_fullness(channel))),
             )
         )
-    return _table(words, ("channel", "messages", "bytes", "max message size", "MQC head", ""), rows)
+    return _table(
+        words, ("channel", "messages", "bytes", "max message size", "MQC head", "remark"), rows, ("MQC head", "remark")
+    )
 
 
 def _requests(state: RouterState) -> list[StateSection]:
@@ -199,7 +201,7 @@ def _requests(state: RouterState) -> list[StateSection]:
         for (sender, recipient) in state.hrmp_open_channel_requests_list
         for request in (state.hrmp_open_channel_requests[sender, recipient],)
     ]
-    columns = ("channel", "", "age (sessions)", "messages", "bytes", "max message size", "deposit")
+    columns = ("channel", "answer", "age (sessions)", "messages", "bytes", "max message size", "deposit")
     sections = _table("requests to open", columns, rows)
     closing = [f"{sender} -> {recipient}" for sender, recipient in state.hrmp_close_channel_requests_list]
     if closing:
@@ -248,10 +250,6 @@ def _left(limit: int, used: int) -> str:
 
 def _or_none(value: int | None) -> str:
     return "none" if value is None else f"{value:,}"
-
-
-def _hex(data: bytes, size: int = 16) -> str:
-    return to_hex(data) if len(data) <= size else f"{to_hex(data[:size])}…"
 
 
 def _bytes(count: int) -> str:
