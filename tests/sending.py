@@ -5,7 +5,11 @@ from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+from confluent_kafka import Producer
+
+from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
 from validator.service.sender import RecordSender
 
@@ -24,6 +28,16 @@ def send(kafka: Mapping[str, Any], prefix: str, records: Iterable[tuple[str, byt
     for topic, key, value in records:
         sender.send(prefix + topic, key, value)  # type: ignore[arg-type]  # a foreign record may have no key or no value
     sender.flush()
+
+
+def in_transactions(kafka: Mapping[str, Any], records: Iterable[tuple[str, bytes | None, bytes | None]]) -> None:
+    """Write (topic, key, value) in order, each record in a transaction of its own, so that an offset without a record comes after it."""
+    producer = Producer(producer_config(dict(kafka), transactional_id=f"test-{uuid4()}"))
+    producer.init_transactions(TRANSACTION_S_MAX)
+    for topic, key, value in records:
+        producer.begin_transaction()
+        producer.produce(topic, value, key)
+        producer.commit_transaction(TRANSACTION_S_MAX)
 
 
 def committed(kafka: Mapping[str, Any], prefix: str, topics: Sequence[str], **options: Any) -> list[TopicRecord]:

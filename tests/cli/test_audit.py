@@ -157,10 +157,9 @@ def test_two_deployments_are_compared_to_the_first_difference(kafka: dict[str, o
 
 
 def test_unknown_lane_is_refused(job: Callable[..., Job]) -> None:
-    refused(
-        invoke("audit", "--lane=kusama", job(blocks=3).chain.option()),
-        "--lane: expected a chain kusama, found polkadot",
-    )
+    option = job(blocks=3).chain.option()
+    for lane, hint in (("kusama", "configured are polkadot"), ("pol", "did you mean 'polkadot'?")):
+        refused(invoke("audit", f"--lane={lane}", option), f"--lane: no chain {lane!r} is configured; {hint}")
 
 
 def _made(folder: Path, name: str) -> str:

@@ -272,7 +272,7 @@ def test_replay_all_is_one_transaction_and_reports_refusals(letters: Letters) ->
     letters.put(letters.encoded(good), reason=DeadReason.LATE, lane="kusama")
     letters.put(letters.encoded(good), reason=DeadReason.LATE, source=Source("elsewhere", 0, 0))
     result = letters.run("replay", "--all", "--reason=LATE", "--lane=polkadot")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "2 refused, 3 replayed"
     assert "dead letter 0/3  refused: it would be dead on arrival: UNDECODABLE: expected Avro" in result.stderr
     assert "dead letter 0/6  refused: it came from elsewhere, expected one of" in result.stderr
@@ -280,7 +280,11 @@ def test_replay_all_is_one_transaction_and_reports_refusals(letters: Letters) ->
         letters.encoded({**good, "index": index}) for index in range(3)
     ]
     assert [row["replayed"] is not None for row in letters.json("list")] == [True] * 3 + [False] * 4
-    assert letters.run("replay", "--all", "--lane=nobody").stdout == "no dead letter matches\n"
+    nothing = letters.run("replay", "--all", "--lane=nobody")
+    assert (nothing.exit_code, nothing.stdout) == (0, "no dead letter matches\n")
+    assert letters.run("replay", "--all", "--lane=polkadot", "--reason=CONFLICT").exit_code == 0
+    again = letters.run("replay", "--all", "--reason=CONFLICT")
+    assert (again.exit_code, "already put back" in again.stdout) == (0, True)
     forced = letters.run("replay", "3", "--force")
     assert (forced.exit_code, letters.inputs("candidates")[-1].value()) == (0, b"rubbish")
 

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
-from tests.sending import send
+from tests.sending import in_transactions, send
 from validator.cli.rows import COLUMNS, ROWS, why
 from validator.codec.encode import Encoder
 from validator.codec.json_form import to_json
 from validator.config import Config
 from validator.core.outcomes import IngressEvent, IngressEventKind
+from validator.kafka import tail
 from validator.kafka.reader import TopicReader
+from validator.kafka.topics import create_topics
 from validator.plugin.rule_pages import anchor
 from validator.service.plugin_topics import plugin_topics
 
@@ -91,6 +93,34 @@ def test_lane_option_shows_one_lane(chain: Follower) -> None:
 def test_tail_option_shows_the_last_records(chain: Follower) -> None:
     shown = lines(invoke("watch", "receipts", "--json", "--tail=3", chain.option()).stdout)
     assert [receipt["block"] for receipt in shown] == [10, 11, 12]
+
+
+def test_tail_counts_records_and_no_ends_of_transactions(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = "watch-tail."
+    create_topics(chain.config.kafka, prefix=prefix)
+    with TopicReader(chain.config.kafka, chain.config.topics.prefix, ["receipts"]) as reader:
+        receipts = [each for each in reader.read_to_end() if each.partition == 0][:12]
+    in_transactions(chain.config.kafka, [(f"{prefix}receipts", each.key, each.value) for each in receipts])
+    monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", prefix)
+    monkeypatch.setattr(tail, "FURTHER_OFFSETS", 1)  # so that it looks further back
+
+    def shown(*arguments: str) -> list[int]:
+        return [
+            each["block"] for each in lines(invoke("watch", "receipts", "--json", *arguments, chain.option()).stdout)
+        ]
+
+    assert shown("--tail=1") == [12]
+    assert shown("--tail=5") == [8, 9, 10, 11, 12]
+    assert shown("--tail=5", "--count=2") == [8, 9]
+    assert shown("--tail=99") == list(range(1, 13))
+    assert shown("--tail=0") == []
+
+
+def test_lane_that_is_not_configured_is_named(chain: Follower) -> None:
+    result = invoke("watch", "verdicts", "--json", "--lane=polkadt", chain.option())
+    line = "validator: --lane: no chain 'polkadt' is configured; did you mean 'polkadot'?\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", line)
+    assert invoke("watch", "verdicts", "--json", "--lane=polkadot", chain.option()).stderr == ""
 
 
 @pytest.mark.parametrize("topic", ["verdicts", "dispatches", "channel-events", "headroom", "receipts"])

@@ -252,8 +252,8 @@ def replay(
     """Put records back on the topics that they came from, once the cause is fixed.
 
     A record that would still be dead on arrival is refused. So is one that was put back `[dead_letters] attempts_max` times. A record that
-    was already put back is skipped. Each record and its count are one transaction: if a replay was killed, run it again. Exit code 1 if a
-    PLACE was refused.
+    was already put back is skipped. Each record and its count are one transaction: if a replay was killed, run it again. Exit code 1 if
+    a dead letter was refused, whether it was named or is one of --all.
     """
     if bool(places) == everything:
         raise UserError(f"expected PLACE or --all, found {'both' if places else 'neither'}")
@@ -298,7 +298,7 @@ def replay(
                     put_back()
         put_back()
     report.summary()
-    if asked and report.counts["refused"]:
+    if report.counts["refused"]:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
 

@@ -18,6 +18,7 @@ from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_
 from validator.cli.progress import counting, working
 from validator.cli.table import print_table
 from validator.config import load_config
+from validator.config.unknown import no_chain
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
@@ -104,10 +105,7 @@ def verify(
 
     config = load_config(config_path)
     if lane is not None and lane not in config.chains:
-        known = ", ".join(sorted(config.chains)) or "none"
-        raise UserError(
-            f"--lane: no chain {lane!r} is configured, so its first block is unknown; configured are {known}"
-        )
+        raise UserError(f"--lane: its first block is unknown: {no_chain(lane, config.chains)}")
     if not config.chains:
         raise UserError("no chain is configured: expected a table [chains.<lane>]")
     config = config.model_copy(update={"kafka": kafka_table(config)})

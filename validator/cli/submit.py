@@ -17,6 +17,7 @@ from validator.cli.json_lines import lines, opened, parse
 from validator.cli.progress import working
 from validator.codec.json_form import encode_input
 from validator.config import load_config
+from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.lanes.configured import protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
@@ -134,6 +135,4 @@ class _Submission:
 
     def _check_lane(self, lane: str) -> None:
         if self._lanes and lane not in self._lanes:
-            close = get_close_matches(lane, self._lanes, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"configured are {', '.join(sorted(self._lanes))}"
-            raise UserError(f"lane: no chain {lane!r} is configured; {hint}")
+            raise UserError(f"lane: {no_chain(lane, self._lanes)}")

@@ -25,8 +25,10 @@ from validator.cli.rows import ACCEPTED, COLUMNS, REJECTED
 from validator.cli.table import PlainTable, VisibleConsole, print_table
 from validator.cli.watched import PARA_FIELDS, Watched, watchable, watched
 from validator.config import load_config
+from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
+from validator.kafka.tail import begin_with_last
 from validator.plugin.rule_pages import RuleReferences, installed_pages
 from validator.visible import printable
 
@@ -65,14 +67,15 @@ def watch(
         bool, typer.Option("--from-beginning", help="Begin with the first record, even with --follow.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option(min=0, help="Begin this many Kafka offsets before each partition's end.")
+        int | None, typer.Option(min=0, help="Begin with this many last records of each partition.")
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Wait for this many records, show them and end.")] = None,
 ) -> None:
     """Show the records of an output topic: all of them, or with --follow the last ones and then new ones as they arrive.
 
-    Prints a table, whose lines a pipe gets in full; with --json, one object per line. Only committed records are shown. --count begins with
-    the first record unless --tail is given, and waits for records that are not there yet. Topics of plugins' transports and jobs can be
+    Prints a table, whose lines a pipe gets in full; with --json, one object per line. Only committed records are shown. --tail counts the
+    records of every lane, para and kind. --count begins with the first record unless --tail is given, and waits for records that are not
+    there yet. Topics of plugins' transports and jobs can be
     watched, too; without TOPIC the command lists all.
     """
     config = load_config(config_path)
@@ -88,12 +91,18 @@ def watch(
         raise UserError("expected --from-beginning or --tail, found both")
     if tail is None and follow and not from_beginning:
         tail = TAIL_FOLLOWING
+    if (
+        lane is not None and config.chains and lane not in config.chains
+    ):  # the topic may still have records of a lane that was removed
+        say(f"validator: --lane: {no_chain(lane, config.chains)}")
     wanted = _Filter(reject_only, para, lane)
     with (
         terminated_as_interrupted(),
-        TopicReader(kafka_table(config), config.topics.prefix, [topic], tail=tail, missing=shown.missing) as reader,
+        TopicReader(kafka_table(config), config.topics.prefix, [topic], missing=shown.missing) as reader,
     ):
         try:
+            if tail is not None:
+                begin_with_last(reader, topic, tail)
             framed = FramedRecords(config.schema_registry.url)
             chunks = _chunks(reader, shown, wanted, framed, follow=follow or count is not None)
             if count is not None:

@@ -16,6 +16,7 @@ from validator.cli.recorded_files import file_inputs
 from validator.cli.table import print_table
 from validator.cli.what_if_tables import difference_documents, summary_documents, tables
 from validator.config import load_config
+from validator.config.unknown import no_chain
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec
@@ -81,8 +82,7 @@ def what_if(
     swept = None if sweep is None else read_sweep(sweep)
     mine = load_config(own)
     if lane not in mine.chains:
-        known = ", ".join(sorted(mine.chains)) or "none"
-        raise UserError(f"--lane: no chain {lane!r} is configured; configured are {known}")
+        raise UserError(f"--lane: {no_chain(lane, mine.chains)}")
     draw = None
     if plots is not None:
         from validator.cli.what_if_plots import drawing  # matplotlib is an extra

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.codec.json_form import shown_json
 from validator.config.meaning import configuration_meaning
+from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 
@@ -175,6 +176,5 @@ def check_lane(chains: dict[str, Chain], lane: str, name: str) -> Chain:
     """Return a lane's chain. Raises `UserError` if it is not configured."""
     chain = chains.get(lane)
     if chain is None:
-        known = ", ".join(sorted(chains)) or "none"
-        raise UserError(f"{name}: expected a chain {lane}, found {known}")
+        raise UserError(f"{name}: {no_chain(lane, chains)}")
     return chain

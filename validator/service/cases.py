@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.config.explain import shown
 from validator.config.limits import find_limits
+from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.lanes.configured import continued, lane_definition, limit_differences, modes_differ
 from validator.service.what_if import Case
@@ -64,8 +65,7 @@ def other_cases(own: Config, other: Config | None, name: str, lane: str, sweep: 
     if other is not None:
         chain = other.chains.get(lane)
         if chain is None:
-            known = ", ".join(sorted(other.chains)) or "none"
-            raise UserError(f"{name}: expected a chain {lane}, found {known}")
+            raise UserError(f"{name}: {no_chain(lane, other.chains)}")
         if chain.protocol != own.chains[lane].protocol:
             raise UserError(
                 f"{name}: chains.{lane}.protocol: expected {own.chains[lane].protocol}, which the records are of, found {chain.protocol}"

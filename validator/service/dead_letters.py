@@ -138,6 +138,10 @@ class Ledger:
         return 1 + max([before, *(replay.attempt for replay in self.replays_of(letter.place))])
 
 
+NEAREST_OFFSETS_MAX: Final = 10_000
+"""Offsets before a wrong place in which the nearest dead letter is looked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Selects dead letters; None matches any value."""
@@ -190,12 +194,27 @@ class LetterReader(TopicReader):
         """Return the dead letter at a place. Raises `UserError` if there is none."""
         found = self.at(place)
         if found is None:
-            spans = ", ".join(
-                f"{partition}/{first} to {partition}/{end - 1}" if end > first else f"none in partition {partition}"
-                for partition, (first, end) in sorted(self._spans.items())
-            )
-            raise UserError(f"no dead letter at {place}: {self._prefix}{LETTERS} holds {spans}")
+            raise UserError(f"no dead letter at {place}: {self._what_there_is(place)}")
         return found
+
+    def _what_there_is(self, place: Place) -> str:
+        """Describe the dead letters next to a place: ends of transactions have offsets, too."""
+        if place.partition not in self._spans:
+            return f"{self._prefix}{LETTERS} has {self.partitions} partition{'' if self.partitions == 1 else 's'}"
+        first, end = self._spans[place.partition]
+        before, after = None, None
+        if end > first:
+            self.restart(LETTERS, place.partition, max(first, min(place.offset, end) - NEAREST_OFFSETS_MAX))
+            for record in self.read_to_end():
+                if record.partition == place.partition and record.offset < end:
+                    if record.offset > place.offset:
+                        after = record.offset
+                        break
+                    before = record.offset
+        nearest = [str(Place(place.partition, each)) for each in (before, after) if each is not None]
+        if not nearest:
+            return f"there is none near it in partition {place.partition} of {self._prefix}{LETTERS}"
+        return f"the nearest {'are' if len(nearest) > 1 else 'is'} {' and '.join(nearest)}"
 
     def place(self, text: str) -> Place:
         """Parse ``OFFSET`` or ``PARTITION/OFFSET``. Raises `UserError`."""

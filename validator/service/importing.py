@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from validator.config.unknown import no_chain
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import (
@@ -83,11 +83,7 @@ def import_state(
 def _chain(config: Config, lane: str) -> Chain:
     chain = config.chains.get(lane)
     if chain is None:
-        close = get_close_matches(lane, config.chains, 1)
-        known = (
-            f"did you mean {close[0]!r}?" if close else f"configured are {', '.join(sorted(config.chains)) or 'none'}"
-        )
-        raise UserError(f"--lane: no chain {lane!r} is configured; {known}")
+        raise UserError(f"--lane: {no_chain(lane, config.chains)}")
     if chain.state is not None:
         raise UserError(f"chains.{lane}.state already names {chain.state}: remove that key to import another state")
     return chain

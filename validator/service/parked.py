@@ -11,6 +11,7 @@ from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json
 from validator.codec.orders import InputSpan, LaneOrder, encode_order
+from validator.config.unknown import no_chain
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.core.limits import ORDER_SKIPS_MAX
 from validator.errors import UserError
@@ -118,7 +119,7 @@ def order_to_resume(config: Config, lane: str, skips: Collection[Source], *, reb
     `validator.service.starting_over.check_beginning`.
     """
     if lane not in config.chains:
-        raise UserError(f"--lane: no chain {lane!r} is configured; configured are {', '.join(sorted(config.chains))}")
+        raise UserError(f"--lane: {no_chain(lane, config.chains)}")
     parked = lane_reports(config).parked.get(lane)
     if parked is None:
         raise UserError(f"lane {lane} is not parked")

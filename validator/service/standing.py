@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.lanes.configured import chain_runtime, configured_lock, job_directory, read_state_file
 from validator.lanes.processor import LaneProcessor
@@ -29,10 +30,7 @@ def standing_of_file(config: Config, lane: str, path: Path) -> Standing:
     """Return the state of a state file under a chain's configuration. Raises `UserError`: no such chain, a wrong file."""
     chain = config.chains.get(lane)
     if chain is None:
-        known = ", ".join(sorted(config.chains)) or "none"
-        raise UserError(
-            f"--lane: a state file needs the chain's configuration, and no chain {lane!r} is configured; configured are {known}"
-        )
+        raise UserError(f"--lane: a state file needs the chain's configuration, and {no_chain(lane, config.chains)}")
     runtime = chain_runtime(chain, lane, configured_lock(config))
     first_block, rules = read_state_file(path, chain, lane, runtime)
     return Standing(lane, first_block - 1, rules, runtime.protocol, runtime.codec, runtime.records, rules.state_root())

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.registry import plain_values
@@ -92,9 +92,7 @@ def choose_transport(config: Config, name: str) -> Chosen:
     transport = transports[wanted]
     for lane in transport.lanes:
         if config.chains and lane not in config.chains:
-            close = get_close_matches(lane, config.chains, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"configured are {', '.join(sorted(config.chains))}"
-            raise UserError(f"{plugin}: transport {wanted}: no chain {lane!r} is configured; {hint}")
+            raise UserError(f"{plugin}: transport {wanted}: {no_chain(lane, config.chains)}")
     jobs = tuple(configured_job(config, job) for job in transport.jobs)
     forms = record_forms(config, jobs, transport.own)
     for topic in transport.topics:
