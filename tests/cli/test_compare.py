@@ -118,6 +118,20 @@ def test_bad_expectation_is_one_line(line: str, words: str, tmp_path: Path, monk
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("topic", "member", "words"),
+    [
+        ("dispatches", '"ok": true', "expected dispatches, found a record of verdicts: it has the member 'ok'"),
+        ("verdicts", '"outcome": "ok"', "expected verdicts, found a record of dispatches: it has the member 'outcome'"),
+    ],
+)
+def test_file_of_the_other_topic_is_named(topic: str, member: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "expected.jsonl"
+    path.write_text(f'{{"lane": "x", "block": 1, "index": 0, {member}}}\n' * 2, encoding="utf-8")
+    result = invoke("compare", topic, str(path))
+    assert (result.exit_code, result.stderr) == (2, f"validator: {path}, line 1: {words}\n")
+
+
 def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:
     good = write(tmp_path / "good.jsonl", [{"lane": "x", "block": 1, "kind": "request", "index": 0}])
     for arguments, words in (

@@ -210,5 +210,9 @@ def test_bad_records_are_refused_in_one_line(record: Any, words: str, lane: Call
     refused(lane("router").ask(record), words)
 
 
+def test_file_of_two_records_is_refused_in_words(lane: Callable[[str], Lane]) -> None:
+    refused(lane("router").ask("{}\n\n{}\n"), "expected one record, found 2 lines, of which the first is one")
+
+
 def test_unknown_kind_is_refused(lane: Callable[[str], Lane]) -> None:
     refused(lane("router").ask({}, "--kind=blocks"), "--kind: expected candidates, channel-requests")

@@ -26,7 +26,9 @@ from validator.lanes.configured import chain_runtime, configured_codec
 from validator.lanes.marker import Marker
 from validator.lanes.parked import Fault, Parked, Span, running
 from validator.plugin.pack import pack
+from validator.service import parked as parked_service
 from validator.service.lane_inputs import InputPartition
+from validator.service.toml import to_toml
 
 PREFIX = "parked-cli."
 LANE = "alpha"
@@ -51,6 +53,20 @@ def _ran(config: Path, *arguments: str) -> tuple[int, str]:
     return ended.exit_code, f"{ended.output}{refused}"
 
 
+def test_lane_that_is_parked_again_is_named_once(
+    kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resume(*given: Any, **_: Any) -> dict[str, Any]:
+        shown = {"state": "parked", "reason": f"lane {LANE}: it hung", "held": []}
+        given[-1](shown)
+        return shown
+
+    config = tmp_path / "validator.toml"
+    config.write_text(to_toml({"kafka": kafka, "topics": {"prefix": PREFIX}}), encoding="utf-8")
+    monkeypatch.setattr(parked_service, "resume", resume)
+    assert _ran(config, "resume", "--lane", LANE) == (1, f"lane {LANE} is parked again: it hung\n")
+
+
 def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp_path: Path) -> None:
     create_topics(kafka, prefix=PREFIX)
     config = tmp_path / "validator.toml"
@@ -73,7 +89,7 @@ def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp
     send(kafka, PREFIX, [*candidates, *((each.topic, each.key, each.value) for each in told)])
     code, said = _ran(config, "--parked")
     assert code == 1
-    assert f"PARKED since block 7 (handler): lane {LANE}: it hung" in said
+    assert "PARKED since block 7 (handler): it hung" in said
     assert f"{PREFIX}candidates[0] from 1" in said
     assert f"validator lanes resume --lane {LANE}" in said
     elsewhere = tmp_path / "without.toml"

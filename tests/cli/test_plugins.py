@@ -210,6 +210,16 @@ def test_check_prints_a_table_and_exits_with_its_code(
     assert [json.loads(line)["outcome"] for line in as_json.stdout.splitlines()] == ["ok", outcome.value]
 
 
+def test_each_finding_of_a_check_has_a_line_in_a_pipe(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = check.Result("memo@1.0.0", "lint", check.Outcome.FAILED, "memo.py:3: a clock\nmemo.py:9: a random number")
+    monkeypatch.setattr(check, "check_distribution", lambda *_: [found])
+    _, *rows = run(site, "check", "dist-memo").stdout.splitlines()
+    assert [" ".join(row.split()) for row in rows] == [
+        "memo@1.0.0 failed lint, memo.py:3: a clock",
+        "memo@1.0.0 failed lint, memo.py:9: a random number",
+    ]
+
+
 def test_check_of_unknown_plugin_is_one_error_line(site: Path) -> None:
     result = run(site, "check", "absent")
     assert result.exit_code == 2

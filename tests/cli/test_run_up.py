@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
+from validator.cli import up
 from validator.kafka.process import start_time
 from validator.service import job as job_module
 from validator.topics import INPUT_TOPICS
@@ -234,6 +235,21 @@ job.job_command = lambda path: [sys.executable, "-c", program, str(path)]
 from validator.cli.main import main
 main()
 """
+
+
+def test_second_signal_is_explained_for_both_signals(capsys: pytest.CaptureFixture[str]) -> None:
+    class Stopped:
+        broker = None
+
+        def start(self) -> None:
+            raise KeyboardInterrupt
+
+        def stop(self, *, keep_broker: bool) -> None:
+            pass
+
+    assert up._serve(Stopped(), restarts_max=0, keep_broker=False, as_json=False) == 0  # type: ignore[arg-type]
+    line = "stopping after the current batch; another Ctrl-C or SIGTERM stops it at once\n"
+    assert capsys.readouterr().err == line
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

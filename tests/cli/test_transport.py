@@ -131,7 +131,7 @@ def test_transport_stops_on_signal_and_resumes_after_last_acknowledgement(world:
     process.send_signal(number)
     _, stderr = process.communicate()
     assert (process.returncode, stderr.count("\n")) == (0, 1)
-    assert stderr.startswith("transport echo: echo@1.2.0 (dist-echo 1.0.0, ")
+    assert stderr.startswith("transport echo: active; echo@1.2.0 (dist-echo 1.0.0, ")
     assert world.submitted() == [b"1", b"2", b"again"]
 
     world.file.unlink()

@@ -75,7 +75,7 @@ class World(Transports):
 
     def begin(self, **kafka: Any) -> Transport:
         running = self.start(kafka=kafka, folder=str(self.folder))
-        running.wait_for("transport echo: echo@1.0.0 (")
+        running.wait_for("transport echo: active; echo@1.0.0 (")
         return running
 
     def read(self) -> list[tuple[int, str]]:
@@ -152,7 +152,7 @@ def test_after_an_outage_longer_than_the_session_the_process_continues_by_itself
     (world.folder / "enough").touch()
     assert running.end() == exit_codes.OK
     assert [each for each in running.lines if "not the active one" in each] == [line]
-    assert sum("transport echo: echo@1.0.0 (" in each for each in running.lines) == 2
+    assert sum("transport echo: active; echo@1.0.0 (" in each for each in running.lines) == 2
 
 
 @pytest.mark.long

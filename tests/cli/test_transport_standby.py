@@ -74,7 +74,7 @@ class World(Transports):
     def both(self) -> tuple[Transport, Transport]:
         """Start the active process, and then a standby."""
         one = self.begin("one")
-        one.wait_for("transport echo: echo@1.0.0 (")
+        one.wait_for("transport echo: active; echo@1.0.0 (")
         other = self.begin("other")
         line = other.wait_for("transport echo: standby; active is validator@")
         assert f":{one.process.pid} (127.0.0.1)" in line
@@ -106,7 +106,7 @@ def test_standby_takes_over_at_once_from_a_process_that_ends(world: World) -> No
     assert (third.end(), len(third.lines)) == (exit_codes.OK, 1)
     one.send(signal.SIGTERM)
     assert (one.end(), len(one.lines)) == (exit_codes.OK, 1)
-    other.wait_for("transport echo: echo@1.0.0 (")
+    other.wait_for("transport echo: active; echo@1.0.0 (")
     world.send(b"3")
     until(lambda: world.received("other") == [b"3"], other)
     assert world.received("one") == [b"1", b"2"]
@@ -121,7 +121,7 @@ def test_standby_takes_over_from_a_killed_process(world: World) -> None:
     until(lambda: len(world.received("one")) == 2, one)
     one.send(signal.SIGKILL)
     world.open("other")
-    other.wait_for("transport echo: echo@1.0.0 (")
+    other.wait_for("transport echo: active; echo@1.0.0 (")
     until(lambda: len(world.received("other")) == 2, other)
     assert (world.received("one"), world.received("other")) == ([b"1", b"hold"], [b"hold", b"2"])
 
@@ -133,7 +133,7 @@ def test_frozen_process_delivers_nothing_more_when_it_continues(world: World) ->
     one.send(signal.SIGSTOP)
     world.open("one")
     world.open("other")
-    other.wait_for("transport echo: echo@1.0.0 (")
+    other.wait_for("transport echo: active; echo@1.0.0 (")
     until(lambda: len(world.received("other")) == 3, other)
     one.send(signal.SIGCONT)
     line = one.wait_for("validator: transport echo: this process is not the active one any more: Kafka ")

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -27,6 +27,10 @@ from validator.visible import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+_ONLY_IN: Final = {"verdicts": "ok", "dispatches": "outcome"}
+"""By topic, a member that records of the other one do not have."""
 
 
 def compare(
@@ -102,6 +106,9 @@ def _in_file(topic: str, file: str) -> Iterator[dict[str, Any]]:
 
 def _record(topic: str, line: bytes, where: str) -> dict[str, Any]:
     node = parse_document(line, where)
+    for other, name in _ONLY_IN.items():
+        if other != topic and name in node.object():
+            raise UserError(f"{where}: expected {topic}, found a record of {other}: it has the member {name!r}")
     for name in PLACES[topic]:
         if name in ("lane", "kind"):
             node[name].text()

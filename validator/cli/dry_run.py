@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from validator.plugin.pack import use_artefacts
 from validator.plugin.rule_pages import RuleReferences, installed_pages
 from validator.service.dry_run import KINDS, ask, document_of
 from validator.service.standing import standing_of_checkpoint, standing_of_file
+from validator.strict_json import JsonRefused, read_json
 
 
 def dry_run(
@@ -53,7 +55,7 @@ def dry_run(
         data = stream.read(LINE_BYTES_MAX + 1)
     if len(data) > LINE_BYTES_MAX:
         raise UserError(f"{name}: expected at most {LINE_BYTES_MAX} bytes, found more")
-    document = parse(data, name)
+    document = _only_record(data, name)
     config = load_config(config_path)
     use_artefacts(config.plugins.artefacts)
     with terminated_as_interrupted(), working("reading the state"):
@@ -70,6 +72,16 @@ def dry_run(
     else:
         print_table(_tables(answer))
     raise typer.Exit(exit_codes.OK if answer["ok"] else exit_codes.DISAGREEMENT)
+
+
+def _only_record(data: bytes, name: str) -> Any:
+    """Return the JSON value of a file with one record, which may have several lines. Raises `UserError`."""
+    lines = [line for line in data.splitlines() if line.strip()]
+    if len(lines) > 1:
+        with suppress(JsonRefused):
+            read_json(lines[0])
+            raise UserError(f"{name}: expected one record, found {len(lines)} lines, of which the first is one")
+    return parse(data, name)
 
 
 def _tables(answer: dict[str, Any]) -> Group:

@@ -27,7 +27,7 @@ from validator.lanes.configured import (
 from validator.lanes.kept_start import LaneStart, StartedEpoch, epoch_at, kept_starts, started_epochs
 from validator.plugin.pack import use_artefacts
 from validator.service.lag import Lag, lags
-from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of
+from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of, without_lane
 from validator.service.transport_lines import transport_lines
 from validator.visible import printable
 
@@ -216,7 +216,7 @@ def _parked_lines(row: dict[str, Any]) -> list[str]:
     state = "PARKED" if parked["state"] == "parked" else "resuming; it was parked"
     held = ", ".join(f"{each['topic']}[{each['partition']}] from {each['first']}" for each in parked["held"])
     lines = [
-        f"{state}{since} ({parked['fault']}): {parked['reason']}",
+        f"{state}{since} ({parked['fault']}): {without_lane(row['lane'], parked['reason'])}",
         f"to be taken from Kafka again, as long as it keeps them: {held or 'nothing'}",
     ]
     if parked["lost"]:
@@ -336,9 +336,10 @@ def resume_(
 
     def tell(shown: dict[str, Any]) -> None:
         left = sum(held["end"] - held["first"] for held in shown["held"])
-        detail = {"resuming": f": {left} offsets are left", "parked": f" again: {shown['reason']}"}.get(
-            shown["state"], ""
-        )
+        detail = {
+            "resuming": f": {left} offsets are left",
+            "parked": f" again: {without_lane(lane, shown['reason'])}",
+        }.get(shown["state"], "")
         typer.echo(json.dumps(shown) if as_json else printable(f"lane {lane} is {shown['state']}{detail}"))
 
     with working("waiting for the job's answer"):

@@ -17,7 +17,7 @@ from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, say
 from validator.cli.plugin_rows import describe, rows_of
 from validator.cli.progress import working
-from validator.cli.table import print_table, several
+from validator.cli.table import VisibleConsole, print_table, several
 from validator.config import Config, load_config
 from validator.errors import UserError
 from validator.plugin.lock import read_lock, write_lock
@@ -115,8 +115,13 @@ def check(
     else:
         table = _table("plugin", "outcome", "point, with its detail")
         for each in results:
-            point = several([each.point, *([f"  {each.detail}"] if each.detail else [])])
-            table.add_row(*map(_cell, (each.plugin, each.outcome.value, point)))
+            details = [line for line in each.detail.splitlines() if line.strip()]
+            if VisibleConsole().is_terminal:
+                points = ["\n".join([each.point, *(f"  {line}" for line in details)])]
+            else:  # a line for each finding, so that one can be found by its plugin
+                points = [f"{each.point}, {line.strip()}" for line in details] or [each.point]
+            for point in points:
+                table.add_row(*map(_cell, (each.plugin, each.outcome.value, point)))
         print_table(table)
     if failed:
         raise typer.Exit(exit_codes.DISAGREEMENT)

@@ -26,11 +26,10 @@ FILES: Final = (
 )  # fmt: skip
 
 CONFIGURATION: Final = "validator.toml"
-WRITTEN_BY: Final = "# Written by `validator simulate`"
-"""How a configuration begins that this command may replace."""
+CHAIN: Final = "chain.json"
 
 HEADER: Final = f"""\
-{WRITTEN_BY}: the chain of the records in this folder. To run it: validator up --config {CONFIGURATION}
+# Written by `validator simulate`: the chain of the records in this folder. To run it: validator up --config {CONFIGURATION}
 # Every other key has its default; without [kafka] the embedded broker is used.
 
 """
@@ -43,7 +42,9 @@ app.command("network")(network)
 @app.callback(invoke_without_command=True)
 def simulate(
     context: typer.Context,
-    out: Annotated[Path | None, typer.Option(help="Directory to write to; created if missing.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory to write to; created if missing. Overwrites nothing.")
+    ] = None,
     to_stdout: Annotated[
         bool,
         typer.Option("--json", help='Write to standard output instead, one {"kind": ..., "record": ...} per line.'),
@@ -165,14 +166,15 @@ def _write_files(simulation: Any, out: Path) -> dict[str, int]:
     from validator.service.simulation import chain_table
     from validator.service.toml import to_toml
 
-    chain, configuration = simulation.chain(), out / CONFIGURATION
+    chain = simulation.chain()
+    for path in (out / name for name in (CONFIGURATION, CHAIN, *(f"{kind}.jsonl" for kind in FILES))):
+        if path.exists() or path.is_symlink():
+            raise UserError(f"{path}: expected no such file, found one; nothing was written")
     out.mkdir(parents=True, exist_ok=True)
-    if configuration.exists() and not configuration.read_text(encoding="utf-8", errors="replace").startswith(
-        WRITTEN_BY
-    ):
-        raise UserError(f"{configuration}: is not from this command, which would replace it: expected another --out")
-    configuration.write_text(HEADER + to_toml({"chains": {chain["lane"]: chain_table(chain)}}), encoding="utf-8")
-    (out / "chain.json").write_text(json.dumps(chain, indent=2) + "\n", encoding="utf-8")
+    (out / CONFIGURATION).write_text(
+        HEADER + to_toml({"chains": {chain["lane"]: chain_table(chain)}}), encoding="utf-8"
+    )
+    (out / CHAIN).write_text(json.dumps(chain, indent=2) + "\n", encoding="utf-8")
     counts = dict.fromkeys(FILES, 0)
     with ExitStack() as stack:
         files = {

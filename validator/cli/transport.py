@@ -82,7 +82,7 @@ def run_named(name: str, config_path: Path | None, changed: Callable[[Config], C
 
     def on_active(lease: Lease) -> None:
         active.set()
-        say(f"transport {chosen.name}: {chosen.plugin}")
+        say(f"transport {chosen.name}: active; {chosen.plugin}")
         Thread(target=_end_if_lost, args=(lease, ended), daemon=True).start()
 
     def run_once() -> None:

@@ -92,7 +92,7 @@ def _serve(service: Service, *, restarts_max: int, keep_broker: bool, as_json: b
         return service.run(restarts_max)
     except KeyboardInterrupt:
         if not as_json:
-            say("stopping after the current batch; press Ctrl-C again to stop at once")
+            say("stopping after the current batch; another Ctrl-C or SIGTERM stops it at once")
         return exit_codes.OK
     finally:
         try:

@@ -13,6 +13,7 @@ from validator.client.backend import KafkaBackend, MemoryBackend
 from validator.client.facade import Client
 from validator.config import Config, load_config
 from validator.config.explain import explain
+from validator.config.load import names_at
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec, lane_definition
 from validator.plugin.pack import use_artefacts
@@ -58,7 +59,7 @@ def _config(configuration: Configuration) -> Config:
         try:
             config = Config.model_validate(dict(configuration))
         except ValidationError as error:
-            raise UserError(explain(error.errors(include_url=False)[0])) from None
+            raise UserError(explain(error.errors(include_url=False)[0], names_at)) from None
     else:
         config = load_config(configuration)
     use_artefacts(config.plugins.artefacts)

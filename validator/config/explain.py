@@ -10,10 +10,23 @@ from typing import Final
 
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from validator.config.table import ARTEFACT_PATTERN, LANE_PATTERN, MEMORY_PATTERN, PLUGIN_PATTERN, PREFIX_PATTERN
 from validator.document import printable
 
 UNKNOWN_KEY: Final = "unknown_key"
 """Error type of an unknown key; ``known`` in its context lists the table's keys."""
+
+
+_NAME: Final = "a name of at most 64 lower-case letters, digits, '.', '_' and '-' that begins"
+
+PATTERNS: Final = {
+    MEMORY_PATTERN: "a size such as 512m or 4g",
+    PREFIX_PATTERN: "at most 100 letters, digits, '.', '_' and '-'",
+    ARTEFACT_PATTERN: "a file whose name ends with .zip",
+    LANE_PATTERN: f"{_NAME} with a letter or digit",
+    PLUGIN_PATTERN: f"{_NAME} and ends with a letter or digit",
+}
+"""What values of a pattern are, in words."""
 
 
 def as_input(error: ErrorDetails, *place: str) -> InitErrorDetails:
@@ -30,7 +43,8 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
     if error["type"] in ("extra_forbidden", UNKNOWN_KEY):
         known = error["ctx"]["known"] if error["type"] == UNKNOWN_KEY else sorted(names_at(location[:-1]))
         close = closest(str(location[-1]), known)
-        return f"{path}: no such key; " + (f"did you mean {close!r}?" if close else f"known are {', '.join(known)}")
+        hint = f"; did you mean {close!r}?" if close else f"; known are {', '.join(known)}" if known else ""
+        return f"{path}: no such key{hint}"
     if error["type"] == "missing":
         return f"{path}: expected a value, found none"
     message = error["msg"].removeprefix("Value error, ")
@@ -45,7 +59,8 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
     elif error["type"] == "string_too_short":
         expected = "text that is not empty"
     elif error["type"] == "string_pattern_mismatch":
-        expected = f"{'a name' if location[-1] == '[key]' else 'text'} that matches {error['ctx']['pattern']}"
+        pattern = error["ctx"]["pattern"]
+        expected = PATTERNS.get(pattern) or f"{'a name' if location[-1] == '[key]' else 'text'} that matches {pattern}"
     elif expected.startswith(("greater", "less")):
         expected = f"a number {expected}"
     return f"{path}: expected {expected}, found {shown(error['input'])}"

@@ -37,7 +37,7 @@ def load_config(path: str | Path | None = None) -> Config:
         raise UserError(f"{file}: expected tables and arrays that are not nested as deeply") from None
     except ValidationError as error:
         origin = str(file) if tables else "environment"
-        lines = [f"{_origin(each, origin)}: {explain(each, _names_at)}" for each in error.errors(include_url=False)]
+        lines = [f"{_origin(each, origin)}: {explain(each, names_at)}" for each in error.errors(include_url=False)]
         raise UserError("\n".join(lines)) from None
 
 
@@ -77,7 +77,7 @@ def _entry(kind: Any) -> Any:
     return get_args(kind)[-1]
 
 
-def _names_at(location: tuple[int | str, ...]) -> list[str]:
+def names_at(location: tuple[int | str, ...]) -> list[str]:
     """Return the keys that the table at a location may have."""
     return list(_kind_at(location).model_fields)
 

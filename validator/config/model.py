@@ -12,7 +12,18 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from validator.config.chain import Chain
 from validator.config.registry import SchemaRegistry
-from validator.config.table import U32, FilePath, LaneName, PluginConfig, PluginName, Positive, Table
+from validator.config.table import (
+    ARTEFACT_PATTERN,
+    MEMORY_PATTERN,
+    PREFIX_PATTERN,
+    U32,
+    FilePath,
+    LaneName,
+    PluginConfig,
+    PluginName,
+    Positive,
+    Table,
+)
 from validator.core import limits as core_limits
 from validator.metrics.address import parse_address
 from validator.metrics.limits import CHANNELS_MAX_DEFAULT, PARAS_MAX_DEFAULT, SUBJECTS_MAX
@@ -35,7 +46,7 @@ def _check_address(value: str) -> str:
 class Topics(Table):
     """`[topics]`: names and shape of the Kafka topics."""
 
-    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = "validator."
+    prefix: Annotated[str, Field(pattern=PREFIX_PATTERN)] = "validator."
     """Prefix of every topic's name."""
     input_partitions: Partitions = 1
     """Partitions of each input topic: the parallelism of decoding; use as many as there are busy relay chains."""
@@ -80,9 +91,9 @@ class Job(Table):
     """Spark master URL."""
     state_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Partitions of the lane operator, each a worker at a time: for several chains one per core, on a cluster one or two per executor."""
-    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
+    driver_memory: Annotated[str, Field(pattern=MEMORY_PATTERN)] = "2g"
     """Heap of the driver (and, in local mode, of everything but Python), in Spark's notation: 512m, 2g."""
-    worker_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "4g"
+    worker_memory: Annotated[str, Field(pattern=MEMORY_PATTERN)] = "4g"
     """Memory that a Python worker executing lanes may allocate: 512m, 4g; beyond it its lane is parked."""
     jit: Literal["quick", "full"] = "quick"
     """How Spark's JVM compiles: quickly, which halves the processor time of a start, or fully, with the second compiler, too."""
@@ -149,7 +160,7 @@ class Plugins(Table):
 
     lock: FilePath | None = None
     """Lock file written by `validator plugins lock`, relative to this file; with it, only the plugins that it names may run."""
-    artefacts: list[Annotated[FilePath, Field(pattern=r"\.zip$")]] = Field(default_factory=list)
+    artefacts: list[Annotated[FilePath, Field(pattern=ARTEFACT_PATTERN)]] = Field(default_factory=list)
     """Files made by `validator plugins pack`, relative to this file; every process, workers included, imports their plugins from them."""
 
     @field_validator("artefacts")

@@ -17,7 +17,12 @@ DEFAULT_PROTOCOL: Final = "router"
 LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{core_limits.LANE_NAME_LENGTH_MAX - 1}}}$"
 """Names of lanes, which are Kafka keys and parts of file names."""
 
-PluginName = Annotated[str, Field(pattern=rf"^{KIND.pattern}$")]
+PLUGIN_PATTERN: Final = rf"^{KIND.pattern}$"
+MEMORY_PATTERN: Final = r"^[1-9][0-9]*[mg]$"
+PREFIX_PATTERN: Final = r"^[A-Za-z0-9._-]{0,100}$"
+ARTEFACT_PATTERN: Final = r"\.zip$"
+
+PluginName = Annotated[str, Field(pattern=PLUGIN_PATTERN)]
 LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
 U32 = Annotated[int, Field(ge=0, le=core_limits.U32_MAX)]
 U63 = Annotated[int, Field(ge=0, le=2**63 - 1)]

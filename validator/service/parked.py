@@ -78,6 +78,11 @@ def lane_reports(config: Config, progress_s: float | None = None) -> LaneReports
     return found
 
 
+def without_lane(lane: str, reason: str) -> str:
+    """Return why a lane is parked without the words that name it, for a line that does."""
+    return reason.removeprefix(f"lane {lane}: ")
+
+
 def remedy_of(parked: dict[str, Any]) -> str:
     """Return what lets a parked lane continue."""
     return REMEDIES.get(parked["fault"], "see docs/operations.md, Parked lanes")

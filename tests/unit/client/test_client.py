@@ -334,6 +334,8 @@ def test_exception_in_an_asynchronous_block_drops_it() -> None:
     ("configuration", "words"),
     [
         ({}, "no chain is configured"),
+        ({"chain": {}}, "chain: no such key; did you mean 'chains'?"),
+        ({"zzz": {}}, "zzz: no such key; known are audit, chains, "),
         ({"chains": {"polkadot": {"protocols": "router"}}}, "protocols"),
         ("missing.toml", "missing.toml"),
     ],

@@ -74,14 +74,14 @@ def test_dispatches_are_expected_with_their_outcome(tmp_path: Path) -> None:
     assert places == sorted(set(places))
 
 
-def test_only_its_own_configuration_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "validator.toml").write_text("# mine\n")
+@pytest.mark.parametrize("name", ["validator.toml", "chain.json", "candidates.jsonl", "expected-dispatches.jsonl"])
+def test_nothing_is_overwritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine\n")
     code, _, error = run("--out", str(tmp_path), "--blocks", "1")
     assert code == 2
-    assert error == (
-        f"validator: {tmp_path / 'validator.toml'}: is not from this command, which would replace it: expected another --out\n"
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["validator.toml"]
+    assert error == f"validator: {tmp_path / name}: expected no such file, found one; nothing was written\n"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine\n"
 
 
 def test_simulate_json_writes_chain_then_blocks() -> None:
