@@ -31,7 +31,7 @@ def send(kafka: Mapping[str, Any], prefix: str, records: Iterable[tuple[str, byt
 
 
 def in_transactions(kafka: Mapping[str, Any], records: Iterable[tuple[str, bytes | None, bytes | None]]) -> None:
-    """Write (topic, key, value) in order, each record in a transaction of its own, so that an offset without a record comes after it."""
+    """Write (topic, key, value) in order, one transaction for each record, so that an offset without a record comes after it."""
     producer = Producer(producer_config(dict(kafka), transactional_id=f"test-{uuid4()}"))
     producer.init_transactions(TRANSACTION_S_MAX)
     for topic, key, value in records:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables on a narrow terminal keep their words: what does not fit beside comes below its row; a pipe has all of it in one line."""
+"""Tables on a narrow terminal keep their words: what does not fit into a row comes below it; a pipe has all of it in one line."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_dead_letters_on_80_columns_have_whole_words(terminal: None, capsys: pyt
     assert counted == "1 dead letter: 1 UNKNOWN_LANE"
 
 
-def test_last_column_wraps_beside_the_others_if_it_keeps_its_words() -> None:
+def test_last_column_wraps_next_to_the_others_if_it_keeps_its_words() -> None:
     names, *rows = printed(FittedTable(("lane", "detail"), [("polkadot", "word " * 30)]), 60)
     assert names.split() == ["lane", "detail"]
     assert len(rows) > 1

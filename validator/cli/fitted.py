@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lays out a table for a terminal that may be too narrow for it: what does not fit beside comes below its row, with its heading.
+"""Lays out a table for a terminal that may be too narrow for it: what does not fit into a row comes below it, with its heading.
 
 A column is never narrower than its cells, except for the last one, which may wrap if it keeps some width.
 """
@@ -23,7 +23,7 @@ GAP: Final = 2
 INDENT: Final = 4
 """Characters before what comes below a row."""
 LAST_CHARACTERS_MIN: Final = 30
-"""Width that the last column keeps beside the others; with less it comes below."""
+"""Width that the last column keeps next to the others; with less it comes below the row."""
 
 
 class FittedTable:
@@ -46,21 +46,21 @@ class FittedTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table, or its lines if something comes below the rows."""
         width = options.max_width
-        beside, below = _split(self._widths, width)
+        fitting, below = _split(self._widths, width)
         if self._one_line or not below:
-            yield self._table(beside, below, width)
+            yield self._table(fitting, below, width)
             return
-        yield self._line(self._headings, beside, lambda _: self._header_style)
+        yield self._line(self._headings, fitting, lambda _: self._header_style)
         for row in self._rows:
-            yield self._line(row, beside, self._style)
+            yield self._line(row, fitting, self._style)
             yield from _below([(self._headings[at], row[at]) for at in below if row[at]], width - INDENT)
 
-    def _table(self, beside: list[int], below: list[int], width: int) -> Table:
+    def _table(self, fitting: list[int], below: list[int], width: int) -> Table:
         """Return the columns that fit; one of the others has what is left of the width, if that is enough."""
-        if below and width - self._total(beside) >= GAP + LAST_CHARACTERS_MIN:
-            beside = sorted([*beside, below[0]])
+        if below and width - self._total(fitting) >= GAP + LAST_CHARACTERS_MIN:
+            fitting = sorted([*fitting, below[0]])
         narrow = below[0] if below else len(self._headings) - 1
-        left = width - self._total(at for at in beside if at != narrow) - GAP
+        left = width - self._total(at for at in fitting if at != narrow) - GAP
         columns = [
             Column(
                 self._headings[at],
@@ -69,16 +69,16 @@ class FittedTable:
                 overflow="ellipsis" if self._one_line else "fold",
                 max_width=max(left, 1) if at == narrow else None,
             )
-            for at in beside
+            for at in fitting
         ]
         table = Table(*columns, box=None, padding=(0, 1), header_style=self._header_style)
         for row in self._rows:
-            table.add_row(*(Text(row[at], style=self._style(row[at])) for at in beside))
+            table.add_row(*(Text(row[at], style=self._style(row[at])) for at in fitting))
         return table
 
-    def _line(self, cells: Sequence[str], beside: list[int], style: Callable[[str], str]) -> Text:
+    def _line(self, cells: Sequence[str], fitting: list[int], style: Callable[[str], str]) -> Text:
         line = Text(overflow="fold")
-        for at in beside:
+        for at in fitting:
             space = " " * (self._widths[at] - cell_len(cells[at]))
             before, after = (space, "") if self._right[at] else ("", space)
             line.append(f" {before}").append(cells[at], style(cells[at])).append(f"{after} ")
@@ -95,17 +95,17 @@ def _total(widths: Iterable[int]) -> int:
 
 
 def _split(widths: Sequence[int], width: int) -> tuple[list[int], list[int]]:
-    """Return the columns that fit beside each other, and the others. The first one is always beside, the last one if it may wrap."""
+    """Return the columns that fit into a row, and the others. The first one always fits, and the last one if it may wrap."""
     if _total(widths) <= width or _total(widths[:-1]) + GAP + LAST_CHARACTERS_MIN <= width:
         return list(range(len(widths))), []
-    beside, below, used = [0], [], _total(widths[:1])
+    fitting, below, used = [0], [], _total(widths[:1])
     for at, each in enumerate(widths[1:], 1):
         if used + each + GAP <= width:
-            beside.append(at)
+            fitting.append(at)
             used += each + GAP
         else:
             below.append(at)
-    return beside, below
+    return fitting, below
 
 
 def _below(items: Sequence[tuple[str, str]], width: int) -> list[RenderableType]:

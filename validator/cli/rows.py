@@ -151,7 +151,8 @@ def _lane(record: Json) -> Row:
     if "check" in record:
         block, says, detail = record["block"], "audit fault", f"{record['check']}: {record['detail']}"
     elif "fault" in record:
-        why_parked = [each for each in (record["fault"], record["reason"]) if each]
+        reason = record["reason"].removeprefix(f"lane {record['lane']}: ")
+        why_parked = [each for each in (record["fault"], reason) if each]
         block, says, detail = record["since_block"], record["state"], ": ".join(why_parked)
     else:
         block, says, detail = record["executed_block"], "executed", record["waiting_for"] or ""
