@@ -56,4 +56,4 @@ def test_watch_shows_why_a_lane_is_parked(chain: Follower) -> None:
     create_topics(chain.config.kafka, prefix=chain.config.topics.prefix, topics=TOPICS)
     send(chain.config.kafka, chain.config.topics.prefix, values)
     shown = [line.split(maxsplit=3) for line in invoke("watch", "lanes", chain.option()).stdout.splitlines()[1:]]
-    assert shown == [["polkadot", "7", "parked", "memory: lane polkadot: no memory"], ["polkadot", "running"]]
+    assert shown == [["polkadot", "7", "parked", "memory: no memory"], ["polkadot", "running"]]
