@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from validator.compare import first_difference, first_result_difference
+from validator.compare import first_difference, first_result_difference, without_zeros
 from validator.core.errors import Violation
 from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.rules import RuleSet
@@ -53,7 +53,7 @@ def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
             return where + difference
     # each key named here is compared completely
     for key, value in scenario.final_state.items():
-        if value != state.get(key) and not (value in ({}, []) and not state.get(key)):
+        if without_zeros(value) != without_zeros(state.get(key)):
             return (
                 first_difference(value, state.get(key), f"final_state.{key}")
                 or f"final_state.{key}: more than expected"
