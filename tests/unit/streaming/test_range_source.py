@@ -214,6 +214,7 @@ def test_ends_are_those_of_committed_records() -> None:
         (KafkaError._TRANSPORT, KafkaGone),
         (KafkaError._ALL_BROKERS_DOWN, KafkaGone),
         (KafkaError.LEADER_NOT_AVAILABLE, KafkaGone),
+        (KafkaError._NOENT, KafkaGone),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError),
         (KafkaError._AUTHENTICATION, UserError),
     ],
