@@ -126,11 +126,7 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
                 from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
 
                 settings = JobSettings.of(config, definitions, output, pace)
-                try:
-                    return _run_in_session(config, settings, session, look_once, outages, metrics)
-                except OutOfMemory:
-                    session.kill()
-                    raise
+                return _run_in_session(config, settings, session, look_once, outages, metrics)
 
         pace = AHEAD if is_one_jvm(config.job.master) else QUICK
         return ended_in_order(lambda: run_at_paces(run, log, pace), outages)

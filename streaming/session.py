@@ -181,8 +181,8 @@ def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
     start.start()
     try:
         yield start
-    except StartFailed:
-        start.kill()  # the next attempt begins with another JVM
+    except (StartFailed, OutOfMemory):
+        start.kill()  # it may not be able to stop by itself, and the next attempt begins with another JVM
         raise
     finally:
         start.end()
@@ -320,16 +320,11 @@ def _end_jvm(gateway: Any) -> None:
         gateway.proc.wait(class_archive.WRITE_S_MAX)
 
 
-def jvm_is_gone(spark: SparkSession) -> bool:
-    """Return whether a session's JVM has ended or ends within `JVM_END_S_MAX`. A JVM that was started elsewhere counts as running."""
-    return _has_ended(spark.sparkContext._gateway, JVM_END_S_MAX)
-
-
 def reason_gone(spark: SparkSession) -> JvmGone | OutOfMemory | None:
-    """Return why a session's JVM has ended; None if it runs, as `jvm_is_gone` says."""
-    if not jvm_is_gone(spark):
-        return None
+    """Return why a session's JVM has ended, or ends within `JVM_END_S_MAX`; None if it runs, as does one that was started elsewhere."""
     gateway: Any = spark.sparkContext._gateway
+    if not _has_ended(gateway, JVM_END_S_MAX):
+        return None
     return OutOfMemory() if gateway.proc.returncode == OUT_OF_MEMORY_CODE else JvmGone()
 
 
