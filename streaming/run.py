@@ -239,7 +239,7 @@ def run_queries(
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
     raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, and with ``ahead``
-    `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times in a row.
+    `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
     """
     log, stop = outages.log, outages.stop
     failures = reading_failures = 0
@@ -259,7 +259,7 @@ def run_queries(
                 if deaths is not None and (lane := deaths.count(failure)) is not None:
                     log.warning("parking", lane=lane, reason=str(failure))
                     failures = 1
-                reading_failures = reading_failures + 1 if failure.is_of_reading else 0
+                reading_failures += failure.is_of_reading
                 if ahead and reading_failures == AHEAD_FAILURES_MAX:
                     raise ReadAheadFails(str(failure)) from None
                 if failures > RESTARTS_MAX:
