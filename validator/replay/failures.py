@@ -21,12 +21,13 @@ def failures_of(
     protocol: ProtocolDefinition, where: str, *, passes: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
     """Raise `PluginFailed` for an exception of the protocol's code, which was asked for ``where``; ``passes`` are raised unchanged."""
+    unchanged: tuple[type[Exception], ...] = (PluginFailed, *passes)
     try:
         yield
-    except (PluginFailed, *passes):
+    except unchanged:
         raise
     except Exception as error:
-        raise PluginFailed(f"{where}: {_described(protocol.name, error)}") from error
+        raise PluginFailed(f"{where}: {described(protocol.name, error)}") from error
 
 
 @contextmanager
@@ -36,7 +37,8 @@ def failures_of_reader(protocol: ProtocolDefinition, where: str) -> Iterator[Non
         yield
 
 
-def _described(protocol: str, error: Exception) -> str:
+def described(protocol: str, error: Exception) -> str:
+    """Return in one line what a protocol's plugin has raised, and where."""
     found = next((each for each in discover("validator.protocols") if each.name == protocol), None)
     owner = "" if found is None else f" of {found.distribution} {found.distribution_version}"
     text = " ".join(str(error).split())
