@@ -14,12 +14,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, terminated_as_interrupted
+from validator.cli.common import ConfigPath, Json, say, terminated_as_interrupted
 from validator.cli.json_lines import LINE_BYTES_MAX, opened, parse
 from validator.cli.progress import working
 from validator.cli.rows import ROWS, why
 from validator.cli.table import cells, print_table
-from validator.config import load_config
+from validator.config import DEFAULT_PROTOCOL, load_config
+from validator.core.outcomes import InputKind
 from validator.errors import UserError
 from validator.plugin.pack import use_artefacts
 from validator.plugin.rule_pages import RuleReferences, installed_pages
@@ -45,7 +46,7 @@ def dry_run(
 
     The lane's state is that after the job's last committed batch; the job may be running. A candidate's violations are all listed, in the
     order of the checks: the lane rejects it for the first. The record's lane, block and index may be left out; the block is then the next
-    one. Exit code 0 if the record would be accepted, 1 if not.
+    one. Exit code 0 if the record would be accepted, 1 if not. A note on standard error says if nobody has registered a candidate's para.
     """
     if kind not in KINDS:
         raise UserError(f"--kind: expected {', '.join(KINDS)}, found {kind!r}")
@@ -58,6 +59,9 @@ def dry_run(
     use_artefacts(config.plugins.artefacts)
     with terminated_as_interrupted(), working("reading the state"):
         standing = standing_of_checkpoint(config, lane) if state is None else standing_of_file(config, lane, state)
+    registered = frozenset(
+        standing.view.paras(standing.rules)
+    )  # before the record is enacted: it may add to what the state mentions
     try:
         answer = document_of(ask(standing, kind, document))
     except UserError as error:
@@ -69,7 +73,17 @@ def dry_run(
         sys.stdout.write(json.dumps(answer) + "\n")
     else:
         print_table(_tables(answer))
+    if answer["kind"] == InputKind.CANDIDATE and answer["para_id"] not in registered:
+        say(_unregistered(answer, standing.protocol.name))
     raise typer.Exit(exit_codes.OK if answer["ok"] else exit_codes.DISAGREEMENT)
+
+
+def _unregistered(answer: dict[str, Any], protocol: str) -> str:
+    """Return the note that nobody has registered a candidate's para, which the Router does not check."""
+    note = f"note: para {answer['para_id']} is not registered with lane {answer['lane']} after block {answer['executed_block']}"
+    if protocol != DEFAULT_PROTOCOL:
+        return note
+    return f"{note}; the Router judges its candidates all the same (reading I-28: `validator explain I-28`)"
 
 
 def _tables(answer: dict[str, Any]) -> Group:
