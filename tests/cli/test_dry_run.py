@@ -238,7 +238,7 @@ def test_para_that_is_not_registered_is_noted(state_file: Path, arguments: tuple
     unknown = ask_state(state_file, {"para_id": 5, "hrmp_watermark": 7}, *arguments)
     assert unknown.exit_code == 0
     assert unknown.stderr == (
-        f"note: para 5 is not registered with lane {LANE} after block 7; the Router judges its candidates all the same "
+        f"note: para 5 is not registered with lane {LANE} after block 7; protocol router judges its candidates all the same "
         "(reading I-28: `validator explain I-28`)\n"
     )
     if arguments:

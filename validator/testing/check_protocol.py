@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The points of `validator plugins check` for a protocol: its contract on its suite of traces, and its simulation.
 
-The contract is that of the source folder's tests, or without them one that knows no error of the protocol. Each point is a test of
+The contract comes from the source folder's tests, or without them it knows no error of the protocol. Each point is a test of
 `ProtocolContract`, called without pytest. No point begins after `POINTS_SECONDS_MAX`.
 """
 
@@ -33,7 +33,7 @@ SIMULATION_SEEDS: Final = (1, 2, 3)
 DETAIL_CHARACTERS_MAX: Final = 2_000
 
 _OF_TESTS: Final = ("test_suite_covers_every_error_with_all_fields", "test_rules_page_has_every_error")
-"""Tests that compare the protocol with the errors that the class of its own tests lists."""
+"""Tests that compare the protocol with the errors that the class of its project's tests lists."""
 _LANE: Final = "test_lane_gives_expected_results"
 _SUITE: Final = "suite of traces"
 _SIMULATION: Final = "simulated chains match their model"
