@@ -70,12 +70,12 @@ class _Run:
         documents = [read_document(path) for path in paths]
         vectors = [document for document in documents if isinstance(document.value, dict) and document.has("format")]
         installed = cache(installed_protocol)
-        by_file = {
-            document.path: read_scenarios(document, expectations=not self._as_json, installed=installed)
+        by_file = [
+            (document.path, read_scenarios(document, expectations=not self._as_json, installed=installed))
             for document in documents
             if document not in vectors
-        }
-        scenarios = list(chain.from_iterable(by_file.values()))
+        ]
+        scenarios = [scenario for _, found in by_file for scenario in found]
         for warning in chain.from_iterable(scenario.warnings for scenario in scenarios):
             self._warn(warning)
         if self._as_json:
@@ -106,16 +106,13 @@ class _Run:
         typer.echo(f"{outcome} {printable(scenario.id)} {printable(scenario.name)}{f': {why}' if why else ''}")
         return outcome
 
-    def _warn_of_nothing(self, by_file: dict[str, list[Scenario]], outcomes: Counter[str]) -> None:
+    def _warn_of_nothing(self, by_file: list[tuple[str, list[Scenario]]], outcomes: Counter[str]) -> None:
         """Say which files and scenarios would pass whatever the rules do."""
-        for path, scenarios in by_file.items():
+        idle = []
+        for path, scenarios in by_file:
             if not scenarios:
                 self._warn(f"{path}: holds no scenario")
-        idle = [
-            printable(each.id)
-            for each in chain.from_iterable(by_file.values())
-            if each.skipped is None and not each.expects_anything
-        ]
+            idle += [printable(each.id) for each in scenarios if each.skipped is None and not each.expects_anything]
         if idle:
             named = ", ".join(idle[:SHOWN_MAX]) + (", ..." if len(idle) > SHOWN_MAX else "")
             self._warn(f"without an expectation a scenario passes whatever comes out: {named}")

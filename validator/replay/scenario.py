@@ -129,7 +129,9 @@ def _scenario(node: Node, expectations: bool, installed: Callable[[str], Protoco
             "ump_failing_messages", lambda payloads: frozenset(item.hex() for item in payloads.items()), frozenset()
         ),
         steps=steps,
-        final_state=node.get("final_state", Node.object, {}) if expectations else {},
+        final_state=node.get("final_state", lambda state: _state(state, protocol, warnings), {})
+        if expectations
+        else {},
         warnings=tuple(warnings),
     )
 
@@ -225,10 +227,15 @@ def _expect(node: Node, protocol: ProtocolDefinition, warnings: list[str]) -> di
         if len(list(pair.items())) != 2:
             raise pair.fail("[para, payload]")
     if node.has("state"):
-        keys = protocol.traces.state_keys
-        node["state"].refuse_misspelt((*keys, *(f"{key}{EXACT}" for key in keys)))
-        warnings += check_state_keys(node["state"], protocol)
+        _state(node["state"], protocol, warnings)
     return {key: value for key, value in node.object().items() if value is not None}
+
+
+def _state(node: Node, protocol: ProtocolDefinition, warnings: list[str]) -> dict[str, Any]:
+    keys = protocol.traces.state_keys
+    node.refuse_misspelt((*keys, *(f"{key}{EXACT}" for key in keys)))
+    warnings += check_state_keys(node, protocol)
+    return node.object()
 
 
 def _downward(node: Node) -> DownwardMessage:

@@ -125,7 +125,7 @@ def _simulation(protocol: str, source: Path | None) -> str:
                 break
             contract._played(enactment, seed, SIMULATION_BLOCKS)
             played += 1
-    return f"{played} chains of {SIMULATION_BLOCKS} blocks"
+    return f"{played} chain{'s' if played > 1 else ''} of {SIMULATION_BLOCKS} blocks"
 
 
 def _bounded(run: Callable[[], str | None], protocol: str, end: float) -> str | None:

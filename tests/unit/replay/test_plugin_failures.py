@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from typer.testing import CliRunner, Result
 
 from tests.unit.testing.made_protocol import CHECK, RAISES, make_protocol
 from validator.cli.main import app
+from validator.document import Node
 from validator.errors import PluginFailed
 from validator.plugin.runtime import installed_protocol
 from validator.replay.failures import failures_of
+from validator.replay.vectors import read_vectors
 
 ID = "a-para-has-a-limited-number-of-candidates-in-a-session"
 
@@ -31,7 +34,7 @@ def installed(
 
 
 def test_exception_in_a_rule_fails_its_scenario_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = installed(tmp_path, monkeypatch, "quota-a".replace("-", ""), RAISES)
+    name = installed(tmp_path, monkeypatch, "quotaa", RAISES)
     good = tmp_path / "good.json"
     good.write_text(json.dumps({"id": "x", "steps": [{"block": 1, "expect": {"dispatched": []}}]}))
     result = replay("--suite", name, good)
@@ -100,3 +103,14 @@ def test_exception_without_a_text_or_a_plugin_is_described() -> None:
         failures_of(protocol, "here"),
     ):
         raise KeyError
+
+
+def test_exception_for_a_vector_names_its_entry() -> None:
+    protocol = installed_protocol("xcmp")
+    assert protocol is not None
+    broken = replace(protocol, traces=replace(protocol.traces, vectors=lambda _group, entry: {}[entry.path]))
+    document = Node({"format": "xcmp-vectors/1", "msg_hash": [{"payload": "00"}]}, "file")
+    with pytest.raises(
+        PluginFailed, match=r"^file\.msg_hash\[0\]: plugin xcmp of validator-xcmp \S+ raised KeyError at "
+    ):
+        list(read_vectors(document, broken))

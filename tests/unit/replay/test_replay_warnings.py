@@ -41,6 +41,10 @@ VAIN: dict[str, tuple[Any, str]] = {
         {"id": "x", "steps": [{**STEP, "expect": {"state": {"nonsense": None}}}]},
         "steps[0].expect.state: protocol router has no state key 'nonsense': null, 0 and [] always match",
     ),
+    "an unknown final state key": (
+        {**CHECKED, "final_state": {"nonsense": {}}},
+        "final_state: protocol router has no state key 'nonsense'",
+    ),
     "an unknown limit": (
         {**CHECKED, "config": {"preset": "polkadot-2023"}},
         "trace.json.config: protocol router has no limit 'preset'",
@@ -98,6 +102,9 @@ def test_protocol_that_is_not_installed_is_suggested(tmp_path: Path) -> None:
     ],
 )
 def test_key_that_no_state_has_is_refused(state: Any, words: str, tmp_path: Path) -> None:
+    final = replay(tmp_path, {"id": "x", "steps": [STEP], "final_state": state})
+    assert final.exit_code == 2
+    assert f"trace.json.final_{words}" in final.stderr
     document = {"id": "x", "steps": [{**STEP, "expect": {"state": state}}]}
     result = replay(tmp_path, document)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -113,6 +120,12 @@ def test_key_that_no_state_has_is_refused(state: Any, words: str, tmp_path: Path
 def test_keys_of_other_protocols_are_known(protocol: str, key: str, tmp_path: Path) -> None:
     document = {"id": "x", "protocol": protocol, "steps": [{**STEP, "expect": {"state": {key: {"a": None}}}}]}
     assert replay(tmp_path, document).exit_code == 2
+
+
+def test_file_that_is_named_twice_is_played_twice(tmp_path: Path) -> None:
+    replay(tmp_path, CHECKED)
+    file = str(tmp_path / "trace.json")
+    assert CliRunner().invoke(app, ["replay", file, file]).stdout.splitlines()[-1] == "2 passed, 0 failed"
 
 
 def test_suite_says_nothing_in_vain(tmp_path: Path) -> None:
