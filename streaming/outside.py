@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,16 +20,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_DISK: Final = (
-    "No space left on device",
-    "Disk quota exceeded",
-    "Read-only file system",
-    "(Permission denied)",
-    "java.nio.file.AccessDeniedException: ",
-    "Mkdirs failed to create ",
-    "Input/output error",
-)
-"""What Java, RocksDB, Hadoop's file system and Python say of a folder that cannot be written; in parentheses as Java quotes the system."""
+_NO_RIGHT: Final = "Permission denied"
+_DISK: Final = {
+    "No space left on device": "No space left on device",
+    "Disk quota exceeded": "Disk quota exceeded",
+    "Read-only file system": "Read-only file system",
+    f"({_NO_RIGHT})": _NO_RIGHT,
+    "java.nio.file.AccessDeniedException: ": _NO_RIGHT,
+    "Mkdirs failed to create ": "no folder can be created there",
+    "Input/output error": "Input/output error",
+}
+"""What Java, RocksDB, Hadoop's file system and Python say of a folder that cannot be written, with our words; in parentheses as Java quotes
+the system."""
 
 WRITER_GONE: Final = "streaming.transactions.KafkaGone:"
 """A worker's `streaming.transactions.KafkaGone`, in the text of the query's exception."""
@@ -39,16 +42,27 @@ _ERRNO: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 
+def unwritable(error: str) -> str | None:
+    """Return in one line that the job's folder cannot be written, if the text of an exception says so.
+
+    What a worker raised counts more than what Spark adds to it.
+    """
+    if _TRACEBACK in error:
+        found = (os.strerror(number) for number in _ERRNO if f"OSError: [Errno {number}]" in error)
+    else:
+        found = (words for sign, words in _DISK.items() if sign in error)
+    why = next(found, None)
+    return None if why is None else f"the job's folder ([job] directory) cannot be written: {why}"
+
+
 def is_outside(error: str) -> bool:
     """Return whether the text of a query's exception, with its stack traces, reports something that passes.
 
     What a worker raised counts more than what Spark adds to it. A worker that starts too late says that the machine has too much to do.
     """
-    if WRITER_GONE in error:
+    if WRITER_GONE in error or unwritable(error) is not None:
         return True
-    if _TRACEBACK in error:
-        return any(f"OSError: [Errno {number}]" in error for number in _ERRNO)
-    return passes_in_java(error) or any(sign in error for sign in (*_DISK, WORKER_LATE))
+    return _TRACEBACK not in error and (passes_in_java(error) or WORKER_LATE in error)
 
 
 class StopSignal:

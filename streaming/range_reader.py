@@ -24,7 +24,7 @@ from streaming.chunk_files import ChunkFile
 from streaming.decode_stage import Decoder
 from streaming.held_inputs import ReadFailed, no_memory
 from streaming.options import WHOLE_BYTES_MAX
-from streaming.range_source import DecodeSettings, InputsGone, SourceSettings, TaskRanges, failure
+from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings, TaskRanges, failure
 from streaming.transactions import KafkaGone
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
 from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
@@ -78,8 +78,8 @@ _TUNING: Final[dict[str, object]] = {
 def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]:
     """Return a task's inputs as packed runs (`streaming.options.CHUNK_SCHEMA`); after them the worker begins to read ahead.
 
-    Raises `UserError` if the worker's plugins differ from the driver's, `InputsGone` if Kafka no longer has the ranges, `KafkaGone` if it
-    does not answer, `ReadFailed` if the worker's memory does not suffice.
+    Raises `UserError` if the worker's plugins differ from the driver's, `InputsRemoved` if Kafka no longer has the ranges, `KafkaGone` if
+    it does not answer, `ReadFailed` if the worker's memory does not suffice.
     """
     global _reader
     tune_garbage_collector()
@@ -171,7 +171,7 @@ class Reading:
         return chunks
 
     def step(self) -> None:
-        """Read and decode what has arrived. Raises `InputsGone`, `ReadFailed`, `KafkaGone`, `UserError`."""
+        """Read and decode what has arrived. Raises `InputsRemoved`, `ReadFailed`, `KafkaGone`, `UserError`."""
         began = time.monotonic()
         messages = self.cursor.poll()
         self._silent_s += time.monotonic() - began
@@ -225,7 +225,7 @@ class Reading:
         """Raise for an error after which librdkafka does not continue."""
         places = [place] if place in self._left else list(self._left)
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise InputsGone(self._places(places))
+            raise InputsRemoved(self._places(places))
         if error.code() in NOT_UNPACKED:
             raise ReadFailed(f"{self._places(places)} cannot be unpacked: {error.str()} ({error.name()})")
         if ends_reading(error):

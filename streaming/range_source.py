@@ -217,7 +217,7 @@ def failure(error: KafkaError) -> Exception:
     return KafkaGone(text) if passes(error) else UserError(text)
 
 
-class InputsGone(UserError):
+class InputsRemoved(UserError):
     """Kafka no longer has inputs that the job has not read."""
 
     def __init__(self, places: str) -> None:
@@ -235,7 +235,7 @@ def check_not_before(start: Offsets, latest: Offsets) -> None:
             end = latest.get(topic, {}).get(partition)
             if end is None or end < offset:
                 found = "does not exist" if end is None else f"ends at {end}"
-                raise InputsGone(f"{topic}[{partition}] was read up to offset {offset}, and now {found}")
+                raise InputsRemoved(f"{topic}[{partition}] was read up to offset {offset}, and now {found}")
 
 
 class InputSource(DataSource):

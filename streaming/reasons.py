@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE
 from streaming.pace import OUT_OF_MEMORY
 
-_GONE = ".InputsGone: "
+_GONE = ".InputsRemoved: "
 
 _FORESEEN = (
     ".HandlerFault:",

@@ -18,7 +18,7 @@ from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
 from streaming.options import is_one_jvm
-from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside
+from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, unwritable
 from streaming.pace import (
     AHEAD,
     AHEAD_FAILURES_MAX,
@@ -35,7 +35,15 @@ from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
 from streaming.reasons import reason_of, report_of
-from streaming.session import SPARK_LOG, JvmGone, SessionSettings, SessionStart, reason_gone, starting_session
+from streaming.session import (
+    SPARK_LOG,
+    JvmGone,
+    SessionSettings,
+    SessionStart,
+    StartFailed,
+    reason_gone,
+    starting_session,
+)
 from streaming.transactions import KafkaGone, WriteFailed, take_over
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
@@ -118,11 +126,7 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
                 from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
 
                 settings = JobSettings.of(config, definitions, output, pace)
-                try:
-                    return _run_in_session(config, settings, session, look_once, outages, metrics)
-                except OutOfMemory:
-                    session.kill()
-                    raise
+                return _run_in_session(config, settings, session, look_once, outages, metrics)
 
         pace = AHEAD if is_one_jvm(config.job.master) else QUICK
         return ended_in_order(lambda: run_at_paces(run, log, pace), outages)
@@ -136,9 +140,18 @@ def _look(config: Config, definitions: dict[str, LaneDefinition], accepted: Acce
 
 
 def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
-    """Return the exit code of ``run``, also if Spark's JVM or what is outside was gone for too long. Raises `UserError`."""
+    """Return the exit code of ``run``, also if Spark's JVM or what is outside was gone for too long. Raises `UserError`.
+
+    ``run`` is repeated while Spark cannot start for a reason that may pass.
+    """
     try:
-        return run()
+        while True:
+            try:
+                return run()
+            except StartFailed as failure:
+                outages.wait(str(failure))
+                if outages.stop.requested:
+                    raise Unavailable(str(failure)) from None
     except JvmGone:
         outages.log.error("failed", reason=JVM_GONE)
     except (GivenUp, OutOfMemory) as error:
@@ -226,7 +239,7 @@ def run_queries(
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
     raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, and with ``ahead``
-    `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times in a row.
+    `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
     """
     log, stop = outages.log, outages.stop
     failures = reading_failures = 0
@@ -246,7 +259,7 @@ def run_queries(
                 if deaths is not None and (lane := deaths.count(failure)) is not None:
                     log.warning("parking", lane=lane, reason=str(failure))
                     failures = 1
-                reading_failures = reading_failures + 1 if failure.is_of_reading else 0
+                reading_failures += failure.is_of_reading
                 if ahead and reading_failures == AHEAD_FAILURES_MAX:
                     raise ReadAheadFails(str(failure)) from None
                 if failures > RESTARTS_MAX:
@@ -266,8 +279,9 @@ def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     except Unavailable as error:
         raise BatchFailed(str(error), progressed=False, outside=True) from None
     except (OSError, PySparkException, Py4JJavaError) as error:
-        if is_outside(f"OSError: {error}" if isinstance(error, OSError) else str(error)):
-            raise BatchFailed(_first_line(str(error)), progressed=False, outside=True) from None
+        text = f"OSError: {error}" if isinstance(error, OSError) else str(error)
+        if is_outside(text):
+            raise BatchFailed(unwritable(text) or _first_line(text), progressed=False, outside=True) from None
         raise
 
 
@@ -333,7 +347,7 @@ def _follow(
             raise OutOfMemory from None
         if is_outside(report) and (not foreseen or WRITER_GONE in reason):
             last_batch = log_batches(query, last_batch, log, commit)
-            raise BatchFailed(reason, progressed=last_batch >= 0, outside=True) from None
+            raise BatchFailed(unwritable(report) or reason, progressed=last_batch >= 0, outside=True) from None
         if _may_pass(report, reason):
             last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0, error=report) from None

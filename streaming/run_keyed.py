@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,10 @@ from streaming.markers import marked_keys, read_marker
 from streaming.metered import create_metrics_topic
 from streaming.options import bytes_of
 from streaming.outside import Outages, StopSignal
+from streaming.pace import OutOfMemory
 from streaming.parked_log import KafkaWatch
 from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
-from streaming.session import SPARK_LOG, JvmGone, SessionSettings, jvm_is_gone, spark_session
+from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED
 from streaming.transactions import ABANDONED_S_MAX
 from validator.core.limits import RECORD_BYTES_MAX
@@ -135,10 +137,13 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
 
         try:
             with KafkaWatch(settings.kafka, settings.prefix, outages.log, Patience(config.job.give_up_after)):
-                return run_queries(start, outages, watch)
+                return run_queries(start, outages, watch, gone=partial(reason_gone, spark))
+        except OutOfMemory:
+            raise
         except Exception as error:
-            if jvm_is_gone(spark):
-                raise JvmGone from error
+            gone = reason_gone(spark)
+            if gone is not None:
+                raise gone from error
             raise
 
 

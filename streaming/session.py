@@ -30,6 +30,7 @@ from streaming.options import (
     session_options,
     worker_options,
 )
+from streaming.outside import unwritable
 from streaming.pace import QUICK, OutOfMemory, Pace
 from streaming.sockets import make_sockets_folder, note_sockets_folder, remove_noted_sockets
 from streaming.stages import DECODE, LANES, start_planners, start_workers
@@ -105,6 +106,10 @@ class SessionSettings:
         return cls(master, directory, job.driver_memory, job.state_partitions, job.jit, stages)
 
 
+class StartFailed(Exception):
+    """Spark could not start for a reason that may pass."""
+
+
 class SessionStart(threading.Thread):
     """Starts a session; `wait` returns it."""
 
@@ -124,11 +129,16 @@ class SessionStart(threading.Thread):
     def wait(self) -> SparkSession:
         """Return the session once it has started.
 
-        Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, `JvmGone` if the JVM ends meanwhile.
+        Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, `JvmGone` if the JVM ends meanwhile,
+        `StartFailed` if the job's folder cannot be written.
         """
         self.join()
-        if self._failure is not None:
-            raise self._failure
+        failure = self._failure
+        if failure is not None:
+            reason = unwritable(f"OSError: {failure}" if isinstance(failure, OSError) else str(failure))
+            if reason is None or isinstance(failure, UserError):
+                raise failure
+            raise StartFailed(reason) from failure
         assert self._session is not None
         return self._session
 
@@ -171,6 +181,9 @@ def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
     start.start()
     try:
         yield start
+    except (StartFailed, OutOfMemory):
+        start.kill()  # it may not be able to stop by itself, and the next attempt begins with another JVM
+        raise
     finally:
         start.end()
 
@@ -307,16 +320,11 @@ def _end_jvm(gateway: Any) -> None:
         gateway.proc.wait(class_archive.WRITE_S_MAX)
 
 
-def jvm_is_gone(spark: SparkSession) -> bool:
-    """Return whether a session's JVM has ended or ends within `JVM_END_S_MAX`. A JVM that was started elsewhere counts as running."""
-    return _has_ended(spark.sparkContext._gateway, JVM_END_S_MAX)
-
-
 def reason_gone(spark: SparkSession) -> JvmGone | OutOfMemory | None:
-    """Return why a session's JVM has ended; None if it runs, as `jvm_is_gone` says."""
-    if not jvm_is_gone(spark):
-        return None
+    """Return why a session's JVM has ended, or ends within `JVM_END_S_MAX`; None if it runs, as does one that was started elsewhere."""
     gateway: Any = spark.sparkContext._gateway
+    if not _has_ended(gateway, JVM_END_S_MAX):
+        return None
     return OutOfMemory() if gateway.proc.returncode == OUT_OF_MEMORY_CODE else JvmGone()
 
 

@@ -37,7 +37,7 @@ from validator.codec.schemas import HEADER_SIZE
 from validator.errors import Unavailable, UserError
 from validator.kafka.client import producer_config
 from validator.kafka.retry import answer, passes
-from validator.topics import MARKERS
+from validator.topics import DEAD_LETTERS, MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -214,7 +214,7 @@ class TransactionalWriter:
                         break
                     except BufferError:
                         self._producer.poll(0.1)
-                if topic == "dead-letters" and self._dead_letters is not None:
+                if topic == DEAD_LETTERS and self._dead_letters is not None:
                     self._dead_letters.add(dict(headers)["source"])
             self._producer.poll(0)
         except KafkaException as error:

@@ -28,6 +28,17 @@ def first_difference(expected: Any, actual: Any, path: str = "") -> str | None:
     return None if actual == expected else _difference(expected, actual, path)
 
 
+def without_zeros(value: Any) -> Any:
+    """Return a state key without what may as well be absent: members that are null, 0 or empty, and then None if nothing is left.
+
+    Two states are equal if this is. An account with nothing in it, for example, may be listed or not.
+    """
+    if isinstance(value, dict):
+        value = {name: left for name, member in value.items() if (left := without_zeros(member)) is not None}
+    is_absent = value is None or (value in (0, [], {}) and value is not False)
+    return None if is_absent else value
+
+
 def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 

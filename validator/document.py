@@ -110,6 +110,11 @@ class Node:
             if key not in known and (close := get_close_matches(key, known, n=1, cutoff=0.85)):
                 raise UserError(f"{self.path}: unknown key {key!r}, did you mean {close[0]!r}?")
 
+    def refuse_foreign(self, known: tuple[str, ...], expected: str) -> None:
+        """Reject an object that has keys, but none of the known ones: it is something else."""
+        if self.object() and self.object().keys().isdisjoint(known):
+            raise self.fail(expected)
+
 
 def read_document(path: Traversable) -> Node:
     """Return a JSON file's value. Raises `UserError` if the file cannot be read or is not JSON."""

@@ -21,3 +21,7 @@ class GivenUp(UserError):
 
 class LeaseLost(UserError):
     """A transport is no longer the active process of its name; the command line exits with code 3."""
+
+
+class PluginFailed(Exception):
+    """A plugin's code raised what its contract does not allow: a bug of the plugin. The text says where, the cause is what it raised."""

@@ -216,3 +216,56 @@ def test_file_of_two_records_is_refused_in_words(lane: Callable[[str], Lane]) ->
 
 def test_unknown_kind_is_refused(lane: Callable[[str], Lane]) -> None:
     refused(lane("router").ask({}, "--kind=blocks"), "--kind: expected candidates, channel-requests")
+
+
+@pytest.fixture
+def state_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a configuration and a state with two paras into the current folder, and return the state's file."""
+    monkeypatch.chdir(tmp_path)
+    table = {"host_configuration": {"preset": "polkadot-2023"}}
+    (tmp_path / "validator.toml").write_text(to_toml({"chains": {LANE: table}}), encoding="utf-8")
+    path = tmp_path / "STATE.json"
+    path.write_text(json.dumps({"first_block": 8, "state": {"valid_paras": [2000, 2004]}}))
+    return path
+
+
+def ask_state(path: Path, record: dict[str, Any], *arguments: str) -> Any:
+    return invoke(
+        "dry-run", "-", f"--lane={LANE}", f"--state={path.name}", *arguments, stdin=json.dumps(record).encode()
+    )
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_para_that_is_not_registered_is_noted(state_file: Path, arguments: tuple[str, ...]) -> None:
+    known = ask_state(state_file, {"para_id": 2000, "hrmp_watermark": 7}, *arguments)
+    assert (known.exit_code, known.stderr) == (0, "")
+    unknown = ask_state(state_file, {"para_id": 5, "hrmp_watermark": 7}, *arguments)
+    assert unknown.exit_code == 0
+    assert unknown.stderr == (
+        f"note: para 5 is not registered with lane {LANE} after block 7; protocol router judges its candidates all the same "
+        "(reading I-28: `validator explain I-28`)\n"
+    )
+    if arguments:
+        assert json.loads(unknown.stdout).keys() == json.loads(known.stdout).keys()
+    else:
+        assert "accepted" in unknown.stdout
+    rejected = ask_state(state_file, {"para_id": 5, "hrmp_watermark": 9}, *arguments)
+    assert (rejected.exit_code, "para 5 is not registered" in rejected.stderr) == (1, True)
+    message = ask_state(state_file, {"para_id": 5, "msg": "00"}, "--kind=downward-messages", *arguments)
+    assert message.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (
+            {"para_id": 2000, "hrmp_watermark": 7},
+            "STATE.json: expected keys of a state, such as valid_paras, balances and channels",
+        ),
+        ({"first_block": 8, "state": {"para_id": 2000}}, "STATE.json.state: expected keys of a state"),
+        ({"chanels": {}}, "unknown key 'chanels', did you mean 'channels'?"),
+    ],
+)
+def test_document_that_is_no_state_is_refused(state_file: Path, document: Any, words: str) -> None:
+    state_file.write_text(json.dumps(document))
+    refused(ask_state(state_file, {"para_id": 2000, "hrmp_watermark": 7}), words)

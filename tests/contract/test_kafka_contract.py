@@ -7,12 +7,16 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
+from streaming.range_source import committed_ends
+from streaming.transactions import KafkaGone
 from tests.contract.kafka_backends import Backend, Container, embedded, no_docker
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config, producer_config
@@ -214,6 +218,28 @@ def start_python(program: str, *arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)])
 
 
+@contextmanager
+def asked_for_ends(kafka: Table, topic: str) -> Iterator[list[Exception]]:
+    """Ask for the end of a topic again and again, as the job does before each batch; yield the errors that do not pass."""
+    admin, done, errors = AdminClient(admin_config(kafka)), Event(), list[Exception]()
+
+    def ask() -> None:
+        while not done.is_set():
+            try:
+                committed_ends(admin, (topic,), OffsetSpec.latest())
+            except KafkaGone:
+                continue
+            except Exception as error:  # noqa: BLE001 - the test shows it
+                errors.append(error)
+
+    asking = Thread(target=ask)
+    asking.start()
+    yield errors
+    time.sleep(1.0)
+    done.set()
+    asking.join()
+
+
 def test_data_topics_and_positions_survive_a_restart(backend: tuple[Backend, Table]) -> None:
     broker, kafka = backend
     topic = new_topic(kafka, "restart")
@@ -224,8 +250,10 @@ def test_data_topics_and_positions_survive_a_restart(backend: tuple[Backend, Tab
     consumer = Consumer(consumer_config(kafka, group_id="restart"))
     producer.send_offsets_to_transaction([TopicPartition(topic, 0, 1)], consumer.consumer_group_metadata(), 30)
     producer.commit_transaction(30)
-    broker.stop()
-    assert broker.start() == kafka["bootstrap.servers"]
+    with asked_for_ends(kafka, topic) as errors:
+        broker.stop()
+        assert broker.start() == kafka["bootstrap.servers"]
+    assert errors == [], "what passes is waited for"
     asking = [start_python(LAST_WRITE, json.dumps(kafka)) for _ in range(3)]  # while the coordinator loads
     assert [process.wait(60) for process in asking] == [0, 0, 0]
     (position,) = answer(lambda left_s: consumer.committed([TopicPartition(topic, 0)], timeout=left_s))

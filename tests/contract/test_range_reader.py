@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from streaming import range_reader
 from streaming.range_reader import RangeReader
-from streaming.range_source import DecodeSettings, InputsGone, SourceSettings, TaskRanges, committed_ends
+from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings, TaskRanges, committed_ends
 from streaming.ranges import Offsets, divided, limited
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, RecordKind
@@ -125,5 +125,5 @@ def test_what_retention_has_removed_is_an_error(
     for future in admin.delete_records([TopicPartition(topics[1], 0, end[topics[1]]["0"])]).values():
         future.result()
     (ranges,) = divided(start, end, 1)
-    with pytest.raises(InputsGone, match=r"retention removed inputs .*candidates\[0\] from offset 0"):
+    with pytest.raises(InputsRemoved, match=r"retention removed inputs .*candidates\[0\] from offset 0"):
         values_of(opened(), TaskRanges(ranges))

@@ -21,7 +21,12 @@ PAGES = [
     DOCS.parent / "README.md",
     *(path for path in sorted(DOCS.rglob("*.md")) if not path.name.startswith("channel-")),
 ]
-OTHERS = {("real-data.md", "STATE.json"), ("trace-format.md", "trace.json")}
+OTHERS = {
+    ("real-data.md", "STATE.json"),
+    ("trace-format.md", "trace.json"),
+    ("checks-in-ci.md", "channel.json"),
+    ("checks-in-ci.md", "STATE.json"),
+}
 """Files that are no records: the test of their page runs a command on each."""
 
 

@@ -103,10 +103,11 @@ def test_largest_para_id_is_read() -> None:
     assert state.hrmp_watermarks == {largest: 3, 0: 1}
 
 
-def test_unrelated_keys_are_ignored() -> None:
-    assert view(read({"first_block": 7, "recorded_by": "somebody"}, mid_chain_state())) == view(
-        read({}, mid_chain_state())
-    )
+def test_unrelated_keys_are_ignored_next_to_those_of_a_state() -> None:
+    unrelated = {"first_block": 7, "recorded_by": "somebody"}
+    assert view(read({**unrelated, "channels": {}}, mid_chain_state())) == view(read({}, mid_chain_state()))
+    with pytest.raises(UserError, match=r"^STATE: expected keys of a state, such as valid_paras"):
+        read(unrelated, mid_chain_state())
 
 
 @pytest.mark.parametrize("of", [LEDGER, UNLIMITED], ids=["ledger", "unlimited"])

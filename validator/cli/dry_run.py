@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Group
@@ -15,18 +16,22 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, terminated_as_interrupted
+from validator.cli.common import ConfigPath, Json, say, terminated_as_interrupted
 from validator.cli.json_lines import LINE_BYTES_MAX, opened, parse
 from validator.cli.progress import working
 from validator.cli.rows import ROWS, why
 from validator.cli.table import cells, print_table
 from validator.config import load_config
+from validator.core.outcomes import InputKind
 from validator.errors import UserError
 from validator.plugin.pack import use_artefacts
-from validator.plugin.rule_pages import RuleReferences, installed_pages
+from validator.plugin.rule_pages import RuleReferences, RulesPage, installed_pages
 from validator.service.dry_run import KINDS, ask, document_of
 from validator.service.standing import standing_of_checkpoint, standing_of_file
 from validator.strict_json import JsonRefused, read_json
+
+UNREGISTERED: Final = "The para of a candidate need not be valid"
+"""The title of a protocol's reading that candidates of paras that do not exist are judged like all others."""
 
 
 def dry_run(
@@ -47,7 +52,7 @@ def dry_run(
 
     The lane's state is that after the job's last committed batch; the job may be running. A candidate's violations are all listed, in the
     order of the checks: the lane rejects it for the first. The record's lane, block and index may be left out; the block is then the next
-    one. Exit code 0 if the record would be accepted, 1 if not.
+    one. Exit code 0 if the record would be accepted, 1 if not. A note on standard error says if nobody has registered a candidate's para.
     """
     if kind not in KINDS:
         raise UserError(f"--kind: expected {', '.join(KINDS)}, found {kind!r}")
@@ -60,17 +65,23 @@ def dry_run(
     use_artefacts(config.plugins.artefacts)
     with terminated_as_interrupted(), working("reading the state"):
         standing = standing_of_checkpoint(config, lane) if state is None else standing_of_file(config, lane, state)
+    registered = frozenset(
+        standing.view.paras(standing.rules)
+    )  # before the record is enacted: it may add to what the state mentions
     try:
         answer = document_of(ask(standing, kind, document))
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
-    references = RuleReferences(installed_pages([standing.protocol.name])[0])
+    pages, _ = installed_pages([standing.protocol.name])
+    references = RuleReferences(pages)
     for each in answer["errors"]:
         each["rule"] = references.of(each["kind"], each["clause"], standing.protocol.name)
     if as_json:
         sys.stdout.write(json.dumps(answer) + "\n")
     else:
         print_table(_tables(answer))
+    if answer["kind"] == InputKind.CANDIDATE and answer["para_id"] not in registered:
+        say(_unregistered(answer, standing.protocol.name, pages))
     raise typer.Exit(exit_codes.OK if answer["ok"] else exit_codes.DISAGREEMENT)
 
 
@@ -82,6 +93,15 @@ def _only_record(data: bytes, name: str) -> Any:
             read_json(lines[0])
             raise UserError(f"{name}: expected one record, found {len(lines)} lines, of which the first is one")
     return parse(data, name)
+
+
+def _unregistered(answer: dict[str, Any], protocol: str, pages: Iterable[RulesPage]) -> str:
+    """Return the note that nobody has registered a candidate's para, with the protocol's reading if it does not check that."""
+    note = f"note: para {answer['para_id']} is not registered with lane {answer['lane']} after block {answer['executed_block']}"
+    reading = next((each.name for page in pages for each in page.entries if each.title == UNREGISTERED), None)
+    if reading is None:
+        return note
+    return f"{note}; protocol {protocol} judges its candidates all the same (reading {reading}: `validator explain {reading}`)"
 
 
 def _tables(answer: dict[str, Any]) -> Group:

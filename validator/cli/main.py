@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from validator import __version__, exit_codes
-from validator.errors import GivenUp, UserError
+from validator.errors import GivenUp, PluginFailed, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,6 +182,8 @@ class LazyGroup(TyperGroup):
         except UserError as error:
             code = exit_codes.STOPPED if isinstance(error, GivenUp) else exit_codes.USER_ERROR
             raise _refused(ctx, str(error), code) from None
+        except PluginFailed as error:
+            raise _refused(ctx, str(error), exit_codes.INTERNAL_ERROR) from None
         except OSError as error:
             if error.filename is None or error.errno not in _REFUSED_FILES:
                 raise

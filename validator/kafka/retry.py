@@ -76,6 +76,8 @@ _PASSING: Final[dict[int, str | None]] = {
     KafkaError._TIMED_OUT_QUEUE: None,
     KafkaError._MSG_TIMED_OUT: None,
     KafkaError._RETRY: None,
+    # no partition that was asked about has a leader: so librdkafka says it of offsets while the only broker starts
+    KafkaError._NOENT: None,
 }
 """Errors that pass, with the class of `org.apache.kafka.common.errors` by which Spark's client reports the same."""
 

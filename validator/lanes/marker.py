@@ -23,6 +23,7 @@ from validator.codec.json_form import to_json
 from validator.codec.schemas import schemas
 from validator.core.inputs import DeadLetter, Input
 from validator.core.types import BlockNumber
+from validator.topics import DEAD_LETTERS, MARKERS
 
 Consumed: TypeAlias = Mapping[tuple[str, int], int]
 """By topic and partition, the offset after the last record taken."""
@@ -50,7 +51,7 @@ class Marker:
         the marker cannot decide. The lane's status is emitted with anything else (`is_news`).
         """
         return [
-            record for record in records if record.topic != "dead-letters" or not self._has_taken(record, dead_letters)
+            record for record in records if record.topic != DEAD_LETTERS or not self._has_taken(record, dead_letters)
         ]
 
     def is_news(self, consumed: Consumed) -> bool:
@@ -86,12 +87,12 @@ class Marker:
                 {"topic": topic, "partition": partition, "offset": offset} for (topic, partition), offset in places
             ],
         }
-        return OutputRecord("markers", lane.encode(), write(schemas()["validator.Marker"], datum))
+        return OutputRecord(MARKERS, lane.encode(), write(schemas()["validator.Marker"], datum))
 
     @classmethod
     def decode(cls, value: bytes) -> Marker:
         """Return the marker that a record of the `markers` topic holds. Raises `UserError`."""
-        datum = to_json("markers", value)
+        datum = to_json(MARKERS, value)
         return cls(
             datum["block"],
             {(place["topic"], place["partition"]): place["offset"] for place in datum["consumed"]},

@@ -17,6 +17,7 @@ from validator.codec.encode import BlockOutput, OutputRecord, values_size
 from validator.core.types import BlockNumber
 from validator.lanes.marker import Consumed, Marker
 from validator.lanes.parked import says_parked
+from validator.topics import DEAD_LETTERS
 
 TRANSACTION_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of record values after which a larger batch continues in another transaction, at the border of a block. This bounds what a broker
@@ -130,7 +131,7 @@ def _hand_on(writer: BatchWriter, batch: _Batch, records: list[OutputRecord]) ->
 
 def _is_news(record: OutputRecord) -> bool:
     """Return whether a record that belongs to no block is emitted even if nothing else is; a status is not."""
-    return record.topic == "dead-letters" or says_parked(record)
+    return record.topic == DEAD_LETTERS or says_parked(record)
 
 
 @dataclass(slots=True)

@@ -174,8 +174,10 @@ class TraceFormat:
     under ``state_keys``. ``features`` are the feature names that a scenario may need. ``pending_ends_with_session`` says, if need be by
     configuration, that a session change drops candidates that are not enacted yet. ``scenario_keys`` are further keys of a scenario, which
     ``configuration`` reads as if they stood in its ``config``. ``body`` reads an entry of a step's ``bodies`` as the request that reports
-    it; without it, steps have no bodies. ``suite`` is the folder of trace files shipped with the protocol. ``vectors``
-    recomputes documents of the format ``vector_format``: it takes a group's name and an entry and returns the entry's expected result.
+    it; without it, steps have no bodies. ``para_keys`` and ``channel_keys`` are the state keys whose objects are keyed by para (``"2000"``)
+    and by channel (``"2000->2004"``): a trace that expects something under any other key is refused. ``suite`` is the folder of trace files
+    shipped with the protocol. ``vectors`` recomputes documents of the format ``vector_format``: it takes a group's name and an entry and
+    returns the entry's expected result.
     See `docs/trace-format.md`.
     """
 
@@ -187,6 +189,8 @@ class TraceFormat:
     pending_ends_with_session: bool | Callable[[Any], bool] = False
     scenario_keys: tuple[str, ...] = ()
     body: Callable[[Node], Any] | None = None
+    para_keys: tuple[str, ...] = ()
+    channel_keys: tuple[str, ...] = ()
     suite: Traversable | None = None
     vector_format: str | None = None
     vectors: Callable[[str, Node], dict[str, Any]] | None = None

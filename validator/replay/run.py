@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from validator.compare import first_difference, first_result_difference
+from validator.compare import first_difference, first_result_difference, without_zeros
 from validator.core.errors import Violation
 from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.rules import RuleSet
 from validator.core.types import BlockNumber
 from validator.plugin.protocol_api import ChainSettings
-from validator.replay.scenario import BODIES, EXACT, RESULT_KEYS, Scenario, Step
+from validator.replay.expectation import EXACT
+from validator.replay.failures import failures_of, failures_of_reader
+from validator.replay.scenario import BODIES, RESULT_KEYS, Scenario, Step
 
 T = TypeVar("T")
 
@@ -21,14 +23,14 @@ Watch: TypeAlias = Callable[[RuleSet[Any], Violation | None], None]
 
 
 def run_scenario(scenario: Scenario, watch: Watch = lambda _rules, _violation: None) -> dict[str, Any]:
-    """Play a scenario and return its output in the form of ``validator replay --json``."""
+    """Play a scenario and return its output in the form of ``validator replay --json``. Raises `PluginFailed`: the protocol has a bug."""
     if scenario.skipped is not None:
         return {"id": scenario.id, "skipped": scenario.skipped}
     player = _Player(scenario, watch)
     following: list[BlockNumber | None] = [*(step.block for step in scenario.steps[1:]), None]
     steps = [
-        player.play(step, ends_block=step.block != after)
-        for step, after in zip(scenario.steps, following, strict=False)
+        player.play(step, f"step {at} (block {step.block})", ends_block=step.block != after)
+        for at, (step, after) in enumerate(zip(scenario.steps, following, strict=False))
     ]
     return {"id": scenario.id, "steps": steps}
 
@@ -53,7 +55,7 @@ def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
             return where + difference
     # each key named here is compared completely
     for key, value in scenario.final_state.items():
-        if value != state.get(key) and not (value in ({}, []) and not state.get(key)):
+        if without_zeros(value) != without_zeros(state.get(key)):
             return (
                 first_difference(value, state.get(key), f"final_state.{key}")
                 or f"final_state.{key}: more than expected"
@@ -83,46 +85,47 @@ class _Player:
         self._watch = watch
         assert scenario.protocol is not None
         sink = FixedWeightDispatcher(scenario.weights, scenario.default_weight, scenario.failing)
+        self._protocol = scenario.protocol
         self._traces = scenario.protocol.traces
         ends = self._traces.pending_ends_with_session
-        self._pending_ends = ends(scenario.config) if callable(ends) else ends
-        self._rules = scenario.protocol.genesis(
-            ChainSettings(
-                scenario.config,
-                scenario.genesis_paras,
-                notifications=scenario.notifications,
-                upward_messages=sink,
-                rules=scenario.rules,
+        with failures_of_reader(self._protocol, "before the first step"):
+            self._pending_ends = ends(scenario.config) if callable(ends) else ends
+            self._rules = scenario.protocol.genesis(
+                ChainSettings(
+                    scenario.config,
+                    scenario.genesis_paras,
+                    notifications=scenario.notifications,
+                    upward_messages=sink,
+                    rules=scenario.rules,
+                )
             )
-        )
         self._block: BlockNumber | None = None
         self._delayed: list[tuple[BlockNumber, Any]] = []
         self._session_changes: list[Any] = []
 
-    def play(self, step: Step, *, ends_block: bool) -> dict[str, Any]:
+    def play(self, step: Step, where: str, *, ends_block: bool) -> dict[str, Any]:
         rules = self._rules
         if step.block != self._block:
-            self._enact_delayed(step.block)
-            rules.begin_block(step.block)
+            with failures_of(self._protocol, f"{where}: beginning of the block"):
+                self._enact_delayed(step.block)
+                rules.begin_block(step.block)
             self._block = step.block
             self._watch(rules, None)
 
-        requests = self._results(rules.apply_request, step.requests)
-        downward = self._results(rules.apply_downward, step.downward)
-        candidates = self._results(self._apply_candidate, step.candidates)
-        bodies = None if step.bodies is None else self._results(rules.apply_request, step.bodies)
+        requests = self._results(rules.apply_request, step.requests, f"{where}: requests")
+        downward = self._results(rules.apply_downward, step.downward, f"{where}: downward")
+        candidates = self._results(self._apply_candidate, step.candidates, f"{where}: candidates")
+        bodies = None if step.bodies is None else self._results(rules.apply_request, step.bodies, f"{where}: {BODIES}")
         if step.session_change is not None:
             self._session_changes.append(step.session_change)
 
         dispatched = None
         if ends_block:
-            dispatched = [[dispatch.para_id, dispatch.payload.hex()] for dispatch in rules.dispatch()]
-            for change in self._session_changes:
-                if self._pending_ends:
-                    self._delayed.clear()
-                rules.change_session(change)
-            self._session_changes.clear()
+            with failures_of(self._protocol, f"{where}: end of the block"):
+                dispatched = self._end_block()
         self._watch(rules, None)
+        with failures_of(self._protocol, f"{where}: state"):
+            state = self._traces.view(rules)
         return {
             "block": step.block,
             "requests": requests,
@@ -130,22 +133,33 @@ class _Player:
             "candidates": candidates,
             **({} if bodies is None else {BODIES: bodies}),
             "dispatched": dispatched,
-            "state": self._traces.view(rules),
+            "state": state,
         }
 
-    def _results(self, apply: Callable[[T], object], items: Iterable[T]) -> list[dict[str, Any]]:
+    def _end_block(self) -> list[list[Any]]:
+        """Run the dispatch round, then the session changes; return what was dispatched."""
+        dispatched: list[list[Any]] = [[each.para_id, each.payload.hex()] for each in self._rules.dispatch()]
+        for change in self._session_changes:
+            if self._pending_ends:
+                self._delayed.clear()
+            self._rules.change_session(change)
+        self._session_changes.clear()
+        return dispatched
+
+    def _results(self, apply: Callable[[T], object], items: Iterable[T], where: str) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = []
-        for item in items:
+        for at, item in enumerate(items):
             rejection = None
-            try:
-                apply(item)
-            except Violation as violation:
-                rejection = violation
-                fields = violation.details() if violation.normative else {}
-                plain = {name: _plain(value) for name, value in fields.items()}
-                results.append({"ok": False, "error": {"kind": violation.kind, **plain}})
-            else:
-                results.append({"ok": True})
+            with failures_of(self._protocol, f"{where}[{at}]"):
+                try:
+                    apply(item)
+                except Violation as violation:
+                    rejection = violation
+                    fields = violation.details() if violation.normative else {}
+                    plain = {name: _plain(value) for name, value in fields.items()}
+                    results.append({"ok": False, "error": {"kind": violation.kind, **plain}})
+                else:
+                    results.append({"ok": True})
             self._watch(self._rules, rejection)
         return results
 

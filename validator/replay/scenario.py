@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.limits import U64_MAX
 from validator.core.rules import FIRST_RULES, RulesEpoch
 from validator.core.types import BlockNumber, DownwardMessage, Para, SessionChange
-from validator.document import Node, read_para
+from validator.document import Node, printable, read_para
 from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.rule_choice import read_rules, rules_with
 from validator.plugin.runtime import installed_protocol
+from validator.replay.expectation import EXACT, check_state_keys, expects_anything
+from validator.replay.failures import failures_of_reader
+from validator.replay.suites import suite_names
+
+T = TypeVar("T")
 
 SCENARIO_KEYS = (
     *("id", "name", "group", "source", "rule", "protocol", "needs", "interpretation", "config", "genesis_paras"),
@@ -29,8 +34,6 @@ BODIES = "bodies"
 RESULT_KEYS = ("requests", "downward", "candidates", BODIES)
 """Keys of an expectation that have one entry for each input."""
 SESSION_CHANGE_KEYS = ("outgoing", "onboarding", "new_config")
-EXACT = "_set"
-"""Suffix of a state key that lists all keys of another one, unless the protocol itself has a state key of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +69,22 @@ class Scenario:
     failing: frozenset[bytes] = frozenset()
     steps: tuple[Step, ...] = ()
     final_state: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """What the program ignores although the author may have meant something by it; a line each."""
+
+    @property
+    def expects_anything(self) -> bool:
+        """Whether there is anything to compare the output with."""
+        return bool(self.final_state) or any(expects_anything(step.expect) for step in self.steps)
 
 
 def read_scenarios(
     document: Node, *, expectations: bool = True, installed: Callable[[str], ProtocolDefinition | None] | None = None
 ) -> list[Scenario]:
-    """Return the scenarios of a file, which holds one object or a list; ``expectations`` are read on request. Raises `UserError`.
+    """Return the scenarios of a file, which holds one object or a list; ``expectations`` are read on request.
 
-    Each protocol is looked for once, since that reads the metadata of every distribution; who reads several files passes one ``installed``.
+    Raises `UserError`, and `PluginFailed` if a protocol has a bug. Each protocol is looked for once, since that reads the metadata of every
+    distribution; who reads several files passes one ``installed``.
     """
     installed = installed or cache(installed_protocol)
     if isinstance(document.value, dict):
@@ -90,16 +101,17 @@ def _scenario(node: Node, expectations: bool, installed: Callable[[str], Protoco
     protocol = installed(protocol_name)
     node.refuse_misspelt((*SCENARIO_KEYS, *(() if protocol is None else protocol.traces.scenario_keys)))
     if protocol is None:
-        return Scenario(scenario_id, name, skipped=f"protocol {protocol_name!r} is not installed")
+        hint = _did_you_mean(protocol_name, suite_names())
+        return Scenario(scenario_id, name, skipped=f"protocol {protocol_name!r} is not installed{hint}")
     needs = [item.text() for item in node["needs"].items()] if node.has("needs") else []
     for feature in needs:
         if feature not in protocol.traces.features:
-            close = get_close_matches(feature, protocol.traces.features, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = _did_you_mean(feature, protocol.traces.features)
             return Scenario(scenario_id, name, skipped=f"needs {feature!r}, which is not supported{hint}")
     rules = _rules(node, protocol, needs)
 
-    steps = tuple(_step(step, protocol, expectations) for step in node["steps"].items())
+    warnings: list[str] = []
+    steps = tuple(_step(step, protocol, expectations, warnings) for step in node["steps"].items())
     for earlier, later, at in zip(steps, steps[1:], range(1, len(steps)), strict=False):
         if later.block < earlier.block:
             raise Node(later.block, f"{node.path}.steps[{at}].block").fail(f"a block from {earlier.block} on")
@@ -107,7 +119,7 @@ def _scenario(node: Node, expectations: bool, installed: Callable[[str], Protoco
         scenario_id,
         name,
         protocol=protocol,
-        config=protocol.configuration(_config(node, protocol)),
+        config=_configuration(node, protocol, warnings),
         genesis_paras=node.get("genesis_paras", lambda paras: tuple(read_para(para) for para in paras.items()), ()),
         notifications="hrmp_notifications" in needs and not node.has("rules"),
         rules=rules,
@@ -117,8 +129,45 @@ def _scenario(node: Node, expectations: bool, installed: Callable[[str], Protoco
             "ump_failing_messages", lambda payloads: frozenset(item.hex() for item in payloads.items()), frozenset()
         ),
         steps=steps,
-        final_state=node.get("final_state", Node.object, {}) if expectations else {},
+        final_state=node.get("final_state", lambda state: _state(state, protocol, warnings), {})
+        if expectations
+        else {},
+        warnings=tuple(warnings),
     )
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _configuration(node: Node, protocol: ProtocolDefinition, warnings: list[str]) -> Any:
+    config = _config(node, protocol)
+    warnings += _unknown_limits(config, (*protocol.limits, *protocol.traces.scenario_keys), protocol)
+    with failures_of_reader(protocol, config.path):
+        return protocol.configuration(config)
+
+
+def _unknown_limits(node: Node, known: Collection[str], protocol: ProtocolDefinition) -> list[str]:
+    """Return a warning for each key of a configuration that the protocol does not have."""
+    return [
+        f"{node.path}: protocol {protocol.name} has no limit {printable(key)!r}: it is ignored"
+        for key in node.object()
+        if key not in known
+    ]
+
+
+def _reading(protocol: ProtocolDefinition, take: Callable[[Node], T]) -> Callable[[Node], tuple[T, ...]]:
+    """Return a function that reads an array with a function of the protocol, whose bugs are `PluginFailed`."""
+
+    def read(items: Node) -> tuple[T, ...]:
+        taken = []
+        for item in items.items():
+            with failures_of_reader(protocol, item.path):
+                taken.append(take(item))
+        return tuple(taken)
+
+    return read
 
 
 def _config(node: Node, protocol: ProtocolDefinition) -> Node:
@@ -146,29 +195,29 @@ def _weights(node: Node) -> dict[bytes, int]:
     return {Node(payload, f"{node.path} key").hex(): weight.integer(U64_MAX) for payload, weight in node.members()}
 
 
-def _step(node: Node, protocol: ProtocolDefinition, expectations: bool) -> Step:
+def _step(node: Node, protocol: ProtocolDefinition, expectations: bool, warnings: list[str]) -> Step:
     block, traces = node["block"].integer(), protocol.traces
     body = traces.body
     node.refuse_misspelt(STEP_KEYS if body is None else (*STEP_KEYS, BODIES))
     return Step(
         block=block,
-        requests=node.get("requests", lambda items: tuple(map(traces.request, items.items())), ()),
+        requests=node.get("requests", _reading(protocol, traces.request), ()),
         downward=node.get("downward", lambda items: tuple(map(_downward, items.items())), ()),
         candidates=node.get(
             "candidates",
-            lambda items: tuple(
-                (traces.candidate(item, block), item.get("enact_at_block", Node.integer, None))
-                for item in items.items()
+            _reading(
+                protocol,
+                lambda item: (traces.candidate(item, block), item.get("enact_at_block", Node.integer, None)),
             ),
             (),
         ),
-        bodies=None if body is None else node.get(BODIES, lambda items: tuple(map(body, items.items())), ()),
-        session_change=node.get("session_change", lambda change: _session_change(change, protocol), None),
-        expect=node.get("expect", lambda expect: _expect(expect, protocol), {}) if expectations else {},
+        bodies=None if body is None else node.get(BODIES, _reading(protocol, body), ()),
+        session_change=node.get("session_change", lambda change: _session_change(change, protocol, warnings), None),
+        expect=node.get("expect", lambda expect: _expect(expect, protocol, warnings), {}) if expectations else {},
     )
 
 
-def _expect(node: Node, protocol: ProtocolDefinition) -> dict[str, Any]:
+def _expect(node: Node, protocol: ProtocolDefinition, warnings: list[str]) -> dict[str, Any]:
     node.refuse_misspelt(EXPECT_KEYS if protocol.traces.body is None else (*EXPECT_KEYS, BODIES))
     for key in RESULT_KEYS:
         for result in node[key].items() if node.has(key) else ():
@@ -178,17 +227,25 @@ def _expect(node: Node, protocol: ProtocolDefinition) -> dict[str, Any]:
         if len(list(pair.items())) != 2:
             raise pair.fail("[para, payload]")
     if node.has("state"):
-        keys = protocol.traces.state_keys
-        node["state"].refuse_misspelt((*keys, *(f"{key}{EXACT}" for key in keys)))
+        _state(node["state"], protocol, warnings)
     return {key: value for key, value in node.object().items() if value is not None}
+
+
+def _state(node: Node, protocol: ProtocolDefinition, warnings: list[str]) -> dict[str, Any]:
+    keys = protocol.traces.state_keys
+    node.refuse_misspelt((*keys, *(f"{key}{EXACT}" for key in keys)))
+    warnings += check_state_keys(node, protocol)
+    return node.object()
 
 
 def _downward(node: Node) -> DownwardMessage:
     return DownwardMessage(node["para_id"].integer(), node["msg"].hex())
 
 
-def _session_change(node: Node, protocol: ProtocolDefinition) -> SessionChange:
+def _session_change(node: Node, protocol: ProtocolDefinition, warnings: list[str]) -> SessionChange:
     node.refuse_misspelt(SESSION_CHANGE_KEYS)
+    if node.has("new_config"):
+        warnings += _unknown_limits(node["new_config"], protocol.maxima, protocol)
     return SessionChange(
         outgoing=node.get("outgoing", lambda items: tuple(item.integer() for item in items.items()), ()),
         onboarding=node.get("onboarding", lambda items: tuple(read_para(item) for item in items.items()), ()),

@@ -10,6 +10,7 @@ from validator.document import Node
 from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import discover
 from validator.plugin.runtime import installed_protocol
+from validator.replay.failures import failures_of_reader
 
 
 class Vector(NamedTuple):
@@ -32,7 +33,7 @@ def protocol_of(document: Node) -> ProtocolDefinition | None:
 
 
 def read_vectors(document: Node, protocol: ProtocolDefinition) -> Iterator[Vector]:
-    """Yield every entry of a file with the protocol's result for it. Raises `UserError` if an entry is malformed.
+    """Yield every entry of a file with the protocol's result for it. Raises `UserError` if an entry is malformed, `PluginFailed`.
 
     The expected result is the entry's ``expect``, or without it the entry's members under the result's keys.
     """
@@ -42,7 +43,8 @@ def read_vectors(document: Node, protocol: ProtocolDefinition) -> Iterator[Vecto
         if not isinstance(entries.value, list):
             continue
         for at, entry in enumerate(entries.items()):
-            result = make(group, entry)
+            with failures_of_reader(protocol, entry.path):
+                result = make(group, entry)
             given = entry.object()
             expected = given.get("expect", {key: given.get(key) for key in result})
             yield Vector(group, str(given.get("id", at)), expected, result)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -32,6 +31,8 @@ from validator.plugin.rule_pages import parse_page
 from validator.testing import points
 from validator.testing.case import Broken, Case, NotApplicable, run_python
 from validator.testing.check import Outcome, Result, limit_this_process
+from validator.testing.check_protocol import protocol_points
+from validator.testing.check_tests import test_classes
 from validator.testing.contract import HandlerContract
 from validator.testing.lint import lint_module
 
@@ -83,6 +84,10 @@ def check_plugin(found: Found, source: Path | None, progress: Callable[[str], No
     for point, run in checks.items():
         progress(f"{name}: {point}")
         yield _result(name, point, run)
+    if plugin.found.group == "validator.protocols":
+        for point, run in protocol_points(plugin, source):
+            progress(f"{name}: {point}")
+            yield _result(name, point, run)
     if plugin.found.group != "validator.handlers":
         return
     reasons = [each for each in cases if isinstance(each, str)]
@@ -207,31 +212,13 @@ def _examples(name: str, case: Case, progress: Callable[[str], None]) -> Iterato
 
 def _cases(plugin: Plugin, source: Path) -> Iterator[Case | str]:
     """Yield the cases of a source folder's contract tests for a plugin, and descriptions of files that cannot be imported."""
-    tests = source / "tests"
-    sys.path.append(str(tests))
-    for file in sorted(tests.glob("test_*.py")):
-        if "HandlerContract" not in file.read_text(encoding="utf-8", errors="replace"):
+    for each in test_classes(source, HandlerContract):
+        if isinstance(each, str):
+            yield each
             continue
-        try:
-            module = _import(file)
-        except Exception as error:  # noqa: BLE001  # tests may need packages that are not installed
-            yield f"tests/{file.name} cannot be imported ({type(error).__name__}: {error})"
-            continue
-        for each in vars(module).values():
-            if isinstance(each, type) and issubclass(each, HandlerContract) and each.__module__ == module.__name__:
-                case = each().case()
-                if case.loaded().found.value == plugin.found.value:
-                    yield case
-
-
-def _import(file: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"validator_check_{file.stem}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+        case = each().case()
+        if case.loaded().found.value == plugin.found.value:
+            yield case
 
 
 def _main(name: str, source: str, only: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder
 from validator.codec.json_form import encode_input, to_json
-from validator.config import Config
+from validator.config import DEFAULT_PROTOCOL, Config
 from validator.config.limits import find_limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.lane import Lane
@@ -30,6 +30,8 @@ _KINDS = {
 }
 """For each key of a step, the kind of its records and the kind of their verdicts."""
 
+_ELSEWHERE = ("needs", "rules", "ump_weights", "ump_default_weight", "ump_failing_messages")
+
 
 def blocks_of(scenario: Json) -> list[tuple[int, list[Json]]]:
     """Return the blocks of a scenario with their steps."""
@@ -37,13 +39,18 @@ def blocks_of(scenario: Json) -> list[tuple[int, list[Json]]]:
 
 
 def fits_into_blocks(scenario: Json) -> bool:
-    """Return whether every block's steps keep their order when merged, and the scenario needs no feature that a chain must enable."""
+    """Return whether every block's steps keep their order when merged, and a chain from block 1 on can be set up for the scenario.
+
+    It cannot for features, rules by height and weights of upward messages, which a chain has elsewhere.
+    """
+    if not scenario["steps"] or scenario["steps"][0]["block"] == 0 or any(scenario.get(key) for key in _ELSEWHERE):
+        return False
     for _, steps in blocks_of(scenario):
         keys = [key for step in steps for key in STEP_ORDER if key in step]
         in_order = all(STEP_ORDER.index(earlier) <= STEP_ORDER.index(later) for earlier, later in pairwise(keys))
         if not in_order or keys.count("session_change") > 1:
             return False
-    return not scenario.get("needs")
+    return True
 
 
 class SuitePlayer:
@@ -53,18 +60,21 @@ class SuitePlayer:
     """
 
     def __init__(self, scenario: Json, as_record: Callable[[Json], Json] = dict, **changed: Any) -> None:
-        protocol = installed_protocol(scenario["protocol"])
-        assert protocol is not None, f"protocol {scenario['protocol']} is not installed"
+        name = scenario.get("protocol", DEFAULT_PROTOCOL)
+        protocol = installed_protocol(name)
+        assert protocol is not None, f"protocol {name} is not installed"
         chain = {
-            "protocol": scenario["protocol"],
+            "protocol": name,
             "first_block": scenario["steps"][0]["block"],
-            find_limits(scenario["protocol"]).key: scenario["config"],
-            "genesis_paras": scenario["genesis_paras"],
+            find_limits(name).key: scenario.get("config", {}),
+            "genesis_paras": scenario.get("genesis_paras", []),
         }
         self.definition: LaneDefinition = lane_definition(
             Config.model_validate({"chains": {LANE: chain | changed}}), LANE
         )
         self.lane: Lane = self.definition.create()
+        self._protocol = name
+        self._limits = "new_config" if protocol.typed_limits else "limits"
         self._view = protocol.traces.view
         self._scenario = scenario
         self._as_record = as_record
@@ -84,7 +94,7 @@ class SuitePlayer:
             body["session_change"] = {
                 "outgoing": change.get("outgoing", []),
                 "onboarding": [{"kind": "parachain"} | para for para in change.get("onboarding", ())],
-                "limits": change.get("new_config", {}),
+                self._limits: change.get("new_config", {}),
             }
         return [(RecordKind.BLOCK, self._encoded(RecordKind.BLOCK, block, body)), *made]
 
@@ -124,7 +134,7 @@ class SuitePlayer:
 
     def _encoded(self, kind: RecordKind, block: int, body: Json, index: int | None = None) -> bytes:
         place = {"lane": LANE, "block": block} | ({} if index is None else {"index": index})
-        return encode_input(self.definition.codec, kind, place | body, self._scenario["protocol"])
+        return encode_input(self.definition.codec, kind, place | body, self._protocol)
 
 
 def _result(verdict: Json) -> Json:

@@ -12,9 +12,8 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec, resolve_name
-from pathlib import Path
 from typing import NamedTuple
 
 from validator.errors import UserError
@@ -58,19 +57,6 @@ def lint_source(source: str, file: str = "<source>") -> list[Finding]:
             if (line, rule) not in used
         ]
     return sorted(findings)
-
-
-def lint_files(files: Iterable[Path]) -> list[Finding]:
-    """Return the findings in files, by file. Raises `UserError` if a file cannot be read or does not parse."""
-    findings: list[Finding] = []
-    for file in sorted(files):
-        try:
-            with tokenize.open(file) as opened:
-                source = opened.read()
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            raise UserError(f"{file}: cannot be read: {error}") from None
-        findings += lint_source(source, str(file))
-    return findings
 
 
 def lint_module(name: str) -> list[Finding]:

@@ -73,6 +73,16 @@ def queues() -> Iterator[Trace]:
     yield t.at(9).candidate(B, [], [(8, A)]).state(ingress_set=[], watermarks={B: mark(9)})
 
     t = Trace(
+        "queues/one-message-a-height",
+        "of two pending candidates of a para that are included at one height the second has no effect",
+        source=QUEUES,
+        needs=["delayed_enactment"],
+    )
+    t.at(5).candidate(A, [B], enact_at=8)
+    t.at(6).candidate(A, [B, C], enact_at=8)
+    yield t.at(8).state(ingress={B: [[8, A]]}, ingress_set=[str(B)])
+
+    t = Trace(
         "queues/acknowledged-meanwhile",
         "what another candidate has acknowledged before inclusion is gone",
         source=QUEUES,

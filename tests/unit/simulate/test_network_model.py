@@ -13,7 +13,7 @@ import pytest
 
 from validator.errors import UserError
 from validator.simulate.network import SIZES, NetworkSettings, simulate, to_json
-from validator.simulate.network.cost import costs, flooding_copies, flooding_excess, kafka_copies
+from validator.simulate.network.cost import costs, flooding_copies, kafka_copies
 from validator.simulate.network.limits import BLOCK_BYTES_MAX, BLOCK_MS, SAMPLES_MAX
 from validator.simulate.network.links import Links
 from validator.simulate.network.metrics import Distribution, distribution, jain
@@ -330,7 +330,6 @@ def test_flooding_sends_as_many_copies_as_counted(nodes: int, degree: int) -> No
 
 def test_costs_of_the_reference() -> None:
     assert flooding_copies(100, 6) == 501
-    assert flooding_excess(100, 6) == pytest.approx(5.06, abs=0.01)
     assert kafka_copies(3, 1) == 4
     found = {cost.transport: (cost.bytes, cost.amplification) for cost in costs(NetworkSettings(), 10, 12)}
     assert found == {

@@ -10,9 +10,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming.batch_watch import Stalled
-from streaming.outside import Outages, is_outside
-from streaming.reasons import reason_of, report_of
-from streaming.run import BatchFailed, _follow, ended_in_order, run_queries
+from streaming.held_inputs import ReadFailed
+from streaming.outside import WRITER_GONE, Outages, is_outside, unwritable
+from streaming.range_source import InputsRemoved
+from streaming.reasons import _FORESEEN, reason_of, report_of
+from streaming.run import _READ_FAILED, BatchFailed, _follow, ended_in_order, run_queries
+from streaming.session import StartFailed
+from streaming.transactions import KafkaGone, WriteFailed, WriterFenced
 from tests.registry_stand_in import stand_in
 from tests.unit.streaming.queries import (
     DISK_FULL,
@@ -35,7 +39,10 @@ from validator.cli.job_log import describe
 from validator.codec.framing import id_header
 from validator.codec.schemas import schemas
 from validator.config import Config
-from validator.errors import GivenUp, Unavailable
+from validator.core.handlers.errors import HandlerFault
+from validator.core.lane import WaitingOverflow
+from validator.errors import GivenUp, Unavailable, UserError
+from validator.plugin.registry import PluginError
 from validator.service import schema_ids
 from validator.service.schema_ids import RecordSchemas
 from validator.service.waiting import Patience
@@ -269,3 +276,51 @@ def test_slow_registry_is_asked_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
     assert played.log.events == [("asking", {"registry": registry.url, "versions": 0, "of": 1})]
     event = {"event": "asking", "registry": registry.url, "versions": 0, "of": 1}
     assert describe(event) == "the schema registry has answered for 0 of 1 versions"
+
+
+def test_exceptions_that_are_known_by_their_names_have_them() -> None:
+    """Spark gives their text only: a class that is renamed would be a failure that nobody has foreseen."""
+    known = (
+        HandlerFault,
+        WaitingOverflow,
+        PluginError,
+        UserError,
+        ReadFailed,
+        WriteFailed,
+        WriterFenced,
+        KafkaGone,
+        InputsRemoved,
+    )
+    assert [f".{each.__name__}" for each in known] == [name.rstrip(": ") for name in _FORESEEN]
+    assert f"{KafkaGone.__module__}.{KafkaGone.__name__}:" == WRITER_GONE
+    assert f".{ReadFailed.__name__}:" == _READ_FAILED
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (DISK_FULL, "No space left on device"),
+        (f"{TRACEBACK}OSError: [Errno 30] Read-only file system: '/tmp/x'", "Read-only file system"),
+        ("java.io.FileNotFoundException: /job/checkpoint/offsets/.7.tmp (Permission denied)", "Permission denied"),
+        (KAFKA_GONE, None),
+        (f"{TRACEBACK}PermissionError: [Errno 13] Permission denied", None),
+    ],
+)
+def test_folder_that_cannot_be_written_is_named_in_words(text: str, why: str | None) -> None:
+    assert unwritable(text) == (None if why is None else f"the job's folder ([job] directory) cannot be written: {why}")
+
+
+def test_start_on_a_full_disk_is_repeated() -> None:
+    played, failures = Played([]), [StartFailed("the disk is full")] * 3
+
+    def run() -> int:
+        if failures:
+            raise failures.pop()
+        return exit_codes.OK
+
+    assert ended_in_order(run, played.outages) == exit_codes.OK
+    assert played.pauses() == [1, 2, 4]
+    failures = [StartFailed("the disk is full")]
+    played.stop.requested = True
+    assert ended_in_order(run, played.outages) == exit_codes.OK
+    assert played.log.events[-1] == ("stopped", {"last_batch": -1})

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from streaming import chunk_files, range_reader, workers
 from streaming.held_inputs import ReadFailed
 from streaming.range_reader import AHEAD_BYTES_MAX, HELD_MAX, SILENCE_S_MAX, RangeReader
-from streaming.range_source import InputsGone, SourceSettings, TaskRanges
+from streaming.range_source import InputsRemoved, SourceSettings, TaskRanges
 from streaming.ranges import OffsetRange
 from streaming.transactions import KafkaGone
 from tests.repetitions import repetitions
@@ -242,8 +242,8 @@ def test_reading_ahead_is_bounded(kafka: PlayedKafka, reader: RangeReader, monke
 # --- what goes wrong ---
 
 FAILURES = [
-    (KafkaError._AUTO_OFFSET_RESET, InputsGone),
-    (KafkaError.OFFSET_OUT_OF_RANGE, InputsGone),
+    (KafkaError._AUTO_OFFSET_RESET, InputsRemoved),
+    (KafkaError.OFFSET_OUT_OF_RANGE, InputsRemoved),
     (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError),
     (KafkaError._BAD_COMPRESSION, ReadFailed),
     (KafkaError.UNKNOWN_TOPIC_OR_PART, UserError),
@@ -259,7 +259,7 @@ def test_error_of_kafka_is_raised(kafka: PlayedKafka, reader: RangeReader, code:
         list(reader.read(TaskRanges((span(A, 0, 10), span(B, 0, 10)))))
     assert type(found.value) is raised
     assert "\n" not in str(found.value)
-    expected = f"{A[0]}[0] from offset 6" if raised is InputsGone else "as Kafka says"
+    expected = f"{A[0]}[0] from offset 6" if raised is InputsRemoved else "as Kafka says"
     assert expected in str(found.value)
     assert B[0] not in str(found.value), "it is there"
     assert kafka.open == []

@@ -22,7 +22,7 @@ from streaming.range_source import (
     AHEAD_RECORDS_MIN,
     FIRST_RECORDS_MAX,
     GROWTH,
-    InputsGone,
+    InputsRemoved,
     RangePlanner,
     RangeStreamReader,
     SourceSettings,
@@ -214,6 +214,7 @@ def test_ends_are_those_of_committed_records() -> None:
         (KafkaError._TRANSPORT, KafkaGone),
         (KafkaError._ALL_BROKERS_DOWN, KafkaGone),
         (KafkaError.LEADER_NOT_AVAILABLE, KafkaGone),
+        (KafkaError._NOENT, KafkaGone),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError),
         (KafkaError._AUTHENTICATION, UserError),
     ],
@@ -242,14 +243,14 @@ def test_missing_topic_is_an_error() -> None:
 )
 def test_inputs_that_are_gone_are_named(latest: Offsets, found: str) -> None:
     start: Offsets = {"a": {"0": 5, "1": 2}}
-    with pytest.raises(InputsGone) as gone:
+    with pytest.raises(InputsRemoved) as gone:
         check_not_before(start, latest)
     line = str(gone.value)
     assert f"({found})" in line
     assert "\n" not in line
     assert line.startswith("retention removed inputs from Kafka before the job read them")
     raised = (
-        f"Traceback (most recent call last):\n  File x\nstreaming.range_source.InputsGone: {line}\n\n\tat org.apache"
+        f"Traceback (most recent call last):\n  File x\nstreaming.range_source.InputsRemoved: {line}\n\n\tat org.apache"
     )
     assert reason_of(StreamingQueryException(raised)) == (line, True)
 
@@ -316,7 +317,7 @@ def test_planning_a_batch_removes_the_files_of_those_before(client: Client, tmp_
 def test_reader_refuses_inputs_that_end_before(client: Client) -> None:
     reader = RangeStreamReader(SETTINGS)
     client.ends = {"p.a": {"0": 3}, "p.b": {"0": 10}}
-    with pytest.raises(InputsGone, match=r"p\.a\[0\] was read up to offset 4, and now ends at 3"):
+    with pytest.raises(InputsRemoved, match=r"p\.a\[0\] was read up to offset 4, and now ends at 3"):
         reader.latestOffset({"p.a": {"0": 4}}, ReadMaxRows(1))
 
 

@@ -68,7 +68,7 @@ def test_job_watches_kafka_while_its_query_runs(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(run_keyed, "spark_session", session)
     monkeypatch.setattr(run_keyed, "recoveries", lambda *_, **__: {})
     monkeypatch.setattr(run_keyed, "checked_ids", lambda *_: {"p.xcmp.bodies": "an id"})
-    monkeypatch.setattr(run_keyed, "run_queries", lambda *_: said.append("runs") or 0)
+    monkeypatch.setattr(run_keyed, "run_queries", lambda *_, **__: said.append("runs") or 0)
     config = Config.model_validate({"chains": {"a": {}}, "job": {"directory": str(tmp_path), "give_up_after": 77}})
     settings = KeyedJobSettings(BODIES, {"bootstrap.servers": "k"}, "p.", tmp_path, 1, 1)
     outages: Any = SimpleNamespace(log="the log", wait_out=lambda attempt: attempt(), registry_ids=lambda *_: NO_IDS)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from streaming import session as module
-from streaming.session import SessionSettings, SessionStart
+from streaming.pace import OutOfMemory
+from streaming.session import SessionSettings, SessionStart, StartFailed, starting_session
 from validator.errors import UserError
 
 
@@ -101,3 +103,42 @@ def test_folder_of_the_drivers_sockets_is_short_on_a_cluster(tmp_path: Path, mon
     for master, folder in (("spark://there:7077", sockets), ("local[1]", job / module.SCRATCH)):
         started: Any = module._start(SessionSettings(master, job, "1g", 1), sockets)
         assert f"-Djava.io.tmpdir={folder}" in started["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize("failure", [StartFailed("the disk is full"), OutOfMemory(), None])
+def test_jvm_that_may_not_stop_by_itself_is_killed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(module, "_start", lambda *_: SimpleNamespace())
+    monkeypatch.setattr(SessionStart, "kill", lambda _: done.append("killed"))
+    monkeypatch.setattr(SessionStart, "end", lambda _: done.append("ended"))
+    with nullcontext() if failure is None else pytest.raises(type(failure)):  # noqa: SIM117 - this one surrounds it
+        with starting_session(SessionSettings("local[1]", tmp_path, "1g", 1)):
+            if failure is not None:
+                raise failure
+    assert done == ["ended"] if failure is None else ["killed", "ended"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [
+        (OSError(28, "No space left on device"), StartFailed),
+        (Exception("java.io.IOException: No space left on device\n\tat java.base"), StartFailed),
+        (OSError(13, "Permission denied"), PermissionError),
+        (UserError("Java is missing: No space left on device"), UserError),
+        (Exception("something"), Exception),
+    ],
+)
+def test_start_that_fails_for_want_of_space_may_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception, raised: type[Exception]
+) -> None:
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(module, "_start", fail)
+    made = SessionStart(SessionSettings("local[1]", tmp_path, "1g", 1))
+    made.start()
+    with pytest.raises(raised) as found:
+        made.wait()
+    assert type(found.value) is raised

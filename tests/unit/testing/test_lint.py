@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.testing import remark
 from validator.errors import UserError
-from validator.testing.lint import lint_files, lint_module, lint_source
+from validator.testing.lint import lint_module, lint_source
 from validator.testing.lint_rules import RULES
 
 # rule, code that it catches, similar code that it allows
@@ -150,14 +150,6 @@ def test_allowance_in_string_is_ignored() -> None:
 def test_invalid_python_is_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"^plugin\.py:2: not Python: "):
         lint_source("x = 1\nx = = 2\n", "plugin.py")
-
-
-def test_files_are_linted_in_order_of_name(tmp_path: Path) -> None:
-    (tmp_path / "b.py").write_text("import time\n")
-    (tmp_path / "a.py").write_text("import uuid\n")
-    assert [each.rule for each in lint_files(tmp_path.glob("*.py"))] == ["randomness", "clock"]
-    with pytest.raises(UserError, match="cannot be read"):
-        lint_files([tmp_path / "c.py"])
 
 
 def test_valid_plugin_has_no_findings() -> None:

@@ -70,10 +70,11 @@ def read_state(
 ) -> RouterState:
     """Build the Router state that an object of state keys describes.
 
-    ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError` for a malformed value, a derived key that
-    disagrees, or an invariant that does not hold.
+    ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError` for an object without any key of a state,
+    a malformed value, a derived key that disagrees, or an invariant that does not hold.
     """
-    node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES, UMP_BOOKS, STRANDED_DEPOSITS, UNCOUNTED_REQUESTS))
+    node.refuse_misspelt(known := (*STATE_KEYS, HANDLER_STATES, UMP_BOOKS, STRANDED_DEPOSITS, UNCOUNTED_REQUESTS))
+    node.refuse_foreign(known, "keys of a state, such as valid_paras, balances and channels")
     state = RouterState(config, balances, notifications)
     for para in node["valid_paras"].items() if node.has("valid_paras") else ():
         onboarded = read_para(para) if isinstance(para.value, dict) else Para(para.integer())

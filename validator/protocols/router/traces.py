@@ -67,5 +67,19 @@ TRACES: Final = TraceFormat(
     view=_view,
     state_keys=tuple(view(RouterState(HostConfiguration()))),
     features=("delayed_enactment", *(feature.name for feature in FEATURES)),
+    para_keys=(
+        *(
+            "open_request_count",
+            "accepted_request_count",
+            "ingress",
+            "egress",
+            "digests",
+            "watermarks",
+            "dmq",
+            "dmq_heads",
+        ),
+        *("ump_queues", "ump_queue_size", "balances", "mqc_heads", "ump_overweight"),
+    ),
+    channel_keys=("channels", "open_requests", "contents"),
     suite=Path(__file__).resolve().parent / "conformance",
 )

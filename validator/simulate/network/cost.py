@@ -28,11 +28,6 @@ def flooding_copies(nodes: int, degree: int) -> int:
     return nodes * degree - (nodes - 1)
 
 
-def flooding_excess(nodes: int, degree: int) -> float:
-    """Return the copies of flooding divided by N - 1, the fewest that reach all nodes."""
-    return flooding_copies(nodes, degree) / (nodes - 1)
-
-
 def kafka_copies(replication_factor: int, consumer_groups: int) -> int:
     """Return how often a body crosses the network: to each replica, the first one included, and to each group."""
     return replication_factor + consumer_groups

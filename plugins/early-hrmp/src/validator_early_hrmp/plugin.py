@@ -52,6 +52,8 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             view=_view,
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
+            para_keys=("dmq", "watermarks", "balances"),
+            channel_keys=("channels",),
             suite=_FOLDER.joinpath("conformance"),
         ),
         simulation=_simulation,

@@ -26,7 +26,7 @@ from validator_xcmp_network.proof_documents import KINDS, prove_document, verify
 from validator_xcmp_network.rules import XcmpNetwork
 from validator_xcmp_network.shapes import RECORDS
 from validator_xcmp_network.state_view import STATE_VIEW
-from validator_xcmp_network.traces import STATE_KEYS, read_body, read_candidate, read_request, view
+from validator_xcmp_network.traces import PARA_KEYS, STATE_KEYS, read_body, read_candidate, read_request, view
 
 if TYPE_CHECKING:
     from validator.simulate import Simulation, SimulationSettings
@@ -64,6 +64,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             pending_ends_with_session=_has_opening_channels,
             scenario_keys=(OPEN_CHANNELS,),
             body=read_body,
+            para_keys=PARA_KEYS,
             suite=_PACKAGE.joinpath("conformance"),
         ),
         simulation=_simulation,

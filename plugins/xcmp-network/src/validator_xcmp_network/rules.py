@@ -159,7 +159,9 @@ class XcmpNetwork(PendingCandidates[NetworkState]):
         return super().apply_inclusion(ref)
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
-        """Apply an accepted candidate."""
+        """Apply an accepted candidate. The second of a para in a block, which `apply_inclusion` refuses, has no effect (N-I11)."""
+        if candidate.para_id in self._enacted:
+            return Effects()
         self._enacted[candidate.para_id] = None
         enact_candidate(self.state, candidate, self.now, self.ingress)
         return Effects()

@@ -19,6 +19,8 @@ CHANNEL_WATERMARKS: Final = "channel_watermarks"
 """The watermarks of XCMP channels, whose own name is taken by the partial ones."""
 OWN_STATE_KEYS: Final = ("ingress", "egress", "watermarks", "bodies_held", CHANNEL_WATERMARKS)
 STATE_KEYS: Final = (*(key for key in xcmp.STATE_KEYS if key != "watermarks"), *OWN_STATE_KEYS)
+PARA_KEYS: Final = (*xcmp.PARA_KEYS, "ingress", "egress", CHANNEL_WATERMARKS)
+"""Those whose objects are keyed by para."""
 REPORT_BODY: Final = "report_body"
 HASH_BYTES: Final = 32
 

@@ -25,7 +25,7 @@ from validator_xcmp.invariants import check_invariants
 from validator_xcmp.proof_documents import KINDS, prove_document, verify_document
 from validator_xcmp.rules import Xcmp
 from validator_xcmp.shapes import RECORDS
-from validator_xcmp.traces import STATE_KEYS, read_candidate, read_request, view
+from validator_xcmp.traces import PARA_KEYS, STATE_KEYS, read_candidate, read_request, view
 from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
             pending_ends_with_session=True,
+            para_keys=PARA_KEYS,
             suite=_PACKAGE.joinpath("conformance"),
             vector_format=VECTOR_FORMAT,
             vectors=vector_result,

@@ -28,6 +28,8 @@ STATE_KEYS: Final = (
     *("dmq_heads", "balances"),
 )
 """Keys of a state; ``paras``, ``dmq`` and ``dmq_heads`` have the same shape as the Router's."""
+PARA_KEYS: Final = ("cst", "cmt", "cst_roots", "watermarks", "dmq", "dmq_heads", "balances")
+"""Those whose objects are keyed by para."""
 
 
 def read_request(node: Node) -> ChannelRequest:
