@@ -8,18 +8,20 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE
+from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, worker_died
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
 
+READ_FAILED = ".ReadFailed:"
+_WRITE_FAILED = ".WriteFailed:"
 _FORESEEN = (
     ".HandlerFault:",
     ".WaitingOverflow:",
     ".PluginError:",
     ".UserError:",
-    ".ReadFailed:",
-    ".WriteFailed:",
+    READ_FAILED,
+    _WRITE_FAILED,
     ".WriterFenced:",
     ".KafkaGone:",
     _GONE,
@@ -94,6 +96,13 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
     elif lines and lines[-1].startswith(_CAUSE) and "\n\tat " not in report:
         first = f"{first}: {lines[-1].removeprefix(_CAUSE)}"
     return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
+
+
+def may_pass(error: str, reason: str) -> bool:
+    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died or did not start instead of raising."""
+    if _WRITE_FAILED in reason or READ_FAILED in reason:
+        return True
+    return _RAISED not in error and worker_died(error)
 
 
 def _raised(report: str) -> str | None:

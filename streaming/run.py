@@ -34,7 +34,7 @@ from streaming.pace import (
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
-from streaming.reasons import reason_of, report_of
+from streaming.reasons import READ_FAILED, may_pass, reason_of, report_of
 from streaming.session import (
     SPARK_LOG,
     JvmGone,
@@ -85,8 +85,6 @@ RESTART_S = 1.0
 """Seconds before the first restart. Each further restart waits twice as long."""
 
 JVM_GONE = "Spark's JVM was killed, crashed or ran out of memory ([job] driver_memory)"
-
-_READ_FAILED = ".ReadFailed:"
 
 TOPICS_S_MAX = 60.0
 """Seconds to wait for the topics once Spark is up."""
@@ -309,7 +307,7 @@ class BatchFailed(Exception):
     @property
     def is_of_reading(self) -> bool:
         """Whether a worker that executed no lane died, or ran out of memory while it read."""
-        return _READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
+        return READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
 
 
 def _follow(
@@ -348,7 +346,7 @@ def _follow(
         if is_outside(report) and (not foreseen or WRITER_GONE in reason):
             last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(unwritable(report) or reason, progressed=last_batch >= 0, outside=True) from None
-        if _may_pass(report, reason):
+        if may_pass(report, reason):
             last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0, error=report) from None
         if not foreseen and (ended := gone()) is not None:
@@ -370,13 +368,6 @@ def _end(query: StreamingQuery, reason: str) -> None:
 
 def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no reason is given")
-
-
-def _may_pass(error: str, reason: str) -> bool:
-    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died or did not start instead of raising."""
-    if ".WriteFailed:" in reason or _READ_FAILED in reason:
-        return True
-    return "Traceback (most recent call last)" not in error and worker_died(error)
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:

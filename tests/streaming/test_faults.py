@@ -17,8 +17,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming.deaths import DEATHS_MAX, Deaths
-from streaming.reasons import reason_of
-from streaming.run import BatchFailed, _may_pass
+from streaming.reasons import may_pass, reason_of
+from streaming.run import BatchFailed
 from tests.streaming.harness import (
     PATIENCE_S,
     SAME_WHATEVER_ARRIVES,
@@ -187,7 +187,7 @@ def settled(running: Stream, deaths: Deaths) -> None:
             running.settle()
         except StreamingQueryException as failure:
             reason, _ = reason_of(failure)
-            if not _may_pass(str(failure), reason):
+            if not may_pass(str(failure), reason):
                 raise
             deaths.count(BatchFailed(reason, progressed=False, error=str(failure)))
             running.suspects = deaths.suspects()
@@ -260,7 +260,7 @@ def test_worker_without_the_drivers_version_ends_query_in_one_line(
             query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = reason_of(failed.value)
     assert foreseen
-    assert not _may_pass(str(failed.value), reason)
+    assert not may_pass(str(failed.value), reason)
     assert (
         "faulty@1.0.2, this worker does not: faulty@1.0.2: this version is not installed, found 1.0.0, 1.0.1" in reason
     )

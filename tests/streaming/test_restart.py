@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
 from streaming.pace import AHEAD, QUICK, Pace
-from streaming.reasons import reason_of
-from streaming.run import _may_pass, _stop_between_batches
+from streaming.reasons import may_pass, reason_of
+from streaming.run import _stop_between_batches
 from tests.streaming.harness import (
     PATIENCE_S,
     Stream,
@@ -156,7 +156,7 @@ def test_stop_in_mid_batch_and_dying_workers_emit_everything_once(
     assert running.query is not None
     failure = running.query.exception()
     assert failure is not None
-    assert _may_pass(str(failure), reason_of(failure)[0]), str(failure)  # the job would restart the query
+    assert may_pass(str(failure), reason_of(failure)[0]), str(failure)  # the job would restart the query
     running.start()
     running.settle()
     running.stop()

@@ -13,8 +13,8 @@ from streaming.batch_watch import Stalled
 from streaming.held_inputs import ReadFailed
 from streaming.outside import WRITER_GONE, Outages, is_outside, unwritable
 from streaming.range_source import InputsRemoved
-from streaming.reasons import _FORESEEN, reason_of, report_of
-from streaming.run import _READ_FAILED, BatchFailed, _follow, ended_in_order, run_queries
+from streaming.reasons import _FORESEEN, READ_FAILED, reason_of, report_of
+from streaming.run import BatchFailed, _follow, ended_in_order, run_queries
 from streaming.session import StartFailed
 from streaming.transactions import KafkaGone, WriteFailed, WriterFenced
 from tests.registry_stand_in import stand_in
@@ -293,7 +293,7 @@ def test_exceptions_that_are_known_by_their_names_have_them() -> None:
     )
     assert [f".{each.__name__}" for each in known] == [name.rstrip(": ") for name in _FORESEEN]
     assert f"{KafkaGone.__module__}.{KafkaGone.__name__}:" == WRITER_GONE
-    assert f".{ReadFailed.__name__}:" == _READ_FAILED
+    assert f".{ReadFailed.__name__}:" == READ_FAILED
 
 
 @pytest.mark.parametrize(

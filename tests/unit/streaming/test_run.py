@@ -15,8 +15,8 @@ from streaming import run
 from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
 from streaming.pace import QUICK
-from streaming.reasons import TOO_BUSY, reason_of
-from streaming.run import BatchFailed, _follow, _may_pass, run_queries
+from streaming.reasons import TOO_BUSY, may_pass, reason_of
+from streaming.run import BatchFailed, _follow, run_queries
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import (
     ANOTHER_CONNECTION,
@@ -256,7 +256,7 @@ def test_last_words_name_a_lane_and_its_point(error: str, lane: tuple[str, str] 
     ],
 )
 def test_batch_of_lost_worker_is_retried(error: str, passes: bool) -> None:
-    assert _may_pass(error, error.splitlines()[0]) is passes
+    assert may_pass(error, error.splitlines()[0]) is passes
 
 
 # --- lanes that share a state partition ---
