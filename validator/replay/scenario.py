@@ -33,6 +33,8 @@ BODIES = "bodies"
 """A further key of steps and expectations, for protocols whose bodies travel outside of the relay chain."""
 RESULT_KEYS = ("requests", "downward", "candidates", BODIES)
 """Keys of an expectation that have one entry for each input."""
+NOTE = "note"
+"""A key of an expectation that is for people."""
 SESSION_CHANGE_KEYS = ("outgoing", "onboarding", "new_config")
 
 
@@ -218,10 +220,19 @@ def _step(node: Node, protocol: ProtocolDefinition, expectations: bool, warnings
 
 
 def _expect(node: Node, protocol: ProtocolDefinition, warnings: list[str]) -> dict[str, Any]:
-    node.refuse_misspelt(EXPECT_KEYS if protocol.traces.body is None else (*EXPECT_KEYS, BODIES))
+    known = EXPECT_KEYS if protocol.traces.body is None else (*EXPECT_KEYS, BODIES)
+    node.refuse_misspelt(known)
+    warnings += [
+        f"{node.path}: nothing is compared with {printable(key)!r}" for key in node.object() if key not in (*known, NOTE)
+    ]
     for key in RESULT_KEYS:
         for result in node[key].items() if node.has(key) else ():
-            if not result["ok"].boolean() and not result.has("error_any_of"):
+            if result["ok"].boolean():
+                continue
+            if result.has("error_any_of"):
+                for kind in result["error_any_of"].items():
+                    kind.text()
+            else:
                 result["error"]["kind"].text()
     for pair in node["dispatched"].items() if node.has("dispatched") else ():
         if len(list(pair.items())) != 2:

@@ -309,6 +309,8 @@ def test_malformed_value_is_named(file: Path, path: str, value: Any) -> None:
         ("expect.requests.0", {"ok": False}),
         ("expect.requests.0", {"ok": False, "error": "x"}),
         ("expect.requests.0", {"ok": False, "error": {}}),
+        ("expect.requests.0", {"ok": False, "error_any_of": 3}),
+        ("expect.requests.0", {"ok": False, "error_any_of": [3]}),
         ("expect.dispatched", 5),
         ("expect.dispatched.0", 5),
         ("expect.dispatched.0", [5]),

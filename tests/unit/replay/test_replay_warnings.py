@@ -45,6 +45,10 @@ VAIN: dict[str, tuple[Any, str]] = {
         {**CHECKED, "final_state": {"nonsense": {}}},
         "final_state: protocol router has no state key 'nonsense'",
     ),
+    "an unknown key": (
+        {"id": "x", "steps": [{**STEP, "expect": {"dispatched": [], "note": "for people", "outcome": 1}}]},
+        "steps[0].expect: nothing is compared with 'outcome'",
+    ),
     "an unknown limit": (
         {**CHECKED, "config": {"preset": "polkadot-2023"}},
         "trace.json.config: protocol router has no limit 'preset'",
