@@ -223,7 +223,9 @@ def _expect(node: Node, protocol: ProtocolDefinition, warnings: list[str]) -> di
     known = EXPECT_KEYS if protocol.traces.body is None else (*EXPECT_KEYS, BODIES)
     node.refuse_misspelt(known)
     warnings += [
-        f"{node.path}: nothing is compared with {printable(key)!r}" for key in node.object() if key not in (*known, NOTE)
+        f"{node.path}: nothing is compared with {printable(key)!r}"
+        for key in node.object()
+        if key not in (*known, NOTE)
     ]
     for key in RESULT_KEYS:
         for result in node[key].items() if node.has(key) else ():
