@@ -73,7 +73,7 @@ def show(
     config = load_config(config_path)
     lane = _only_lane(config) if lane is None else lane
     with _stored(config, [lane]) as stored:
-        restored = restore(stored, lane)
+        restored = restore(stored, lane, job_directory(config))
     if as_json:
         shown = document(restored, para, channel_id) if plugin is None else plugin_document(restored, plugin, limit)
         sys.stdout.write(json.dumps(shown) + "\n")

@@ -223,9 +223,7 @@ class EmbeddedBroker:
             self.stopped_in = record.directory
 
     def _stop_recorded(self, record: BrokerRecord) -> bool:
-        return stop_process(
-            record.pid, record.started, patience_s=WRITE_S_MAX if is_writing("broker") else STOP_S_MAX
-        )
+        return stop_process(record.pid, record.started, patience_s=WRITE_S_MAX if is_writing("broker") else STOP_S_MAX)
 
     def _spawn(self, java: Path, jars: list[Path]) -> BrokerRecord:
         previous = read_record(self.directory)
