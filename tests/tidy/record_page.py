@@ -63,11 +63,15 @@ _VERDICT: Final = {
         "| `clause` | string | absent | Only if `ok` is false: the clause of the specification that states the rule. |",
     ],
     "expires_session": [
-        "| `expires_session` | integer or null | null | Session at whose start an unconfirmed request is removed; session index. From "
-        "4294967295 on: never. It is the session of the request plus `hrmp_open_request_ttl`, which is 4294967295 in all presets, so it "
-        "may be greater than a u32. |"
+        (
+            "| `expires_session` | integer or null | null | Session at whose start an unconfirmed request is removed; session index. From "
+            "4294967295 on: never. It is the session of the request plus `hrmp_open_request_ttl`, which is 4294967295 in all presets, so it "
+            "may be greater than a u32. |"
+        )
     ],
-    "id": ["| `id` | hex of 16 bytes | required | The same after a restart or a rebuild; [how it is made](wire-format.md#ids). |"],
+    "id": [
+        "| `id` | hex of 16 bytes | required | The same after a restart or a rebuild; [how it is made](wire-format.md#ids). |"
+    ],
 }
 """Rows of a verdict's fields that JSON has in place of those of Avro, or that say more than the schema."""
 

@@ -7,8 +7,6 @@ import json
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,14 +18,13 @@ from validator.cli.table import print_table
 from validator.config import load_config
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.lanes.configured import configured_codec, job_directory, lane_definition
+from validator.lanes.configured import configured_codec, definition_beside, job_directory
 from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
-    from validator.lanes.definition import LaneDefinition
     from validator.lanes.stored import StateExport
     from validator.service.state import RestoredState
 
@@ -129,7 +126,7 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
     from validator.service.verification import compare, rebuild
 
     name = restored.name
-    definition = _definition(config, name)
+    definition = definition_beside(config, name)
     with counting(f"lane {name}: executing its inputs") as progress:
         rebuilt = rebuild(config.kafka, config.topics.prefix, configured_codec(config), definition, restored, progress)
     checks = compare(restored, rebuilt, config.kafka, config.topics.prefix)
@@ -179,14 +176,6 @@ def _channel_id(text: str) -> tuple[int, int]:
     if len(ends) != 2 or not all(end.isascii() and end.isdecimal() and int(end) <= U32_MAX for end in ends):
         raise UserError(f"--channel: expected SENDER,RECIPIENT, two para ids, found {text!r}")
     return int(ends[0]), int(ends[1])
-
-
-def _definition(config: Config, lane: str) -> LaneDefinition:
-    """Return a lane's definition. The genesis that the job has stored is reused, which is much faster, and not changed."""
-    with TemporaryDirectory() as folder:
-        for kept in (job_directory(config) / "lanes").glob(f"{lane}-*"):
-            (Path(folder) / kept.name).symlink_to(kept.absolute())
-        return lane_definition(config, lane, kept_in=Path(folder))
 
 
 @contextmanager

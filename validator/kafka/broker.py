@@ -2,9 +2,9 @@
 """The embedded broker: our own Apache Kafka process, for a machine that has no Kafka.
 
 Its directory holds everything: `data/` (kept across restarts), `server.properties` (rewritten at each start), `secret` (the clients'
-password), `broker.log`, `broker.log.1` (an earlier log) and `broker.json` (process id, start time, ports, folder). It listens on the loopback
-address only, and admits only who can read the secret (`validator.kafka.login`). It outlives the program that started it, until `stop`. Only
-the process that `broker.json` names is ever stopped, and only if its start time matches and the folder is not a copy.
+password), `broker.log`, `broker.log.1` (an earlier log) and `broker.json` (process id, start time, ports, folder). It listens on the
+loopback address only, and admits only who can read the secret (`validator.kafka.login`). It outlives the program that started it, until
+`stop`. Only the process that `broker.json` names is ever stopped, and only if its start time matches and the folder is not a copy.
 """
 
 from __future__ import annotations
