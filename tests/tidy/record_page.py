@@ -56,19 +56,19 @@ is `[sender, recipient]`. A verdict has `ok`, `error` and `clause`, and its tabl
 
 {dry_runs}"""
 
+_EXPIRES: Final = (
+    "| `expires_session` | integer or null | null | Session at whose start an unconfirmed request is removed; session index. "
+    "From 4294967295 on: never. It is the session of the request plus `hrmp_open_request_ttl`, which is 4294967295 in presets of "
+    "real chains, so it may be greater than a u32. |"
+)
+
 _VERDICT: Final = {
     "outcome": ["| `ok` | boolean | required | Whether the input is accepted. |"],
     "error": [
         "| `error` | object | absent | Only if `ok` is false: `kind`, the broken rule, and its [fields](rules/README.md#errors). |",
         "| `clause` | string | absent | Only if `ok` is false: the clause of the specification that states the rule. |",
     ],
-    "expires_session": [
-        (
-            "| `expires_session` | integer or null | null | Session at whose start an unconfirmed request is removed; session index. From "
-            "4294967295 on: never. It is the session of the request plus `hrmp_open_request_ttl`, which is 4294967295 in all presets, so it "
-            "may be greater than a u32. |"
-        )
-    ],
+    "expires_session": [_EXPIRES],
     "id": [
         "| `id` | hex of 16 bytes | required | The same after a restart or a rebuild; [how it is made](wire-format.md#ids). |"
     ],

@@ -145,8 +145,8 @@ class DeadLetters(Table):
 
 
 ONE_DISTRIBUTION: Final = (
-    "{one} and {other} hold one distribution, of which a process imports only one version: give the new version a distribution and a "
-    "module of its own (docs/deploy-a-handler.md, Upgrading a handler)"
+    "{one} and {other} hold one distribution, of which a process imports only one version: give the new version a separate "
+    "distribution and module (docs/deploy-a-handler.md, Upgrading a handler)"
 )
 """Why two artefacts cannot be used together."""
 

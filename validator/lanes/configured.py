@@ -85,7 +85,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
 
 
 def definition_beside(config: Config, lane: str) -> LaneDefinition:
-    """Return a lane's definition beside a job, in whose folder nothing changes. The genesis stored there is reused, which is much faster.
+    """Return a lane's definition next to a job, in whose folder nothing changes. The genesis stored there is reused, which is much faster.
 
     Raises `UserError` as `lane_definition` does.
     """

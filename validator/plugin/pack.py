@@ -148,7 +148,7 @@ def _refuse_to_hide(path: Path) -> None:
         if same and entry.name != path.name:
             raise UserError(
                 f"{path}: {entry.name} is in use, another version of the same distribution, and a process imports only one: give the new "
-                "version a distribution and a module of its own (docs/deploy-a-handler.md, Upgrading a handler)"
+                "version a separate distribution and module (docs/deploy-a-handler.md, Upgrading a handler)"
             )
 
 

@@ -276,7 +276,7 @@ def _bind(
                 Problem(
                     f"{use.plugin}@{use.version}",
                     f"this version is not installed, found {', '.join(versions)}",
-                    "install it, next to the others if they are still needed, as a distribution and module of its own",
+                    "install it, next to the others if they are still needed, as a separate distribution and module",
                 )
             )
             continue

@@ -299,10 +299,7 @@ def test_invalid_environment_variable_is_reported_as_environment(
         ("[plugins]\nartefacts = ['a.whl']", "plugins.artefacts[0]: expected text that matches \\.zip$"),
         ("[plugins]\nartefacts = [1]", "plugins.artefacts[0]: expected a string, found 1"),
         ("[plugins]\nartefacts = ['a.zip', 'b/a.zip']", "plugins.artefacts: a.zip is listed twice"),
-        (
-            "[plugins]\nartefacts = ['b/a-1-0.zip', 'a-2-1.zip']",
-            "plugins.artefacts: a-1-0.zip and a-2-1.zip hold one distribution, ",
-        ),
+        ("[plugins]\nartefacts = ['a-1-0.zip', 'a-2-1.zip']", "plugins.artefacts: a-1-0.zip and a-2-1.zip hold one"),
         ("[chains.'a/b']", "chains.a/b: expected a name that matches"),
         ("[chains]\na = 1", "chains.a: expected a table, found 1"),
         ("[chains.a]\nprotocol = 'X c m'", "chains.a.protocol: expected text that matches ^[a-z0-9]"),

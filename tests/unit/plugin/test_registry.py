@@ -244,7 +244,7 @@ def test_one_of_two_installed_versions_must_be_named(tmp_path: Path) -> None:
     assert errors_of(tmp_path, HandlerUse("memo", "3.0.0")) == [
         (
             "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: "
-            "install it, next to the others if they are still needed, as a distribution and module of its own"
+            "install it, next to the others if they are still needed, as a separate distribution and module"
         )
     ]
     with on_path(tmp_path):
@@ -316,8 +316,8 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         f"{who}: config.pallet: expected a value, found none: {FIX}",
         f'{who}: config.deposit: expected an integer, found "x": {FIX}',
         (
-            "fine@9: this version is not installed, found 1.0.0: install it, next to the others if they are still needed, as a distribution "
-            "and module of its own"
+            "fine@9: this version is not installed, found 1.0.0: install it, next to the others if they are still needed, as a "
+            "separate distribution and module"
         ),
     ]
 
