@@ -112,10 +112,10 @@ $(STAMP).bench: $(STAMP)
 	@touch $@
 
 docs: setup $(STAMP).docs ## build the documentation as a site into build/site; a broken link is an error
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 docs-serve: setup $(STAMP).docs ## show the documentation on a local port, and follow changes of the pages
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 $(STAMP).docs: $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,docs]'

@@ -53,7 +53,7 @@ from validator.kafka.registry import with_known_ids
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
-from validator.service.checkpoint import has_checkpoint
+from validator.service.checkpoint import follow_move, has_checkpoint
 from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
 from validator.service.read_topics import checked_ids
 from validator.service.schema_ids import records_of
@@ -102,6 +102,7 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
+        follow_move(directory / "checkpoint")
         if not has_checkpoint(directory / "checkpoint"):  # a checkpoint keeps its number
             note_division(definitions, config.job.state_partitions, log)
         outages = Outages(Patience(config.job.give_up_after), stop, log)

@@ -51,6 +51,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "plugins": [f"router@{__version__}"],
             "plugins_configured": [f"router@{__version__}"],
             "plugins_differ": False,
+            "next_start_refuses": None,
             "lag": 0,
             "lag_blocks": 0,
             "lag_complete": True,

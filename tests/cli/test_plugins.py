@@ -13,7 +13,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.unit.plugin.distributions import HANDLERS, IMPORTS, MANIFEST, install, on_path, plugin_source
+from validator.cli.common import load_job_config
 from validator.cli.main import app
+from validator.errors import UserError
 from validator.plugin.lock import read_lock
 from validator.testing import check
 
@@ -122,6 +124,16 @@ def test_list_continues_after_a_missing_artefact(site: Path) -> None:
     assert result.exit_code == 0
     assert "dist_x-1.0.0-00000000.zip: the archive cannot be read: No such file or directory" in result.stderr
     assert '"memo"' in result.stdout
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "memo"], ["lock"]])
+def test_two_artefacts_of_one_distribution_are_refused_as_by_the_job(site: Path, command: list[str]) -> None:
+    configure("[plugins]\nartefacts = ['memo-1.0.0-00000000.zip', 'memo-2.0.0-11111111.zip']\n[chains.a]\n")
+    result = run(site, *command)
+    with pytest.raises(UserError) as caught:
+        load_job_config(None)
+    assert (result.exit_code, result.stderr) == (2, f"validator: {caught.value}\n")
+    assert "memo-1.0.0-00000000.zip and memo-2.0.0-11111111.zip hold one distribution" in str(caught.value)
 
 
 def test_show_prints_every_field(site: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.cli.follower import LANE, invoke
 from tests.cli.stored_job import BATCH, Job, refused
 from validator.config import load_config
 from validator.lanes.configured import lane_definition
+from validator.lanes.kept_start import keep_start, start_of
 from validator.protocols.router.statefile import write_state
 from validator.service import state
 
@@ -65,6 +67,24 @@ def test_exported_lane_can_be_imported(job: Callable[..., Job], tmp_path: Path) 
     fork = definition.create().rules
     assert definition.first_block == 61
     assert write_state(fork.state) == document["state"]  # type: ignore[attr-defined]
+
+
+def test_runtime_digest_is_that_of_the_records_of_the_executed_block(job: Callable[..., Job]) -> None:
+    followed = job(blocks=12)
+    followed.follow(followed.chain.records)
+    definition = lane_definition(followed.chain.config, LANE)
+    assert followed.shown()["runtime_digest"] is None, "nothing is kept of the start"
+    lanes = followed.checkpoint.parent / "lanes"
+    start = start_of(followed.chain.config, definition)
+    keep_start(lanes, LANE, start)
+    document = followed.shown()
+    assert document["runtime_digest"] == definition.digest_at(12).hex()
+    assert document["store"]["digest_of_all_epochs"] == definition.runtime_digest.hex()
+    assert definition.digest_at(12).hex() in followed.show().stdout.replace("\n", "").replace(" ", "")
+    others = tuple(each._replace(digest="00" * 32) for each in start.epochs)
+    keep_start(lanes, LANE, replace(start, epochs=others))
+    assert followed.shown()["runtime_digest"] is None, "the job has started with another runtime since then"
+    assert "not known" in followed.show().stdout
 
 
 def test_show_of_para_prints_all_of_its_state(job: Callable[..., Job]) -> None:

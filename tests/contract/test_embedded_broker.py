@@ -344,6 +344,49 @@ def test_long_log_is_kept_once_and_an_error_is_found_in_the_end_of_a_log(
         fresh.start()
 
 
+def test_broker_of_a_moved_folder_is_stopped_and_starts_where_the_folder_is(tmp_path: Path) -> None:
+    """The running one knows its data by the earlier path, and would end at the first file that it opens."""
+    here, there, last = (tmp_path / name for name in ("here", "there", "last"))
+    earlier, moved, again = EmbeddedBroker(here), EmbeddedBroker(there), EmbeddedBroker(last)
+    earlier.start()
+    try:
+        create_topic(earlier, "kept")
+        pid = earlier.status().pid
+        here.rename(there)
+        assert not moved.status().running
+        moved.start()
+        assert moved.started_here
+        assert moved.stopped_in == str(here)
+        assert pid is not None
+        assert start_time(pid) is None
+        assert "kept" in topics(moved)
+        there.rename(last)  # not back: a broker may still create files by its earlier path
+        assert not again.status().running
+        assert again.stop(), "a broker whose folder was moved can be stopped from its new place"
+    finally:
+        earlier.stop()
+        moved.stop()
+        again.stop()
+
+
+def test_copy_of_a_folder_leaves_the_broker_of_the_original_alone(fresh: EmbeddedBroker, tmp_path: Path) -> None:
+    fresh.start()
+    copy = EmbeddedBroker(tmp_path / "copy")
+    copy.directory.mkdir()
+    record = fresh.directory / "broker.json"
+    (copy.directory / "broker.json").write_text(record.read_text())
+    linked = tmp_path / "linked"
+    linked.symlink_to(fresh.directory)
+    assert not copy.status().running
+    assert not copy.stop()
+    assert fresh.status().running
+    assert EmbeddedBroker(linked).status().pid == fresh.status().pid
+    values = json.loads(record.read_text())
+    del values["directory"]
+    record.write_text(json.dumps(values))
+    assert fresh.status().running, "a record of an earlier version names no folder"
+
+
 def test_damaged_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text("{")
     with pytest.raises(UserError, match=r"broker\.json is damaged .*: remove it"):

@@ -22,6 +22,7 @@ def test_every_block_is_a_file_or_commands() -> None:
     assert [(block.language, block.file) for block in found if block.language != "console"] == [
         ("toml", "validator.toml"),
         ("toml", "handler.toml"),
+        ("toml", "upgrade.toml"),
     ]
 
 

@@ -11,8 +11,9 @@ import pytest
 from tests.codecs import codec_for, decoded, encoded
 from tests.docs.pages import DOCS
 from validator.codec.dry_runs import DryRunRequest, encode_request
+from validator.codec.encode import verdict_id
 from validator.core.inputs import DeadLetter, Source
-from validator.topics import INPUT_TOPICS
+from validator.topics import INPUT_TOPICS, OUTPUT_TOPICS
 
 TEXT = (DOCS / "wire-format.md").read_text(encoding="utf-8")
 HEADINGS = {
@@ -56,6 +57,21 @@ def test_request_of_a_dry_run_is_that_of_the_encoder() -> None:
     assert asked is not None
     value = bytes.fromhex(" ".join(re.findall(r"^\| `([0-9a-f ]+)` \|", text, re.MULTILINE)))
     assert value == encode_request(DryRunRequest("polkadot", b"\x2a", "candidates", asked[1]))
+
+
+def test_recipe_for_ids_gives_the_id_of_the_encoder() -> None:
+    text = TEXT.partition("### Ids\n")[2]
+    named = re.search(r"printf (\S+)/(\d+)/(\S+)/(\d+) ", text)
+    assert named is not None
+    lane, block, kind, index = named.groups()
+    shown = set(re.findall(r"\b(?:0x)?([0-9a-f]{32})\b", text))
+    assert shown == {verdict_id(lane, int(block), kind, int(index)).hex()}
+
+
+def test_every_output_topic_has_the_key_of_its_records() -> None:
+    rows = re.findall(r"^\| (`[a-z`, -]+) \| .*$", TEXT.partition("| topic | key of a record |")[2], re.MULTILINE)
+    named = {name.strip("` ") for row in rows for name in row.split(",")}
+    assert set(OUTPUT_TOPICS) - {"markers"} <= named
 
 
 def test_fingerprints_are_those_of_the_schemas() -> None:

@@ -56,14 +56,24 @@ is `[sender, recipient]`. A verdict has `ok`, `error` and `clause`, and its tabl
 
 {dry_runs}"""
 
-_IN_JSON: Final = {
+_EXPIRES: Final = (
+    "| `expires_session` | integer or null | null | Session at whose start an unconfirmed request is removed; session index. "
+    "From 4294967295 on: never. It is the session of the request plus `hrmp_open_request_ttl`, which is 4294967295 in presets of "
+    "real chains, so it may be greater than a u32. |"
+)
+
+_VERDICT: Final = {
     "outcome": ["| `ok` | boolean | required | Whether the input is accepted. |"],
     "error": [
         "| `error` | object | absent | Only if `ok` is false: `kind`, the broken rule, and its [fields](rules/README.md#errors). |",
         "| `clause` | string | absent | Only if `ok` is false: the clause of the specification that states the rule. |",
     ],
+    "expires_session": [_EXPIRES],
+    "id": [
+        "| `id` | hex of 16 bytes | required | The same after a restart or a rebuild; [how it is made](wire-format.md#ids). |"
+    ],
 }
-"""Rows of a verdict's fields that JSON has in place of those of Avro."""
+"""Rows of a verdict's fields that JSON has in place of those of Avro, or that say more than the schema."""
 
 _NUMBERS: Final = {"validator.U128": "u128", "validator.U64": "u64"}
 
@@ -104,7 +114,7 @@ def _section(schema: Json) -> str:
 def _table(record: Json) -> list[str]:
     if not record["fields"]:
         return []
-    shown = _IN_JSON if record["name"] == "validator.Verdict" else {}
+    shown = _VERDICT if record["name"] == "validator.Verdict" else {}
     rows = [
         row
         for field in record["fields"]

@@ -63,6 +63,8 @@ def start(port: Port = None, as_json: Json = False) -> None:
             ensure_jars("broker", progress=progress)
     with working("starting the broker"):
         broker.start()
+    if broker.stopped_in is not None:
+        sys.stderr.write(f"stopped the broker that was started in {broker.stopped_in}, before the folder was moved\n")
     if broker.moved_from is not None:
         sys.stderr.write(
             f"port {broker.moved_from} of the start before is taken; choose one with --port to stay there\n"

@@ -17,7 +17,7 @@ from validator.errors import UserError
 from validator.visible import printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from validator.config import Config
 
@@ -42,15 +42,18 @@ AcceptChange = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
-def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
-    """Return a job's configuration; ``rebuild`` overrides its key.
+def load_job_config(path: Path | None, *, rebuild: bool = False, accepted: Sequence[str] = ()) -> Config:
+    """Return a job's configuration; ``rebuild`` overrides its key, ``accepted`` are values of `--accept-change`.
 
-    Raises `UserError`, also if it has no chain, or one with limits, rules or plugins that the job would refuse, then as `check_job` does:
-    nothing is started for it.
+    Raises `UserError`, also if it has no chain, or one with limits, rules or plugins that the job would refuse, then as `check_job` does,
+    then for an accepted change of an unknown lane: nothing is started for it.
     """
-    from validator.lanes.configured import check_chains  # imports what few commands need
+    from validator.lanes.accepted import read_accepted  # these imports are what few commands need
+    from validator.lanes.configured import check_chains
+    from validator.service.look import check_accepted
     from validator.service.start import check_job
 
+    changes = read_accepted(accepted)
     config = load_config(path)
     if not config.chains:
         found = (
@@ -63,6 +66,7 @@ def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
         raise UserError(f"no chain is configured: expected a table [chains.<lane>], found {found}")
     check_chains(config)
     check_job(config)
+    check_accepted(config, changes)
     return config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})}) if rebuild else config
 
 

@@ -110,6 +110,10 @@ def describe(event: Event) -> str:
             return f"the job of a command that was killed still runs (process {event['pid']}); it is stopped first, after its batch"
         case "broker":
             moved = f"; its earlier port {event['moved_from']} is taken" if event.get("moved_from") else ""
+            if event.get("stopped_in"):
+                moved += (
+                    f"; the one that was started in {event['stopped_in']}, before the folder was moved, was stopped"
+                )
             return f"{'started' if event['started_here'] else 'was already running'}: bootstrap.servers {event['bootstrap_servers']}{moved}"
         case "broker ended":
             return f"process {event['pid']} is gone; its log is {event['log']}"

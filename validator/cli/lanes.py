@@ -27,6 +27,7 @@ from validator.lanes.configured import (
 from validator.lanes.kept_start import LaneStart, StartedEpoch, epoch_at, kept_starts, started_epochs
 from validator.plugin.pack import use_artefacts
 from validator.service.lag import Lag, lags
+from validator.service.next_start import refusal_of
 from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of, without_lane
 from validator.service.transport_lines import transport_lines
 from validator.visible import printable
@@ -118,6 +119,9 @@ def _row(config: Config, lane: str, status: dict[str, Any] | None, kept: LaneSta
     configured = _epochs(config, lane)
     of_file = None if configured is None or block is None else epoch_at(configured, block)
     of_job = None if kept is None or kept.removed or block is None else epoch_at(kept.epochs, block)
+    refused = None
+    if lane in config.chains and status is not None and kept is not None and not kept.removed:
+        refused = refusal_of(config, lane, kept, configured, executed)
     return {
         **(status or {"lane": lane}),
         "configured": lane in config.chains,
@@ -125,6 +129,7 @@ def _row(config: Config, lane: str, status: dict[str, Any] | None, kept: LaneSta
         "plugins": _plugins_of(of_job or of_file),
         "plugins_configured": _plugins_of(of_file),
         "plugins_differ": of_job is not None and of_file is not None and of_job.digest != of_file.digest,
+        "next_start_refuses": refused,
         "lag": lag.records,
         "lag_blocks": lag.blocks,
         "lag_complete": lag.complete,
@@ -200,7 +205,9 @@ def _lines(row: dict[str, Any]) -> list[str]:
         )
     if row["plugins"]:
         lines.append(f"plugins of the next block: {', '.join(row['plugins'])}")
-    if row["plugins_differ"]:
+    if row["next_start_refuses"] is not None:
+        lines.append(f"the next start refuses the configuration: {row['next_start_refuses']}")
+    elif row["plugins_differ"]:
         named = ", ".join(row["plugins_configured"])
         same = "the same, with another configuration" if row["plugins_configured"] == row["plugins"] else named
         lines.append(f"the configuration differs from what the job started with; after its next start: {same}")

@@ -21,7 +21,7 @@ from validator.cli.table import VisibleConsole, print_table, several
 from validator.config import Config, load_config
 from validator.errors import UserError
 from validator.plugin.lock import read_lock, write_lock
-from validator.plugin.pack import pack, use_artefacts
+from validator.plugin.pack import check_artefact, pack, use_artefacts
 from validator.plugin.registry import PluginError, discover, load_all
 from validator.plugin.scaffold import KINDS, new_project
 from validator.visible import printable_lines
@@ -201,11 +201,14 @@ def new(
 def _config(path: Path | None) -> Config:
     """Return the configuration and put its artefacts on the path; report those that cannot be used and skip them."""
     config = load_config(path)
+    usable = []
     for artefact in config.plugins.artefacts:
         try:
-            use_artefacts([artefact])
+            check_artefact(Path(artefact).absolute())
+            usable.append(artefact)
         except UserError as error:
             say(f"validator: {error}")
+    use_artefacts(usable)  # together, so that the first one comes first, as in the job
     return config
 
 

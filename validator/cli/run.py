@@ -22,7 +22,6 @@ from validator.cli.progress import jar_progress
 from validator.errors import Unavailable
 from validator.kafka.jars import ensure_jars
 from validator.kafka.topics import wait_for_topics
-from validator.lanes.accepted import read_accepted
 from validator.service.job import JobProcess
 
 TOPICS_S_MAX: Final = 3.0
@@ -43,8 +42,7 @@ def run(
     stopped by itself to avoid losing data or was killed, 70 if it failed.
     """
     accepted = accept_change or []
-    read_accepted(accepted)
-    config = load_job_config(config_path, rebuild=rebuild)
+    config = load_job_config(config_path, rebuild=rebuild, accepted=accepted)
     config = config.model_copy(update={"kafka": kafka_table(config)})
     with suppress(Unavailable):  # the job waits for Kafka, and says so
         wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)

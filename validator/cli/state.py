@@ -7,8 +7,6 @@ import json
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,14 +19,13 @@ from validator.config import load_config
 from validator.config.unknown import no_chain
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.lanes.configured import configured_codec, job_directory, lane_definition
+from validator.lanes.configured import configured_codec, definition_beside, job_directory
 from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
-    from validator.lanes.definition import LaneDefinition
     from validator.lanes.stored import StateExport
     from validator.service.state import RestoredState
 
@@ -74,7 +71,7 @@ def show(
     config = load_config(config_path)
     lane = _only_lane(config) if lane is None else lane
     with _stored(config, [lane]) as stored:
-        restored = restore(stored, lane)
+        restored = restore(stored, lane, job_directory(config))
     if as_json:
         shown = document(restored, para, channel_id) if plugin is None else plugin_document(restored, plugin, limit)
         sys.stdout.write(json.dumps(shown) + "\n")
@@ -127,7 +124,7 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
     from validator.service.verification import compare, rebuild
 
     name = restored.name
-    definition = _definition(config, name)
+    definition = definition_beside(config, name)
     with counting(f"lane {name}: executing its inputs") as progress:
         rebuilt = rebuild(config.kafka, config.topics.prefix, configured_codec(config), definition, restored, progress)
     checks = compare(restored, rebuilt, config.kafka, config.topics.prefix)
@@ -177,14 +174,6 @@ def _channel_id(text: str) -> tuple[int, int]:
     if len(ends) != 2 or not all(end.isascii() and end.isdecimal() and int(end) <= U32_MAX for end in ends):
         raise UserError(f"--channel: expected SENDER,RECIPIENT, two para ids, found {text!r}")
     return int(ends[0]), int(ends[1])
-
-
-def _definition(config: Config, lane: str) -> LaneDefinition:
-    """Return a lane's definition. The genesis that the job has stored is reused, which is much faster, and not changed."""
-    with TemporaryDirectory() as folder:
-        for kept in (job_directory(config) / "lanes").glob(f"{lane}-*"):
-            (Path(folder) / kept.name).symlink_to(kept.absolute())
-        return lane_definition(config, lane, kept_in=Path(folder))
 
 
 @contextmanager

@@ -34,7 +34,7 @@ Fact = tuple[str, RenderableType]
 
 def lane_tables(lane: RestoredState) -> RenderableType:
     """Show a lane's progress, its state and the size of its store."""
-    inner, head = lane.processor.lane, lane.head
+    inner, head, digest = lane.processor.lane, lane.head, lane.runtime_digest
     counters = inner.counters
     return Group(
         _title(lane),
@@ -71,7 +71,7 @@ def lane_tables(lane: RestoredState) -> RenderableType:
             ),
             ("summary", to_hex(lane.processor.summary())),
             ("state root", to_hex(inner.rules.state_root())),
-            ("runtime", to_hex(head.runtime_digest)),
+            ("runtime", "not known: see runtime_digest in docs/commands.md" if digest is None else to_hex(digest)),
             ("plugins", printable(", ".join(lane.plugins))),
         ),
     )

@@ -14,7 +14,6 @@ from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
 from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
-from validator.lanes.accepted import read_accepted
 from validator.service.start import JOB_RESTARTS_MAX, Service
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def up(
     killed, 70 if it failed.
     """
     accepted = accept_change or []
-    read_accepted(accepted)
-    config = load_job_config(config_path, rebuild=rebuild)
+    config = load_job_config(config_path, rebuild=rebuild, accepted=accepted)
     embedded = not config.kafka.get("bootstrap.servers")
     if port is not None and not embedded:
         raise UserError(

@@ -155,6 +155,13 @@ class DeadLetters(Table):
     """Maximum number of times that a record is put back, over all the dead letters that it became."""
 
 
+ONE_DISTRIBUTION: Final = (
+    "{one} and {other} hold one distribution, of which a process imports only one version: give the new version a separate "
+    "distribution and module (docs/deploy-a-handler.md, Upgrading a handler)"
+)
+"""Why two artefacts cannot be used together."""
+
+
 class Plugins(Table):
     """`[plugins]`: which plugins may run, and how they reach Spark's workers."""
 
@@ -166,11 +173,13 @@ class Plugins(Table):
     @field_validator("artefacts")
     @classmethod
     def _check_artefacts(cls, value: list[str]) -> list[str]:
-        seen: set[str] = set()
+        seen: dict[str, str] = {}
         for artefact in value:
-            if (name := Path(artefact).name) in seen:
+            name = Path(artefact).name
+            if name in seen.values():
                 raise ValueError(f"{name} is listed twice")
-            seen.add(name)
+            if (other := seen.setdefault(name.rsplit("-", 2)[0], name)) != name:
+                raise ValueError(ONE_DISTRIBUTION.format(one=other, other=name))
         return value
 
 

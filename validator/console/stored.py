@@ -44,7 +44,8 @@ class StoredLanes:
             return found[1]
         use_artefacts(self._config.plugins.artefacts)
         self._kept.clear()  # a lane may be large
-        with stored_lanes(job_directory(self._config), [lane]) as stored:
-            restored = restore(stored, lane)
+        directory = job_directory(self._config)
+        with stored_lanes(directory, [lane]) as stored:
+            restored = restore(stored, lane, directory)
         self._kept[lane] = time.monotonic(), restored
         return restored

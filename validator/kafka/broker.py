@@ -2,27 +2,27 @@
 """The embedded broker: our own Apache Kafka process, for a machine that has no Kafka.
 
 Its directory holds everything: `data/` (kept across restarts), `server.properties` (rewritten at each start), `secret` (the clients'
-password), `broker.log`, `broker.log.1` (an earlier log) and `broker.json` (process id, start time, ports). It listens on the loopback
-address only, and admits only who can read the secret (`validator.kafka.login`). It outlives the program that started it, until `stop`. Only
-the process that `broker.json` names is ever stopped, and only if its start time matches.
+password), `broker.log`, `broker.log.1` (an earlier log) and `broker.json` (process id, start time, ports, folder). It listens on the
+loopback address only, and admits only who can read the secret (`validator.kafka.login`). It outlives the program that started it, until
+`stop`. Only the process that `broker.json` names is ever stopped, and only if its start time matches and the folder is not a copy.
 """
 
 from __future__ import annotations
 
 import base64
 import fcntl
-import json
 import secrets
 import socket
 import subprocess
 import time
 import uuid
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from validator.errors import UserError
+from validator.kafka.broker_record import BrokerRecord, keep_record, read_record
 from validator.kafka.class_archive import WRITE_S_MAX, is_writing, java_options
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
@@ -104,22 +104,6 @@ class BrokerStatus:
     log: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """`broker.json`: the process that was started last and its ports, which a restart reuses if it can."""
-
-    pid: int
-    started: str
-    port: int
-    controller_port: int
-    configured: bool = False
-    """Whether a person chose the port; otherwise another one will do if it is taken."""
-    own: str = ""
-    """The password by which the broker knows itself in this start."""
-    admits: bool = False
-    """Whether the broker has answered and admits its clients; not so if its starter was killed before."""
-
-
 class EmbeddedBroker:
     """The broker of one directory; as a context manager it stops on exit what it started on entry.
 
@@ -134,6 +118,8 @@ class EmbeddedBroker:
         """Whether this object's `start` started the process, rather than found it running."""
         self.moved_from: int | None = None
         """The port of the start before, if this object's `start` found it taken and chose another one."""
+        self.stopped_in: str | None = None
+        """The earlier path of this folder, if this object's `start` stopped a broker that was started there before the folder was moved."""
         self.address: str | None = None
         """Where this object's `start` will let the broker answer, known before it formats its folder and starts the process."""
         self._port = port
@@ -175,12 +161,13 @@ class EmbeddedBroker:
                     "`validator broker stop`"
                 )
             if running is None:
+                self._stop_moved()
                 running = self._spawn(find_java(), ensure_jars("broker", progress=progress))
                 self.started_here = True
             if not running.admits:
                 self._wait_until_it_answers(running)
                 admit_clients(f"{HOST}:{running.port}", running.own, kept_secret(self.directory))
-                self._keep(replace(running, admits=True))
+                keep_record(self.directory, replace(running, admits=True))
             return self.bootstrap_servers
 
     def stop(self) -> bool:
@@ -188,9 +175,9 @@ class EmbeddedBroker:
         if not self.directory.is_dir():
             return False
         with self._lock():
-            record = self._read_record()
-            patience_s = WRITE_S_MAX if is_writing("broker") else STOP_S_MAX
-            stopped = record is not None and stop_process(record.pid, record.started, patience_s=patience_s)
+            record = read_record(self.directory)
+            ours = record is not None and (record.was_started_in(self.directory) or record.has_moved_to(self.directory))
+            stopped = record is not None and ours and self._stop_recorded(record)
             if self._process is not None:
                 self._process.wait()
             self._process, self.started_here = None, False
@@ -224,23 +211,22 @@ class EmbeddedBroker:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
-    def _read_record(self) -> _Record | None:
-        try:
-            return _Record(**json.loads((self.directory / "broker.json").read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{self.directory / 'broker.json'} is damaged ({error}): remove it") from error
+    def _running(self) -> BrokerRecord | None:
+        """Return the process of this folder, if it runs: one that was started in another folder is none."""
+        record = read_record(self.directory)
+        return record if record and record.runs() and record.was_started_in(self.directory) else None
 
-    def _running(self) -> _Record | None:
-        record = self._read_record()
-        return record if record and start_time(record.pid) == record.started else None
+    def _stop_moved(self) -> None:
+        """Stop a broker whose folder was moved here: it would end as soon as it opens a file by its old path."""
+        record = read_record(self.directory)
+        if record is not None and record.has_moved_to(self.directory) and self._stop_recorded(record):
+            self.stopped_in = record.directory
 
-    def _keep(self, record: _Record) -> None:
-        write_private(self.directory / "broker.json", json.dumps(asdict(record)) + "\n")
+    def _stop_recorded(self, record: BrokerRecord) -> bool:
+        return stop_process(record.pid, record.started, patience_s=WRITE_S_MAX if is_writing("broker") else STOP_S_MAX)
 
-    def _spawn(self, java: Path, jars: list[Path]) -> _Record:
-        previous = self._read_record()
+    def _spawn(self, java: Path, jars: list[Path]) -> BrokerRecord:
+        previous = read_record(self.directory)
         configured = self._port or (previous.port if previous and previous.configured else None)
         if configured is not None:
             _refuse_taken(configured, self.log)
@@ -270,8 +256,11 @@ class EmbeddedBroker:
             )
         self._process = process
         # Written before the broker answers: if its starter is killed now, the broker can still be found and stopped.
-        record = _Record(process.pid, start_time(process.pid) or "", port, controller_port, configured is not None, own)
-        self._keep(record)
+        started = start_time(process.pid, reap=False) or ""  # the exit code is for `_wait_until_it_answers`
+        record = BrokerRecord(
+            process.pid, started, port, controller_port, configured is not None, own, directory=str(self.directory)
+        )
+        keep_record(self.directory, record)
         return record
 
     def _keep_long_log(self) -> None:
@@ -310,7 +299,7 @@ class EmbeddedBroker:
         if done.returncode != 0:
             raise UserError(f"the broker's data folder could not be formatted: {self._last_error()}")
 
-    def _wait_until_it_answers(self, record: _Record) -> None:
+    def _wait_until_it_answers(self, record: BrokerRecord) -> None:
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
             if self._process is not None and self._process.poll() is not None:

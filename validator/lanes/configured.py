@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from validator.codec.codec import Codec
@@ -81,6 +82,17 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         upward_weight_max=chain.ump_message_weight_max,
         handler_seconds_max=job.handler_seconds_max,
     )
+
+
+def definition_beside(config: Config, lane: str) -> LaneDefinition:
+    """Return a lane's definition next to a job, in whose folder nothing changes. The genesis stored there is reused, which is much faster.
+
+    Raises `UserError` as `lane_definition` does.
+    """
+    with TemporaryDirectory() as folder:
+        for kept in (job_directory(config) / "lanes").glob(f"{lane}-*"):
+            (Path(folder) / kept.name).symlink_to(kept.absolute())
+        return lane_definition(config, lane, kept_in=Path(folder))
 
 
 def started_chain(config: Config, lane: str) -> Chain:

@@ -114,7 +114,8 @@ class LaneDefinition:
         if changed is not None and changed <= executed_block:
             raise UserError(
                 f"lane {self.name}: its handlers differ from block {changed} on, but block {executed_block} is already executed: let "
-                f"the change begin after that block (from_block), or remove the job's checkpoint and use another topics prefix"
+                f"the change begin after that block (from_block; docs/deploy-a-handler.md, Upgrading a handler), or remove the job's "
+                f"checkpoint and use another topics prefix"
             )
 
     def genesis_path(self, folder: Path) -> Path:

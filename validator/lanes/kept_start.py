@@ -21,7 +21,7 @@ from validator.errors import UserError
 from validator.lanes.accepted import GENESIS, OPTION, Accepted
 from validator.lanes.configured import started_chain
 from validator.lanes.definition import LaneDefinition
-from validator.plugin.runtime import Epoch
+from validator.plugin.runtime import Epoch, digest_of_all
 
 START_VERSION = 2
 _SUFFIX = ".start"
@@ -111,6 +111,22 @@ def started_epochs(epochs: Iterable[Epoch]) -> tuple[StartedEpoch, ...]:
 def epoch_at(epochs: Sequence[StartedEpoch], block: BlockNumber) -> StartedEpoch | None:
     """Return the epoch in force in a block, or None if there is none."""
     return next((epoch for epoch in reversed(epochs) if epoch.from_block <= block), None)
+
+
+def digest_in_force(folder: Path, lane: str, all_epochs: bytes, block: BlockNumber) -> bytes | None:
+    """Return the runtime digest that a block's records carry, under the runtime whose digest over all epochs is ``all_epochs``.
+
+    None if nothing is kept of that runtime: the job has started with another one since then, or the file cannot be used.
+    """
+    try:
+        start = kept_starts(folder).get(lane)
+    except UserError:
+        return None
+    epochs = () if start is None else start.epochs
+    if digest_of_all((each.from_block, bytes.fromhex(each.digest)) for each in epochs) != all_epochs:
+        return None
+    found = epoch_at(epochs, block)
+    return None if found is None else bytes.fromhex(found.digest)
 
 
 # --- the files ---------------------------------------------------------------------------------------------------------------------------

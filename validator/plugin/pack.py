@@ -128,16 +128,28 @@ def check_artefact(path: Path) -> None:
 def use_artefacts(paths: Iterable[str]) -> list[Path]:
     """Check artefacts, put them on this process's path before installed packages, as Spark's workers do, and return them.
 
-    Raises `UserError` as `check_artefact` does.
+    Raises `UserError` as `check_artefact` does, then for one that would hide another artefact in use, of the same distribution.
     """
     artefacts = [Path(path).absolute() for path in paths]
     for path in artefacts:
         check_artefact(path)
+        _refuse_to_hide(path)
     for path in reversed(artefacts):
         if str(path) not in sys.path:
             sys.path.insert(1, str(path))
             invalidate_caches()
     return artefacts
+
+
+def _refuse_to_hide(path: Path) -> None:
+    """Raise `UserError` if another artefact of the same distribution is on the path, as after reading two configurations."""
+    for entry in map(Path, sys.path):
+        same = ARTEFACT.fullmatch(entry.name) and entry.name.rsplit("-", 2)[0] == path.name.rsplit("-", 2)[0]
+        if same and entry.name != path.name:
+            raise UserError(
+                f"{path}: {entry.name} is in use, another version of the same distribution, and a process imports only one: give the new "
+                "version a separate distribution and module (docs/deploy-a-handler.md, Upgrading a handler)"
+            )
 
 
 def _contents(source: str) -> dict[str, bytes]:

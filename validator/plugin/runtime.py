@@ -12,7 +12,6 @@ import platform
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
-from hashlib import blake2b
 from importlib.metadata import version as version_of
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from validator.codec.codec import Codec, RecordChecks
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, find_conflicts
 from validator.core.handlers.handler import BoundHandler
 from validator.core.handlers.weights import CALL_WEIGHTS
+from validator.core.hashing import blake2b_256
 from validator.core.rules import RulesEpoch, in_force
 from validator.core.types import BlockNumber
 from validator.errors import UserError
@@ -41,8 +41,6 @@ from validator.plugin.registry import (
 
 LIBRARIES = ("fastavro", "pluggy")
 """Libraries whose version may change a verdict or its encoding."""
-
-DIGEST_BYTES = 32
 
 
 class HandlerUse(NamedTuple):
@@ -119,8 +117,7 @@ class Runtime:
     @property
     def digest(self) -> bytes:
         """The digest over all epochs; 32 bytes."""
-        whole = b"".join(epoch.from_block.to_bytes(4, "little") + epoch.digest for epoch in self.epochs)
-        return blake2b(whole, digest_size=DIGEST_BYTES).digest()
+        return digest_of_all((epoch.from_block, epoch.digest) for epoch in self.epochs)
 
     @property
     def records(self) -> RecordChecks:
@@ -135,6 +132,11 @@ class Runtime:
                 raise UserError(
                     f"this worker's plugins differ from the driver's, from block {own.from_block} on: {differences}"
                 )
+
+
+def digest_of_all(epochs: Iterable[tuple[BlockNumber, bytes]]) -> bytes:
+    """Return the digest over all epochs of a runtime, each with its first block and its own digest."""
+    return blake2b_256(b"".join(block.to_bytes(4, "little") + digest for block, digest in epochs))
 
 
 @lru_cache(maxsize=64)
@@ -179,7 +181,7 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
             )
         )
         tables.append(HandlerEpoch(start, DispatchTable(here)))
-        epochs.append(Epoch(start, blake2b(description.encode(), digest_size=DIGEST_BYTES).digest(), description))
+        epochs.append(Epoch(start, blake2b_256(description.encode()), description))
     if problems:
         raise PluginError(list(dict.fromkeys(problems)))
     assert protocol is not None
@@ -274,7 +276,7 @@ def _bind(
                 Problem(
                     f"{use.plugin}@{use.version}",
                     f"this version is not installed, found {', '.join(versions)}",
-                    "install it, next to the others if they are still needed",
+                    "install it, next to the others if they are still needed, as a separate distribution and module",
                 )
             )
             continue

@@ -2,7 +2,7 @@
 """Reads the files of the job's checkpoint while the job uses it.
 
 Spark writes a batch's offsets, then its state, then its commit, and removes files that are more than a few batches old. It never changes an
-existing file.
+existing file. Only `follow_move` does, before a start.
 """
 
 from __future__ import annotations
@@ -111,6 +111,38 @@ def refuse_another_prefix(checkpoint: Path, prefix: str) -> None:
             f"[topics] prefix: {checkpoint} belongs to topics with the prefix {', '.join(map(repr, found))}, found "
             f"{prefix!r}: put the prefix back, or use another [job] directory with it"
         )
+
+
+def follow_move(checkpoint: Path) -> bool:
+    """Let a checkpoint that was moved or copied name its own files; return whether it named others. No job may be using it.
+
+    Spark keeps the paths of the schemas of its state as they were when they were written, and would look for them there.
+    """
+    moved = False
+    for path in sorted(checkpoint.glob("state/*/_metadata/v2/*")):
+        version, _, body = path.read_text(encoding="utf-8").partition("\n")
+        try:
+            metadata = json.loads(body) if path.name.isdecimal() else {}
+        except ValueError:  # Spark says what is wrong with it
+            continue
+        stores = metadata.get("stateStoreInfo", [])
+        before = json.dumps(stores)
+        for store in stores:
+            named = [_beside(path.parents[2], each) for each in store.get("stateSchemaFilePaths", [])]
+            store["stateSchemaFilePaths"] = named
+        if json.dumps(stores) != before:
+            written = path.with_name(f".{path.name}.moved")
+            written.write_text(f"{version}\n{json.dumps(metadata, separators=(',', ':'))}", encoding="utf-8")
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+            written.replace(path)
+            moved = True
+    return moved
+
+
+def _beside(operator: Path, schema: str) -> str:
+    """Return the path of a schema in an operator's folder as Spark writes it, if the file is there, else the path as it is."""
+    here = operator / "_stateSchema" / schema.rpartition("/_stateSchema/")[2]
+    return f"file:{here}" if schema.startswith("file:") and here.is_file() else schema
 
 
 def _batches(checkpoint: Path, folder: str) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from validator.config.changes import Effect
@@ -88,6 +89,20 @@ def checkpoint_of(config: Config) -> Path:
 def look_offline(config: Config) -> None:
     """Raise `UserError` if a configuration does not fit the checkpoint in the job's folder, as far as that says so without Kafka."""
     refuse_another_prefix(checkpoint_of(config), config.topics.prefix)
+
+
+def check_accepted(config: Config, accepted: Accepted) -> None:
+    """Raise `UserError` for an accepted change of a lane that neither the configuration nor the job's folder knows.
+
+    Without a checkpoint a removed lane may be known from its topics alone, so `look` judges it.
+    """
+    known = {*config.chains, *kept_starts(job_directory(config) / "lanes")}
+    for text, lane in accepted.options().items():
+        if lane in known or (lane in accepted.removed and not has_checkpoint(checkpoint_of(config))):
+            continue
+        close = get_close_matches(lane, known, 1)
+        meant = f", did you mean {close[0]}" if close else ""
+        raise UserError(f"{OPTION} {text}: no such lane{meant}; lanes are {', '.join(sorted(known))}")
 
 
 def has_changed(config: Config, definitions: Mapping[str, LaneDefinition]) -> bool:

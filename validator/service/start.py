@@ -136,7 +136,7 @@ class Service:
         self._broker_pid = broker.status().pid
         self._on_event({
             "event": "broker", "bootstrap_servers": address, "started_here": broker.started_here, "pid": self._broker_pid,
-            "moved_from": broker.moved_from,
+            "moved_from": broker.moved_from, "stopped_in": broker.stopped_in,
         })  # fmt: skip
 
     def _has_lost_broker(self) -> bool:

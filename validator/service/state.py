@@ -20,6 +20,7 @@ from validator.core.limits import U32_MAX, U64_MAX
 from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.kept_start import digest_in_force
 from validator.lanes.parked import stored_parts
 from validator.lanes.store import Head, restore_lane
 from validator.lanes.stored import StateExport
@@ -58,6 +59,8 @@ class RestoredState:
     """The lane under those rules; its initial state is unknown."""
     plugins: tuple[str, ...] = ()
     """The plugins active in the next block as ``name@version``, the protocol first."""
+    runtime_digest: bytes | None = None
+    """The digest that the records of the executed block carry; None if it is not known (`lanes.kept_start.digest_in_force`)."""
 
     @property
     def rules(self) -> RuleSet[Any]:
@@ -108,8 +111,11 @@ def read_checkpoint(checkpoint: Path, output: Path, lanes: Sequence[str]) -> Non
     raise RuntimeError(f"the checkpoint reader exited with {ended.returncode}:\n" + "\n".join(lines[-40:]))
 
 
-def restore(stored: StateExport, lane: str) -> RestoredState:
-    """Restore a lane. Raises `UserError` if it is missing, or does not match its head."""
+def restore(stored: StateExport, lane: str, directory: Path | None = None) -> RestoredState:
+    """Restore a lane; its runtime digest is known only from the job's ``directory``.
+
+    Raises `UserError` if it is missing, or does not match its head.
+    """
     if lane not in stored.lanes:
         known = ", ".join(stored.lanes) or "none, no record has arrived yet"
         raise UserError(f"--lane: no lane {lane!r} in the checkpoint after batch {stored.batch}; lanes in it: {known}")
@@ -127,9 +133,11 @@ def restore(stored: StateExport, lane: str) -> RestoredState:
         raise UserError(f"lane {lane}: its journal cannot be executed again: {fault}") from fault
     assert processor is not None
     under = definition.under(head.rules)
-    plugins = tuple(under.plugins_at(processor.lane.executed_block + 1))
+    block = processor.lane.executed_block
+    plugins = tuple(under.plugins_at(block + 1))
+    digest = None if directory is None else digest_in_force(directory / "lanes", lane, head.runtime_digest, block)
     return RestoredState(
-        lane, stored.batch, stored.consumed, head, len(backend.slots), processor, under.protocol, under, plugins
+        lane, stored.batch, stored.consumed, head, len(backend.slots), processor, under.protocol, under, plugins, digest
     )
 
 

@@ -57,7 +57,7 @@ def header(lane: RestoredState) -> dict[str, Any]:
         "session": inner.rules.session,
         "state_root": inner.rules.state_root().hex(),
         "summary": lane.processor.summary().hex(),
-        "runtime_digest": head.runtime_digest.hex(),
+        "runtime_digest": None if lane.runtime_digest is None else lane.runtime_digest.hex(),
         "plugins": list(lane.plugins),
         "counters": asdict(inner.counters),
         "waiting_for": inner.waits_for(),
@@ -69,5 +69,6 @@ def header(lane: RestoredState) -> dict[str, Any]:
             "slots_hash": head.slots_hash.hex(),
             "journal_entries": head.journal_entries,
             "journal_bytes": head.journal_bytes,
+            "digest_of_all_epochs": head.runtime_digest.hex(),
         },
     }

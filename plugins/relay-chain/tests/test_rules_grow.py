@@ -172,7 +172,7 @@ def test_command_adds_the_rules_waits_for_the_job_and_goes_on(
 ) -> None:
     memory, waited = transport(config_path), list[str]()
 
-    def run(name: str, path: Path) -> bool:
+    def run(name: str, path: Path, *_: object) -> bool:
         try:
             memory.run()
         except FollowError as error:

@@ -106,6 +106,22 @@ def test_configured_artefacts_precede_installed_plugins(tmp_path: Path) -> None:
     assert sys.path == before
 
 
+def test_artefact_that_would_hide_one_in_use_is_refused(tmp_path: Path) -> None:
+    paths = []
+    for version in ("1.0.0", "2.0.0"):
+        install(tmp_path / version, "memo", plugin_source("memo", version), version=version)
+        with on_path(tmp_path / version):
+            paths.append(pack("dist-memo", tmp_path).path)
+    old, new = paths
+    with on_path():
+        use_artefacts([str(old)])
+        with pytest.raises(
+            UserError, match=f"{old.name} is in use, another version of the same distribution, and a pr"
+        ):
+            use_artefacts([str(new)])
+        assert list(installed("validator.handlers", ["memo"])) == [("memo", "1.0.0")]
+
+
 def test_artefact_lists_needed_distributions(tmp_path: Path) -> None:
     requires = (
         "validator>=0.1",

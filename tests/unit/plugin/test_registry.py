@@ -242,7 +242,10 @@ def test_one_of_two_installed_versions_must_be_named(tmp_path: Path) -> None:
         install(tmp_path, "memo", source, distribution=f"memo-{version[0]}", entry_name=f"memo@{version[0]}")
     assert errors_of(tmp_path) == ["memo: versions 1.0.0, 2.0.0 are installed: give the version"]
     assert errors_of(tmp_path, HandlerUse("memo", "3.0.0")) == [
-        "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: install it, next to the others if they are still needed"
+        (
+            "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: "
+            "install it, next to the others if they are still needed, as a separate distribution and module"
+        )
     ]
     with on_path(tmp_path):
         runtime = make_runtime(RuntimePlan("router", handlers=(HandlerUse("memo", "2.0.0"),)))
@@ -312,7 +315,10 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         f"misfit (dist-misfit 1.0.0, DIR/MODULE.py): unknown hook x: {HOOKS}",
         f"{who}: config.pallet: expected a value, found none: {FIX}",
         f'{who}: config.deposit: expected an integer, found "x": {FIX}',
-        "fine@9: this version is not installed, found 1.0.0: install it, next to the others if they are still needed",
+        (
+            "fine@9: this version is not installed, found 1.0.0: install it, next to the others if they are still needed, as a "
+            "separate distribution and module"
+        ),
     ]
 
 

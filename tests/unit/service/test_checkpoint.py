@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from validator.errors import UserError
-from validator.service.checkpoint import consumed_by_batch, last_committed_batch, state_options
+from validator.service.checkpoint import consumed_by_batch, follow_move, last_committed_batch, state_options
 
 SOURCE = '{"t.blocks":{"0":12,"1":0},"t.candidates":{"0":40}}'
 
@@ -30,6 +31,34 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def test_last_batch_has_greatest_number(checkpoint: Path) -> None:
     assert last_committed_batch(checkpoint) == 10
+
+
+def test_moved_checkpoint_names_its_own_files(checkpoint: Path) -> None:
+    operator = checkpoint / "state" / "0"
+    schema, metadata = operator / "_stateSchema" / "default" / "0_7f", operator / "_metadata" / "v2" / "0"
+    for path in (schema, metadata):
+        path.parent.mkdir(parents=True)
+    schema.write_text("schema")
+    there = "file:/moved/from/checkpoint/state/0/_stateSchema/default"
+    stores = [
+        {
+            "storeName": "default",
+            "stateSchemaFilePaths": [f"{there}/0_7f", f"{there}/gone", "hdfs:/x/_stateSchema/default/0_7f"],
+        }
+    ]
+    body = {"operatorInfo": {"operatorId": 0}, "stateStoreInfo": stores, "operatorPropertiesJson": '{"a":"b"}'}
+    metadata.write_text(f"v2\n{json.dumps(body)}")
+    damaged = metadata.with_name("1")
+    damaged.write_text("v2\n{half")
+    metadata.with_name(".0.crc").write_text("sum of the earlier bytes")
+    assert follow_move(checkpoint)
+    version, _, written = metadata.read_text().partition("\n")
+    stores[0]["stateSchemaFilePaths"][0] = f"file:{schema}"  # type: ignore[index]
+    assert (version, json.loads(written)) == ("v2", body)
+    assert sorted(path.name for path in metadata.parent.iterdir()) == ["0", "1"]
+    assert not follow_move(checkpoint)
+    assert damaged.read_text() == "v2\n{half"
+    assert not follow_move(checkpoint / "none")
 
 
 def test_checkpoint_without_batch_is_refused(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 class Broker:
     """Stands in for the embedded broker."""
 
-    moved_from = None
+    moved_from = stopped_in = None
     address: str | None = None
     directory = "broker"
 

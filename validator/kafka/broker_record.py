@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`broker.json`: which process an embedded broker is, and whether it belongs to the folder that names it.
+
+A folder may be moved or copied while its broker runs. The process keeps writing to the path that it was started with, so the new path must
+not take it for its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from validator.errors import UserError
+from validator.kafka.process import start_time
+from validator.private import write_private
+
+_NAME = "broker.json"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRecord:
+    """The process that was started last and its ports, which a restart reuses if it can."""
+
+    pid: int
+    started: str
+    port: int
+    controller_port: int
+    configured: bool = False
+    """Whether a person chose the port; otherwise another one will do if it is taken."""
+    own: str = ""
+    """The password by which the broker knows itself in this start."""
+    admits: bool = False
+    """Whether the broker has answered and admits its clients; not so if its starter was killed before."""
+    directory: str = ""
+    """The folder in which it was started, as an absolute path; empty in records of earlier versions, which count as started here."""
+
+    def runs(self) -> bool:
+        """Return whether the process still runs."""
+        return start_time(self.pid) == self.started
+
+    def was_started_in(self, directory: Path) -> bool:
+        """Return whether the broker was started in this folder, under whatever name."""
+        try:
+            return not self.directory or Path(self.directory).samefile(directory)
+        except OSError:  # there is no such folder any more
+            return False
+
+    def has_moved_to(self, directory: Path) -> bool:
+        """Return whether the folder was moved here: what it was started in is gone, or has another broker. A copy leaves it in place."""
+        if self.was_started_in(directory):
+            return False
+        there = read_record(Path(self.directory))
+        return there is None or (there.pid, there.started) != (self.pid, self.started)
+
+
+def read_record(directory: Path) -> BrokerRecord | None:
+    """Return the record in a broker's folder, or None if there is none. Raises `UserError` if it is damaged."""
+    try:
+        return BrokerRecord(**json.loads((directory / _NAME).read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{directory / _NAME} is damaged ({error}): remove it") from error
+
+
+def keep_record(directory: Path, record: BrokerRecord) -> None:
+    """Write the record of a broker's folder; only its owner can read it."""
+    write_private(directory / _NAME, json.dumps(asdict(record)) + "\n")
