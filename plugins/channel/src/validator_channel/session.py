@@ -193,9 +193,8 @@ class Session(Machine):
         except ValueError:
             raise LocalError(ErrorCode.BAD_PAYLOAD) from None
         self._delivery.now = now
-        self._leave_reason = reason
         with self._faults_end_the_session():
-            self._fire(Trigger.LEAVE_CALLED)
+            self._fire(Trigger.LEAVE_CALLED, Cause(reason=reason))
 
     def ack(self, topic: int, index: int, now: float) -> None:
         """Acknowledge a message under the setting ``manual_ack``. Ignored after the end.
