@@ -35,7 +35,7 @@ from validator_channel.wire import Kind
 
 @dataclass(slots=True)  # not frozen, as `Received`
 class Cause:
-    """Why a row applies: a message in its turn, an error with the (topic, index) that it names, the peer's ERROR, or our reason to leave."""
+    """Why a row applies: a message in its turn, an error with its (topic, index), the peer's ERROR, or our reason to leave."""
 
     topic: Topic | None = None
     message: Received | None = None
