@@ -274,6 +274,7 @@ class Connection(Stream):
         ahead = min(terms.settings.teardown_timeout, remaining / 2)
         self._expires_at = now + remaining
         self._leave_at = min(now + terms.limits.max_session_age, self._expires_at - ahead)
+        self._note_reading()
         self._receive(session, rest)
 
     def _admit(self) -> ErrorCode | None:
@@ -323,6 +324,11 @@ class Connection(Stream):
         super()._write()
         if self._session is not None:
             self._session.set_writable(not self._is_blocked and not self._output)
+
+    def _note_reading(self) -> None:
+        if self._session is not None:
+            self._session.set_reading(self._loop.time(), is_reading=not self._is_paused)
+            self._schedule()  # which sets the timer
 
     def _report(self, session: Session, event: Event) -> None:
         if type(event) not in FREQUENT:
