@@ -21,6 +21,7 @@ from validator_channel.ids import Role, channel_of
 from validator_channel.limits import Settings
 from validator_channel.net.connection import EXPIRED, Connection
 from validator_channel.net.counters import Counters
+from validator_channel.net.ends import CLEAN, LEFT
 from validator_channel.net.half_open import HalfOpen
 from validator_channel.net.handshake import REVOKED, HandshakeFailed, failure_of
 from validator_channel.net.limits import REFUSALS_FLUSH_S, ListenerLimits
@@ -36,8 +37,8 @@ DISPLACED: Final = "DISPLACED"
 """The code of a half-open connection that had to give up its place."""
 DRAINED: Final = "DRAINED"
 """The code of a session that had not left when the listener's time to drain was over."""
-_ENDED_BY_US: Final = frozenset({DRAINED, "LEFT", "CLEAN"})
-"""Codes of connections that ended before they were ONLINE although nobody refused them."""
+_ENDED_BY_US: Final = frozenset({DRAINED, LEFT, CLEAN})
+"""Codes of connections that ended before they were ONLINE although nobody refused them; an ERROR of the peer never has one of them."""
 RECHECKED_PER_TURN: Final = 256
 """Sessions that a check looks at per turn of the event loop."""
 
