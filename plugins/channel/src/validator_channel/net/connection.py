@@ -360,7 +360,8 @@ class Connection(Stream):
     def _finish(self, session: Session, closed: SessionClosed) -> None:
         """The session has ended: its ID is free again before the application hears of it."""
         self._closed, terms = closed, self._terms
-        terms.sessions.release(self)
+        terms.sessions.end(self)
+        self.add_done_callback(terms.sessions.release)
         end = self._ending.code(is_clean=closed.is_clean)
         self._settle(HandshakeFailed(end, self._ending.reason(is_clean=closed.is_clean)))
         terms.counters.session_ended(end, session.counts)

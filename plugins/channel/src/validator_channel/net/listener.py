@@ -93,7 +93,7 @@ class Listener:
 
     @property
     def half_open(self) -> int:
-        """Return the number of connections that are not ONLINE yet."""
+        """Return the number of connections that are not ONLINE yet, or have failed to be and are not closed."""
         return len(self._half_open)
 
     async def start(self, host: str | None, port: int) -> None:
@@ -181,7 +181,7 @@ class Listener:
     async def _shake_hands(
         self, connection: Connection, accepted: socket.socket, context: ssl.SSLContext, began_at: float
     ) -> None:
-        """Hold a half-open place until the session is ONLINE or the connection has ended."""
+        """Hold a half-open place until the session is ONLINE or the transport has ended: a refused peer may be slow to close it."""
         loop = asyncio.get_running_loop()
         timeout = self._terms.settings.handshake_timeout
         try:
@@ -192,7 +192,8 @@ class Listener:
                 ssl_handshake_timeout=max(0.001, began_at + timeout - loop.time()),
                 ssl_shutdown_timeout=self.limits.connection.shutdown_timeout,
             )
-            await asyncio.shield(connection.settled)
+            if await asyncio.shield(connection.settled) is not None:
+                await connection.wait_closed()
         except Exception as error:  # noqa: BLE001 - whatever ends a handshake ends one connection
             connection.fail(failure_of(error))
         except BaseException:
