@@ -12,5 +12,5 @@ def printable(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes, on one line, that cannot be taken for anything beside it."""
+    """Return a text in quotes, on one line, that cannot be taken for what stands next to it."""
     return json.dumps(text, ensure_ascii=not text.isprintable())

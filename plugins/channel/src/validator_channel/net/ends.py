@@ -52,7 +52,7 @@ class Ending:
         return f" peer_error={_shown(error.code)}{detail}"
 
     def reason(self, *, is_clean: bool) -> str:
-        """Return why there is no session, if the peer has ended it with words of its own; otherwise empty: the code says it."""
+        """Return why there is no session, if the peer has ended it in its words; otherwise empty: the code says it."""
         error = self._decisive(is_clean=is_clean)
         if error is None or (error.code in _OF_PEERS and not error.detail):
             return ""
