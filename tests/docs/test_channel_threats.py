@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/channel-threats.md and docs/channel-operations.md say what the program does: modes of files, versions, limits of the log."""
+"""The pages about Channel say what the program does: modes of files, versions, limits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ import tomllib
 from pathlib import Path
 
 from typer.testing import CliRunner
-from validator_channel.application import WATCH_TOPICS
+from validator_channel.application import MAIN_TOKENS_MAX, WATCH_TOPICS
 from validator_channel.command import app
 from validator_channel.gateway.entry import KEYS
+from validator_channel.limits import (
+    CODE_CHARACTERS_MAX,
+    DETAIL_CHARACTERS_MAX,
+    JSON_LEVELS_MAX,
+    REASON_CHARACTERS_MAX,
+    Settings,
+)
 from validator_channel.net import limits
 
 from tests.docs.pages import DOCS
 
 THREATS = (DOCS / "channel-threats.md").read_text(encoding="utf-8")
+PEERS = (DOCS / "channel-peers.md").read_text(encoding="utf-8")
 OPERATIONS = (DOCS / "channel-operations.md").read_text(encoding="utf-8")
 
 
@@ -71,3 +79,20 @@ def test_table_of_the_registry_has_every_key_and_topic() -> None:
     named = {name for cell in found for name in re.findall(r"`(\w+)`", cell)}
     assert named == set(KEYS)
     assert set(WATCH_TOPICS) == set(re.findall(r"`([a-z-]+)`", found["`watch`"][0]))
+
+
+def test_choices_for_those_who_write_a_peer_have_the_numbers_of_the_program() -> None:
+    section = PEERS.partition("\n## If you write a peer yourself\n")[2]
+    settings, connection = Settings(), limits.ConnectionLimits()
+    for text in (
+        f"more than {JSON_LEVELS_MAX} levels",
+        f"longer one than {REASON_CHARACTERS_MAX} characters is cut",
+        f"longer one than {DETAIL_CHARACTERS_MAX} characters is cut; a code is cut after {CODE_CHARACTERS_MAX}",
+        f"`max_topics` ({settings.max_topics})",
+        f"`outbox_limit` ({settings.outbox_limit:,})",
+        f"{settings.held_bytes >> 20} MiB of a session",
+        f"not consumed to {settings.inbox_bytes >> 20} MiB",
+        f"cuts it after {connection.shutdown_timeout:.0f} s",
+        f"at most {MAIN_TOKENS_MAX:,} strings",
+    ):
+        assert text in section

@@ -29,7 +29,6 @@ from validator_channel.application import (
     write_main,
     write_watched,
 )
-from validator_channel.limits import JSON_TOKENS_MAX
 from validator_channel.strict_json import encode_json
 
 OFFSETS = st.integers(0, 2**53 - 1)
@@ -123,7 +122,7 @@ def test_wrong_watched_record_says_what_was_expected(value: Any, text: str) -> N
 
 
 def test_records_and_welcomes_may_hold_many_values() -> None:
-    record = {"horizontal_messages": [{"recipient": number, "data": "00"} for number in range(JSON_TOKENS_MAX)]}
+    record = {"horizontal_messages": [{"recipient": number, "data": "00"} for number in range(MAIN_TOKENS_MAX)]}
     assert read_record(encode_json(record)) == record
     assert read_watched(write_watched(0, 1, record)).record == record
     watch = Watch("verdicts", dict.fromkeys(range(PARTITIONS_MAX), 0))

@@ -17,7 +17,10 @@ from validator_channel.crypto import (
     associated_data,
     nonce,
 )
+from validator_channel.events import MessageReceived, Undelivered
 from validator_channel.limits import COUNTER_MAX
+from validator_channel.machine import Cause
+from validator_channel.topics import Outgoing, Received
 from validator_channel.wire import Kind
 
 
@@ -85,6 +88,14 @@ def test_key_of_wrong_length(length: int) -> None:
 def test_keys_are_not_shown() -> None:
     keys = SessionKeys(b"secret-1", b"secret-2", b"id")
     assert "secret" not in repr(keys) + str(keys)
+
+
+def test_plaintext_is_not_shown() -> None:
+    secret = b"a secret"
+    received = Received(Kind.APPLICATION, 0, 2, secret, is_fresh=True)
+    outgoing = Outgoing(2, Kind.APPLICATION, secret, 0)
+    events = (MessageReceived(0, 2, secret), Undelivered(0, 2, secret))
+    assert "secret" not in repr((received, Cause(message=received), outgoing, events))
 
 
 # --- replay window ---

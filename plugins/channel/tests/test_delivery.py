@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 from channel_world import ACK, APPLICATION, ERROR, KEYS, NO_MESSAGE, World, connector, listener, text
 from test_setup import local_code
-from validator_channel.errors import ErrorCode
 from validator_channel.events import (
     MessageDelivered,
     MessageReceived,
@@ -215,51 +214,6 @@ def test_held_bytes_are_those_of_all_topics() -> None:
     assert world.receive(APPLICATION, 7, 0, bytes(100)).ids == [(ACK, 7, 0), (ACK, 7, 2)]
     assert world.receive(APPLICATION, 7, 6, bytes(4)) == ([], [])
     assert [topic.inbox.held_bytes for topic in held] == [6, 4]
-
-
-# --- manual acknowledgement ---
-
-
-def test_manual_acknowledgement() -> None:
-    world = listener(manual_ack=True).online()
-    for index in (2, 4):
-        out = world.receive(APPLICATION, 0, index)
-        assert (out.ids, len(out.events)) == ([], 1)
-        assert world.receive(APPLICATION, 0, index) == ([], [])
-    world.session.ack(0, 4, 0.0)
-    assert world.take().ids == [(ACK, 0, 4)]
-    assert world.receive(APPLICATION, 0, 4).ids == [(ACK, 0, 4)]
-    assert local_code(world.session.ack, 0, 4, 0.0) == "WRONG_STATE"
-    assert local_code(world.session.ack, 9, 4, 0.0) == "UNKNOWN_TOPIC"
-    world.session.ack(0, 2, 0.0)
-    assert world.take().ids == [(ACK, 0, 2)]
-
-
-def test_manual_acknowledgements_are_bounded_by_the_window() -> None:
-    world = listener(manual_ack=True).online()
-    for index in range(2, 2 + 2 * 8, 2):
-        assert len(world.receive(APPLICATION, 0, index).events) == 1
-    assert world.receive(APPLICATION, 0, 18) == ([], [])
-    world.session.ack(0, 2, 0.0)
-    world.take()
-    assert len(world.receive(APPLICATION, 0, 18).events) == 1
-
-
-def test_manual_refusal() -> None:
-    """A refused message gets a non-fatal ERROR in place of its acknowledgement, and the same one again if it is repeated."""
-    world = listener(manual_ack=True).online()
-    for index in (2, 4):
-        world.receive(APPLICATION, 0, index)
-    world.session.refuse(0, 2, ErrorCode.NOT_AUTHORIZED, 0.0)
-    assert world.take().ids == [(ERROR, 0, 2)]
-    assert world.receive(APPLICATION, 0, 2).ids == [(ERROR, 0, 2)]
-    assert local_code(world.session.refuse, 0, 2, ErrorCode.NOT_AUTHORIZED, 0.0) == "WRONG_STATE"
-    assert local_code(world.session.ack, 0, 2, 0.0) == "WRONG_STATE"
-    assert local_code(world.session.refuse, 9, 2, ErrorCode.NOT_AUTHORIZED, 0.0) == "UNKNOWN_TOPIC"
-    world.session.ack(0, 4, 0.0)
-    assert world.take().ids == [(ACK, 0, 4)]
-    world.session.abort(0.0)
-    world.session.refuse(0, 4, ErrorCode.NOT_AUTHORIZED, 0.0)
 
 
 # --- acknowledgements that name nothing ---

@@ -205,6 +205,51 @@ def test_frame_timeout_starts_with_each_frame() -> None:
     assert world.session.next_deadline() is None
 
 
+def test_time_of_a_frame_stands_still_while_nothing_is_read() -> None:
+    """Nobody can end a frame that is not read; the time in which it is read counts, however it is cut. Source: 1.2.12, 5.2."""
+    world = listener().online()
+    frame = world.frame(APPLICATION, 0, 2, b"x")
+    world.feed(frame[:10])
+    world.session.set_reading(3.0, is_reading=False)
+    world.session.set_reading(4.0, is_reading=False)
+    assert world.session.next_deadline() is None
+    assert world.timer(3_600.0) == ([], [])
+    world.session.set_reading(3_600.0, is_reading=True)
+    world.session.set_reading(3_601.0, is_reading=True)
+    assert world.session.next_deadline() == 3_602.0
+    assert world.timer(3_601.9) == ([], [])
+    assert world.feed(frame[10:]).ids == [(ACK, 0, 2)]
+    assert world.session.next_deadline() is None
+    world.feed(frame[:1])
+    for at in range(10):
+        world.session.set_reading(3_601.9 + at, is_reading=False)
+        world.session.set_reading(3_602.4 + at, is_reading=True)
+    world.assert_ends(world.timer(3_612.0), "FRAME_TIMEOUT")
+
+
+def test_frame_that_begins_while_nothing_is_read_has_all_its_time() -> None:
+    """What was read before the pause is processed in it, and may end in a part of a frame."""
+    world = listener().online()
+    first, second = world.frame(APPLICATION, 0, 2, b"x"), world.frame(APPLICATION, 0, 4, b"y")
+    world.feed(first[:1])
+    world.session.set_reading(4.0, is_reading=False)
+    world.now = 5.0
+    world.feed(first[1:] + second[:1])
+    assert world.session.next_deadline() is None
+    world.session.set_reading(8.0, is_reading=True)
+    assert world.session.next_deadline() == 13.0
+    world.session.set_reading(9.0, is_reading=False)
+    world.now = 9.0
+    world.feed(second[1:])
+    world.session.set_reading(10.0, is_reading=True)
+    assert world.session.next_deadline() is None
+    world.feed(b"\0")
+    world.session.set_reading(10.0, is_reading=False)
+    world.session.abort(10.0)
+    world.session.set_reading(10.0, is_reading=True)
+    assert world.session.next_deadline() is None
+
+
 def test_state_timeout_comes_before_frame_timeout_and_messages() -> None:
     world = connector(teardown_timeout=5.0).online()
     world.send()

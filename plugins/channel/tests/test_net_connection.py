@@ -298,7 +298,7 @@ def test_one_line_for_each_session_and_text_of_the_peer_is_cut(pki: Pki) -> None
             (line,) = world.lines
             assert line.isprintable()
             assert "end=INTERNAL" in line
-            assert "detail=line\\nline\\u001b[31mxxx" in line
+            assert ' peer_error="INTERNAL" detail="line\\nline\\u001b[31mxxx' in line
             assert "x" * 120 not in line
             assert f"channel={CHANNEL:016x} session=5 peer={CLIENT:032x} instance=" in line
             raw.close()

@@ -55,6 +55,7 @@ class Lines(Stream):
         self.turns = 0
         self.dropped: list[str] = []
         self.due: list[float] = []
+        self.readings: list[bool] = []
 
     def say(self, *data: bytes) -> None:
         self.waiting += data
@@ -73,6 +74,9 @@ class Lines(Stream):
 
     def _has_input(self) -> bool:
         return self.has_input
+
+    def _note_reading(self) -> None:
+        self.readings.append(not self._is_paused)
 
     def _next_deadline(self) -> float:
         return self.deadline
@@ -143,6 +147,7 @@ def test_reading_stops_while_frames_wait_or_the_application_wants() -> None:
         stream.resume_reading()
         stream.resume_reading()
         assert transport.take() == ["resume"]
+        assert stream.readings == [False, True]
 
     run(main())
 

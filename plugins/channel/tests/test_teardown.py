@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from channel_world import ACK, APPLICATION, ERROR, JOIN, JOIN_TEXT, LEAVE, REGISTER, connector, listener, text
 from test_setup import local_code
+from validator_channel.errors import LocalError
 from validator_channel.events import (
     MessageDelivered,
     MessageReceived,
@@ -48,6 +49,21 @@ def test_calls_in_teardown_are_refused() -> None:
     for call in (world.send, world.leave, lambda: world.register(7), lambda: world.deregister(7)):
         assert local_code(call) == "WRONG_STATE"
     assert local_code(world.session.keep_alive, 0.0) == "WRONG_STATE"
+
+
+@pytest.mark.parametrize("who", ["we", "the peer"])
+def test_leave_that_is_refused_does_not_change_the_reason(who: str) -> None:
+    world = listener().online()
+    world.send()
+    if who == "we":
+        world.session.leave(0.0, "first")
+    else:
+        world.receive(LEAVE, 0, 2)
+    with pytest.raises(LocalError, match="WRONG_STATE"):
+        world.session.leave(0.0, "second")
+    (sent,) = world.receive(ACK, 0, 3).tx
+    assert sent[:3] == (LEAVE, 0, 5)
+    assert sent.json == ({"reason": "first"} if who == "we" else {})
 
 
 def test_peer_may_still_send_while_we_leave() -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from validator_channel.errors import ErrorCode, WireError
-from validator_channel.limits import JSON_TOKENS_MAX
 from validator_channel.strict_json import decode_base64, encode_base64, parse_json
 from validator_channel.wire import FrameDecoder, Kind, Message, encode_frame, encode_message, frame_bytes, parse_message
 
@@ -131,17 +130,8 @@ def test_json_that_is_good() -> None:
     assert parse_message(b" \n" + with_member().replace(b",", b"\t,\r\n")).kind is Kind.APPLICATION
 
 
-def test_json_of_many_small_values() -> None:
-    """They would take the event loop a hundred times as long as a payload of the same length."""
-    assert parse_json(b"[" + b"0," * (JSON_TOKENS_MAX - 1) + b"0]") == [0] * JSON_TOKENS_MAX
-    text = ",[{" * JSON_TOKENS_MAX + '\\"'
-    assert parse_json(json.dumps({text: text}).encode()) == {text: text}
-    for bad in (b"[" + b"0," * JSON_TOKENS_MAX + b"0]", b'["a"' + b',"a"' * (JSON_TOKENS_MAX // 2) + b"]"):
-        assert json.loads(bad)
-        with pytest.raises(ValueError, match="more than 1024 strings, commas and opening brackets"):
-            parse_json(bad)
-        assert code_of(bad) == ("BAD_JSON", False)
-    for bad in (b'"' * 2**16, b'"' + b'\\"' * 2**16, b"[" * 2000 + b"\\" * 2**16):
+def test_json_that_never_ends_takes_no_time() -> None:
+    for bad in (b'"' * 2**16, b'"' + b'\\"' * 2**16, b"[" * 2000 + b"\\" * 2**16, b"[" * 2000 + b'"\\"' * 2**16):
         assert code_of(bad) == ("BAD_JSON", False)
 
 

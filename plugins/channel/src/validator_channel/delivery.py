@@ -198,13 +198,20 @@ class Delivery:
         self._answer(topic, message, take(message.plaintext))
 
     def deliver_application(self, topic: Topic, message: Received) -> None:
-        """Deliver the APPLICATION message whose turn it is; if the inbox is full, it is as if it had never been received."""
+        """Deliver the APPLICATION message whose turn it is; if the inbox is full, it is as if it had never been received.
+
+        A peer that has as many unacknowledged messages as its window allows must not send another one, so under ``manual_ack`` that is
+        dropped as one beyond the window is. Raises `Fault` with LIMIT_EXCEEDED. Source: 1.2.8 steps f and h, 1.2.12.
+        """
         if not topic.may_receive:
             self._answer(topic, message, ErrorCode.TOPIC_CLOSED)
             return
         inbox, settings, index, payload = topic.inbox, self._settings, message.index, message.plaintext
-        is_full = len(self._unconsumed) >= settings.inbox_limit or self._unconsumed_bytes > settings.inbox_bytes
-        if is_full or len(inbox.unacknowledged) >= settings.window:
+        if len(inbox.unacknowledged) >= settings.window:
+            inbox.drop(index)
+            self.spend(message)
+            return
+        if len(self._unconsumed) >= settings.inbox_limit or self._unconsumed_bytes > settings.inbox_bytes:
             inbox.drop(index)
             return
         inbox.take_first()

@@ -34,9 +34,7 @@ HELLO_FRAME_BYTES_MAX: Final = 1_024
 INTEGER_MAX: Final = 2**53 - 1
 """Greatest integer member of a JSON object (RFC 7493, 2.2)."""
 JSON_LEVELS_MAX: Final = 64
-"""Maximum levels of objects and arrays in a JSON text."""
-JSON_TOKENS_MAX: Final = 1_024
-"""Maximum strings, commas and opening brackets in a JSON text of the protocol, where a message has 17; records may have more."""
+"""Maximum levels of objects and arrays in a JSON text: a number, so that no verdict depends on the stack of an interpreter."""
 COUNTER_MAX: Final = 2**53 - 1
 """Greatest frame counter; the last one is reserved for the ERROR that ends the session."""
 TAG_BYTES: Final = 16

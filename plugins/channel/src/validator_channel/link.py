@@ -11,6 +11,7 @@ from validator_channel.crypto import CounterExhausted, DecryptError, Opener, Rep
 from validator_channel.errors import ErrorCode, Fault, WireError
 from validator_channel.ids import INDEX_STEP, MAIN, pack_message_id, unpack_message_id
 from validator_channel.limits import INDEX_MAX, TOPIC_MAX, Settings
+from validator_channel.timers import FrameTimer
 from validator_channel.topics import Received
 from validator_channel.wire import (
     GUESSED,
@@ -35,7 +36,7 @@ _LAST_BEFORE_A_GUESS: Final = INDEX_MAX - INDEX_STEP + 1
 class Link:
     """Frames, metadata, keys and counters of a session; `secure` must come before everything else.
 
-    ``frame_deadline`` is when an incomplete frame must have ended, in seconds, or None.
+    ``frame_timer`` is for the incomplete frame, if there is one.
     """
 
     def __init__(self, channel: int, session: int, local_peer: int, remote_peer: int, settings: Settings) -> None:
@@ -45,14 +46,13 @@ class Link:
         self._local_peer = local_peer
         self._remote_peer = remote_peer
         self._templates = message_templates(local_peer)
-        self._frame_timeout = settings.frame_timeout
         self._decoder = FrameDecoder(settings.max_frame)
         self._window = ReplayWindow(settings.replay_window)
         self._guesses = {start: Guess(kind, remote_peer, self._first_id) for start, kind in GUESSED.items()}
         self._output: list[bytes] = []
         self._sealer: Sealer | None = None
         self._opener: Opener | None = None
-        self.frame_deadline: float | None = None
+        self.frame_timer = FrameTimer(settings.frame_timeout)
         self.counts = Counts()
 
     def secure(self, tx_key: bytes, rx_key: bytes) -> None:
@@ -61,7 +61,8 @@ class Link:
 
     def close(self) -> None:
         """Drop the keys and what was received incompletely; the output remains."""
-        self._sealer = self._opener = self.frame_deadline = None
+        self._sealer = self._opener = None
+        self.frame_timer.stop()
         self._decoder.take_rest()
 
     def message_id(self, topic: int, index: int) -> int:
@@ -92,9 +93,9 @@ class Link:
         frames = self._decoder.feed(data, frames_max)
         self.counts.frames_received += len(frames)
         if not self._decoder.is_inside_frame:
-            self.frame_deadline = None
-        elif frames or self.frame_deadline is None:
-            self.frame_deadline = now + self._frame_timeout
+            self.frame_timer.stop()
+        elif frames or not self.frame_timer.is_running:
+            self.frame_timer.start(now)
         return frames
 
     def check_length(self) -> None:

@@ -35,7 +35,7 @@ from validator_channel.wire import Kind
 
 @dataclass(slots=True)  # not frozen, as `Received`
 class Cause:
-    """Why a row applies: a message in its turn, an error with the (topic, index) that it names, or the peer's ERROR."""
+    """Why a row applies: a message in its turn, an error with its (topic, index), the peer's ERROR, or our reason to leave."""
 
     topic: Topic | None = None
     message: Received | None = None
@@ -43,6 +43,7 @@ class Cause:
     named: tuple[int, int] | None = None
     is_answered: bool = True
     refusal: Refusal | None = None
+    reason: str | None = None
 
 
 NO_CAUSE = Cause()
@@ -109,6 +110,7 @@ class Machine:
             Action.JOIN_AS_LISTENER: lambda _: self._join_as(Role.LISTENER),
             Action.READ_JOIN: self._read_join,
             Action.READ_LEAVE: self._read_leave,
+            Action.TAKE_REASON: self._take_reason,
             Action.ACKNOWLEDGE: lambda cause: self._delivery.acknowledge(*_in_turn(cause)),
             Action.HOLD: lambda _: None,
             Action.DELIVER: self._deliver_in_turn,
@@ -281,6 +283,9 @@ class Machine:
             self._peer_reason = read_leave(message.plaintext)
         except ValueError:
             raise fault(ErrorCode.BAD_PAYLOAD, message) from None
+
+    def _take_reason(self, cause: Cause) -> None:
+        self._leave_reason = cause.reason
 
     def _send_leave(self, _: Cause) -> None:
         self._delivery.send(self._topics.main, Kind.LEAVE_SESSION, write_leave(self._leave_reason))

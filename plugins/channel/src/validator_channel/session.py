@@ -45,7 +45,7 @@ class Session(Machine):
 
     def next_deadline(self) -> float | None:
         """Return when `handle_timer` is due, in seconds, or None."""
-        deadlines = (self._state_deadline, self._link.frame_deadline, self._delivery.next_deadline())
+        deadlines = (self._state_deadline, self._link.frame_timer.deadline, self._delivery.next_deadline())
         return min([each for each in deadlines if each is not None], default=None)
 
     @property
@@ -103,7 +103,7 @@ class Session(Machine):
         self._delivery.now = now
         if self._state_deadline is not None and self._state_deadline <= now:
             self._fire(Trigger.STATE_TIMEOUT)
-        elif self._link.frame_deadline is not None and self._link.frame_deadline <= now:
+        elif (due := self._link.frame_timer.deadline) is not None and due <= now:
             self._fire(Trigger.FRAME_TIMEOUT)
         elif self._state is not State.OFFLINE:
             with self._faults_end_the_session():
@@ -116,6 +116,10 @@ class Session(Machine):
     def set_writable(self, is_writable: bool) -> None:
         """Say whether the transport takes bytes; while it does not, a due retransmission is counted but not queued. Source: 1.2.12."""
         self._delivery.is_writable = is_writable
+
+    def set_reading(self, now: float, *, is_reading: bool) -> None:
+        """Say whether the transport is read; while it is not, the time of an incomplete frame stands still. Source: 1.2.12, R17, 5.2."""
+        self._link.frame_timer.set_paused(now, is_paused=not is_reading)
 
     def connection_lost(self, now: float) -> None:
         """Take the end of the transport: TRANSPORT_LOST, or clean if only the last acknowledgement is missing. Source: 1.2.7."""
@@ -193,9 +197,8 @@ class Session(Machine):
         except ValueError:
             raise LocalError(ErrorCode.BAD_PAYLOAD) from None
         self._delivery.now = now
-        self._leave_reason = reason
         with self._faults_end_the_session():
-            self._fire(Trigger.LEAVE_CALLED)
+            self._fire(Trigger.LEAVE_CALLED, Cause(reason=reason))
 
     def ack(self, topic: int, index: int, now: float) -> None:
         """Acknowledge a message under the setting ``manual_ack``. Ignored after the end.

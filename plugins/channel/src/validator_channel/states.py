@@ -77,6 +77,7 @@ class Action(Enum):
     JOIN_AS_LISTENER = auto()
     READ_JOIN = auto()  # fatal BAD_PAYLOAD, SESSION_IN_USE, SESSION_LIMIT
     READ_LEAVE = auto()  # fatal BAD_PAYLOAD
+    TAKE_REASON = auto()  # of our LEAVE_SESSION
     ACKNOWLEDGE = auto()
     HOLD = auto()
     DELIVER = auto()
@@ -138,7 +139,7 @@ TABLE: Final = (
     # ONLINE, and what SETUP and TEARDOWN share with it
     Row(_ONLINE, _T.MESSAGE, None, (_A.DELIVER,)),
     Row(_SECURE, _T.JOIN, State.OFFLINE, _FAIL, has=_JR, code=_E.WRONG_STATE),
-    Row(_ONLINE, _T.LEAVE_CALLED, State.TEARDOWN, (_A.START_TEARDOWN_TIMEOUT,)),
+    Row(_ONLINE, _T.LEAVE_CALLED, State.TEARDOWN, (_A.TAKE_REASON, _A.START_TEARDOWN_TIMEOUT)),
     Row(_SETUP + _ONLINE, _T.LEAVE, State.TEARDOWN, (*_PEER_LEAVES, _A.START_TEARDOWN_TIMEOUT), has=_JR, sets=_LR),
     # TEARDOWN
     Row(_TEARDOWN, _T.FLAGS_CHANGED, None, (_A.SEND_LEAVE,), has=Mark.DRAINED, lacks=_LS, sets=_LS),

@@ -9,38 +9,44 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, Final, NoReturn
 
 from validator_channel import base64_text
-from validator_channel.limits import JSON_LEVELS_MAX, JSON_TOKENS_MAX
+from validator_channel.limits import JSON_LEVELS_MAX
 
 _TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)
 """A string, also one that does not end, so that no text is searched twice; a comma; an opening bracket."""
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_NO_BRACKET: Final = bytes(each for each in range(256) if each not in b"[]{}")
+_STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _UNPAIRED_OR_NONCHARACTER: Final = re.compile(
     "[\ud800-\udfff\ufdd0-\ufdef"
     + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
     + "]"
 )
+_ESCAPED: Final = re.compile(r"\\u(?:[dD][89a-fA-F]|[fF][dDfF])")
+"""How an escape of one of these begins."""
 
 
-def parse_json(data: bytes, tokens_max: int | None = JSON_TOKENS_MAX) -> Any:
-    """Return the value of a JSON text in UTF-8 without a byte order mark; with ``tokens_max`` None, its length alone bounds the work.
+def parse_json(data: bytes, tokens_max: int | None = None) -> Any:
+    """Return the value of a JSON text in UTF-8 without a byte order mark.
+
+    Its length bounds the work: a text of 1 MiB took 0.25 s and 61 MiB at most, and 0.01 s if it was one string.
 
     Raises ``ValueError``: for bytes that are not strict UTF-8; for anything but one JSON text (also NaN and Infinity), a member name that
-    occurs twice, or an integer with more digits than Python converts; for more than ``tokens_max`` tokens or `JSON_LEVELS_MAX` levels;
-    for a surrogate or a noncharacter in a string. Source: RFC 7493 sections 2.1, 2.3.
+    occurs twice, or an integer with more digits than Python converts; for more than ``tokens_max`` strings, commas and opening brackets,
+    or `JSON_LEVELS_MAX` levels; for a surrogate or a noncharacter in a string. Source: RFC 7493 sections 2.1, 2.3.
     """
     text = data.decode("utf-8")
     if tokens_max is not None:
         _check_tokens(text, tokens_max)
-    try:
-        value = json.loads(text, object_pairs_hook=_members, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError(f"nested more than {JSON_LEVELS_MAX} levels deep") from None
-    if text.count("[") + text.count("{") > JSON_LEVELS_MAX and _levels(value) > JSON_LEVELS_MAX:
+    if text.count("[") + text.count("{") > JSON_LEVELS_MAX and _levels(data) > JSON_LEVELS_MAX:
         raise ValueError(f"nested more than {JSON_LEVELS_MAX} levels deep")
-    if ("\\" in text or not text.isascii()) and any(_UNPAIRED_OR_NONCHARACTER.search(each) for each in _strings(value)):
+    value = json.loads(text, object_pairs_hook=_members, parse_constant=_refuse_constant)
+    if (not text.isascii() and _UNPAIRED_OR_NONCHARACTER.search(text)) or (
+        _ESCAPED.search(text) and any(_UNPAIRED_OR_NONCHARACTER.search(each) for each in _strings(value))
+    ):
         raise ValueError("a string holds a surrogate or a noncharacter")
     return value
 
@@ -66,7 +72,7 @@ def is_integer(value: Any, low: int, high: int) -> bool:
 
 
 def _check_tokens(text: str, tokens_max: int) -> None:
-    """Many small values take a hundred times as long as one string of the same length, so they are refused before they are made."""
+    """Many small values take longer than one string of the same length, so they are refused before they are made."""
     if sum(map(text.count, '",[{')) > tokens_max:
         tokens = islice(_TOKEN.finditer(text), tokens_max + 1)
         if sum(1 for _ in tokens) > tokens_max:
@@ -84,12 +90,10 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _levels(value: Any) -> int:
-    level, depth = [value], 0
-    while nested := [each for each in level if isinstance(each, dict | list)]:
-        level = [item for each in nested for item in (each.values() if isinstance(each, dict) else each)]
-        depth += 1
-    return depth
+def _levels(data: bytes) -> int:
+    """Return how deep brackets are nested up to the first fault of a text, or more: so the parser never goes deeper than this."""
+    brackets = (_STRING.sub(b"", data) if b'"' in data else data).translate(None, _NO_BRACKET)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
 def _strings(value: Any) -> Iterator[str]:

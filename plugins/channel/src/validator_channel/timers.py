@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When messages in flight are due: constant work for a transmission, an answer and the next deadline. Source: channel_rules 1.2.12."""
+"""When messages in flight and an incomplete frame are due: constant work for each change and the next deadline.
+
+Source: channel_rules 1.2.12.
+"""
 
 from __future__ import annotations
 
@@ -43,3 +46,39 @@ class RetransmissionTimers:
         for queue in self._queues.values():
             expired += takewhile(lambda entry: entry[1].deadline <= now, queue.values())
         return sorted(expired, key=lambda entry: (entry[1].deadline, entry[0].id, entry[1].index))
+
+
+class FrameTimer:
+    """The time that an incomplete frame has left, which stands still while this side does not read: then no peer can end its frame.
+
+    ``deadline`` is when the frame must have ended, in seconds; None if there is none, or while the time stands still.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self.deadline: float | None = None
+        self._timeout = timeout
+        self._is_paused = False
+        self._left: float | None = None
+        """Seconds that the frame had left at the beginning, or when the time stood still last."""
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether a frame is incomplete."""
+        return self._left is not None
+
+    def start(self, now: float) -> None:
+        """A frame begins."""
+        self._left = self._timeout
+        self.deadline = None if self._is_paused else now + self._timeout
+
+    def stop(self) -> None:
+        """No frame is incomplete."""
+        self.deadline = self._left = None
+
+    def set_paused(self, now: float, *, is_paused: bool) -> None:
+        """Say whether the time stands still."""
+        self._is_paused = is_paused
+        if is_paused and self.deadline is not None:
+            self._left, self.deadline = self.deadline - now, None
+        elif not is_paused and self.deadline is None and self._left is not None:
+            self.deadline = now + self._left

@@ -82,7 +82,7 @@ class Received:
     kind: Kind
     topic: int
     index: int
-    plaintext: bytes
+    plaintext: bytes = field(repr=False)
     is_fresh: bool
 
 

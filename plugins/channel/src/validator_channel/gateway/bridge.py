@@ -154,13 +154,26 @@ class Bridge:
             session.refuse(MAIN, message.index, str(error))
             return
         self._watch(session, request, message.index)
-        session.connection.ack(MAIN, message.index)
 
     def _watch(self, session: PeerSession, request: Watch, index: int) -> None:
         topic = WATCH_TOPICS[request.topic]
         self._unwatch(session, topic)
         feed = session.feeds[topic] = self._hub.watch(session, request.topic, request.after, index)
-        session.tell(Watching(request.topic, index, feed.position()), lambda: self._announced(session, topic, index))
+        self._hub.check(feed, lambda objection: self._checked(session, feed, objection))
+
+    def _checked(self, session: PeerSession, feed: Feed, objection: str | None) -> None:
+        """Give a request its one answer, and acknowledge it."""
+        topic, index = feed.topic_id, feed.index
+        if session.is_closed:
+            return
+        if objection is None:
+            session.tell(Watching(feed.topic, index, feed.position()), lambda: self._announced(session, topic, index))
+            session.connection.ack(MAIN, index)
+            return
+        if session.feeds.get(topic) is feed:
+            self._unwatch(session, topic)
+        self._counters.refused_watches += 1
+        session.refuse(MAIN, index, f"watch: {feed.topic}: {objection}")
 
     def _announced(self, session: PeerSession, topic: int, index: int) -> None:
         """The peer knows that a feed begins, and that what came before belongs to an earlier one: it may start once its topic is open."""
@@ -197,7 +210,10 @@ class Bridge:
             for topic, name in policy.topics().items():
                 session.connection.register_topic(topic, name)
         for topic, feed in tuple(session.feeds.items()):
-            if feed.keys != feed_keys(policy, feed.topic):
+            keys = feed_keys(policy, feed.topic)
+            if feed.on_checked is not None:
+                feed.keys = keys  # it has sent and read nothing yet
+            elif feed.keys != keys:
                 session.feeds[topic] = again = self._hub.watch_again(feed)
                 again.is_announced = feed.is_announced
                 self._start(session, again)

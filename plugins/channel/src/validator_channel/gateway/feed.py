@@ -19,6 +19,7 @@ class Feed:
     """A feed is live, or catches up from ``next``, the offsets by partition of what is to be queued next.
 
     ``index`` is the one of the peer's request on `main`. ``on_room`` is called when a feed that catches up has room for more.
+    ``on_checked`` waits for what is wrong with its position, if that is not known yet.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Feed:
         """By partition, the offset after the last place that was queued for the peer."""
         self.keys = feed_keys(session.policy, topic)
         self.is_announced = self.is_started = self.is_live = self.is_closed = self.is_in_ring = False
+        self.on_checked: Callable[[str | None], None] | None = None
         self._limits = limits
         self._counters = counters
         self._on_room = on_room
@@ -68,6 +70,12 @@ class Feed:
         for partition, offset, _ in self._queue:
             offsets[partition] = min(offset, offsets[partition])
         return offsets
+
+    def checked(self, objection: str | None) -> None:
+        """Answer the check of the position, if it waits for an answer."""
+        answer, self.on_checked = self.on_checked, None
+        if answer is not None:
+            answer(objection)
 
     def offer(self, record: FeedRecord) -> bool:
         """Queue a record, unless the peer has it already; False if there is no room."""

@@ -47,9 +47,13 @@ class FeedHub:
         self._live: dict[str, dict[Key, dict[Feed, None]]] = {topic: {} for topic in WATCH_TOPICS}
         self._ring: deque[Feed] = deque()
         self._reading: Feed | None = None
+        self._checks: deque[Feed] = deque()
 
     def watch(self, session: PeerSession, topic: str, after: After, index: int) -> Feed:
-        """Return a feed that begins at a position and sends nothing before `start`; ``index`` is the one of the peer's request."""
+        """Return a feed that begins at a position and sends nothing before `start`; ``index`` is the one of the peer's request.
+
+        Call `check` for it next.
+        """
         if after is None:
             offsets: dict[int, int] = {}
         elif after == END:
@@ -58,6 +62,24 @@ class FeedHub:
             offsets = {partition: offset + 1 for partition, offset in after.items()}
         self._counters.feeds += 1
         return Feed(session, topic, index, offsets, self._limits, self._counters, self._on_room)
+
+    def check(self, feed: Feed, answer: Callable[[str | None], None]) -> None:
+        """Find out whether the position of a feed exists; ``answer`` is called once, with what is wrong or None.
+
+        An offset beyond what this gateway has read so far may exist in Kafka, so Kafka is asked. A feed that is closed before that is
+        answered, too.
+        """
+        known = self._streams[feed.topic].next
+        feed.on_checked = answer
+        unknown = [partition for partition in feed.next if partition not in known]
+        if unknown:
+            have = ", ".join(map(str, sorted(known))) or "none"
+            feed.checked(f"after: expected partitions that the topic has ({have}), found {unknown[0]}")
+        elif all(offset <= known[partition] for partition, offset in feed.next.items()):
+            feed.checked(None)
+        else:
+            self._checks.append(feed)
+            self._read_next()
 
     def watch_again(self, feed: Feed) -> Feed:
         """Return a feed in place of another one, from its first unsent record on, for what its peer may see by now."""
@@ -81,6 +103,7 @@ class FeedHub:
         if feed.is_closed:
             return
         feed.close()
+        feed.checked("the request has ended: a later one has taken its place, or the topic is no longer granted")
         self._counters.feeds -= 1
         if feed.is_live:
             self._remove(feed)
@@ -107,7 +130,9 @@ class FeedHub:
         """Queue what was read for a feed that catches up."""
         feed, self._reading = self._reading, None
         if feed is not None and not feed.is_closed:
-            if read.error is not None:
+            if feed.on_checked is not None:
+                feed.checked(read.error)
+            elif read.error is not None:
                 self.close(feed)
                 feed.session.tell(RefusedMessage(MAIN, feed.index, f"watch: {feed.topic}: {read.error}"))
             else:
@@ -163,6 +188,11 @@ class FeedHub:
         self._read_next()
 
     def _read_next(self) -> None:
+        while self._reading is None and self._checks:
+            feed = self._checks.popleft()
+            if not feed.is_closed:
+                self._reading = feed
+                self._read_slice(SliceRequest(feed.topic, dict(feed.next), feed.keys, records_max=0, bytes_max=0))
         while self._reading is None and self._ring:
             feed = self._ring.popleft()
             feed.is_in_ring = False

@@ -18,14 +18,13 @@ from validator_channel.errors import Category, ErrorCode, HelloError, LocalError
 from validator_channel.events import FREQUENT, Event, PeerError, SessionClosed, SessionError, SessionOnline
 from validator_channel.hello import ConnectorHello, ListenerHello, Secured
 from validator_channel.ids import Role, channel_of, format_channel, format_id
+from validator_channel.net.ends import Ending
 from validator_channel.net.handshake import HandshakeFailed, begin_connector, begin_listener, check_identity, failure_of
 from validator_channel.net.identity import Identity
-from validator_channel.net.limits import SHOWN_CHARACTERS_MAX
 from validator_channel.net.peers import Peer
 from validator_channel.net.stream import NEVER, Stream
 from validator_channel.net.terms import Terms
 from validator_channel.net.tls import Material
-from validator_channel.printing import printable
 from validator_channel.session import Session
 from validator_channel.states import State
 
@@ -66,7 +65,7 @@ class Connection(Stream):
         self._hello: ConnectorHello | ListenerHello | None = None
         self._session: Session | None = None
         self._closed: SessionClosed | None = None
-        self._end = self._peer_error = self._end_detail = ""
+        self._ending = Ending()
         self._lingers = False
         self._expires_at = self._leave_at = NEVER
 
@@ -165,7 +164,7 @@ class Connection(Stream):
 
     def drop(self, code: str) -> None:
         """End the connection at once and send nothing; ``code`` is for log and counters. Ignored after the end."""
-        self._end = self._end or str(code)
+        self._ending.note_ours(code)
         if self._session is None:
             self.fail(HandshakeFailed(code, "dropped by this side"))
         else:
@@ -274,6 +273,7 @@ class Connection(Stream):
         ahead = min(terms.settings.teardown_timeout, remaining / 2)
         self._expires_at = now + remaining
         self._leave_at = min(now + terms.limits.max_session_age, self._expires_at - ahead)
+        self._note_reading()
         self._receive(session, rest)
 
     def _admit(self) -> ErrorCode | None:
@@ -324,6 +324,11 @@ class Connection(Stream):
         if self._session is not None:
             self._session.set_writable(not self._is_blocked and not self._output)
 
+    def _note_reading(self) -> None:
+        if self._session is not None:
+            self._session.set_reading(self._loop.time(), is_reading=not self._is_paused)
+            self._schedule()  # which sets the timer
+
     def _report(self, session: Session, event: Event) -> None:
         if type(event) not in FREQUENT:
             self._note(session, event)
@@ -340,9 +345,9 @@ class Connection(Stream):
                 self._terms.counters.online += 1
                 self._settle(None)
             case PeerError():
-                self._peer_error, self._end_detail = event.code, event.detail or ""
+                self._ending.note_peer_error(event)
             case SessionError():
-                self._end = self._end or event.code
+                self._ending.note_ours(event.code)
                 self._lingers = event.category is Category.RUNTIME
             case SessionClosed():
                 self._finish(session, event)
@@ -355,18 +360,19 @@ class Connection(Stream):
     def _finish(self, session: Session, closed: SessionClosed) -> None:
         """The session has ended: its ID is free again before the application hears of it."""
         self._closed, terms = closed, self._terms
-        terms.sessions.release(self)
-        end = "CLEAN" if closed.is_clean else self._end or self._peer_error or "LEFT"
-        self._settle(HandshakeFailed(end, self._end_detail))
+        terms.sessions.end(self)
+        self.add_done_callback(terms.sessions.release)
+        end = self._ending.code(is_clean=closed.is_clean)
+        self._settle(HandshakeFailed(end, self._ending.reason(is_clean=closed.is_clean)))
         terms.counters.session_ended(end, session.counts)
         terms.log.info(
             "session ended: %s end=%s seconds=%.1f %s undelivered=%d%s",
             self.describe(),
-            printable(end),
+            end,
             self._loop.time() - self._began_at,
             session.counts.line(),
             len(closed.undelivered),
-            f" detail={printable(self._end_detail[:SHOWN_CHARACTERS_MAX])}" if self._end_detail else "",
+            self._ending.fields(is_clean=closed.is_clean),
         )
 
     # --- time ---

@@ -12,6 +12,7 @@ from validator_channel.ids import Role, channel_of
 from validator_channel.limits import SESSION_MAX, Settings
 from validator_channel.net.connection import Connection
 from validator_channel.net.counters import Counters
+from validator_channel.net.ends import LEFT
 from validator_channel.net.handshake import HandshakeFailed, failure_of
 from validator_channel.net.limits import ConnectionLimits
 from validator_channel.net.peers import Peer
@@ -97,7 +98,7 @@ async def connect(
         connection.fail(failure)
     except BaseException:
         terms.sessions.release(connection)
-        connection.drop("LEFT")
+        connection.drop(LEFT)
         raise
     if failure is not None:
         terms.sessions.release(connection)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from validator_channel.counts import Counts
 from validator_channel.errors import ErrorCode
+from validator_channel.net.ends import CLEAN, LEFT, PEER_ERROR
 
 
 @dataclass(slots=True)
@@ -15,7 +16,8 @@ class Counters:
     """Totals since the start; every key is from a fixed set, so that no peer can make the tables grow.
 
     ``turned_away``: connections closed before TLS, by reason (rate, share, full, CRL). ``handshakes_failed``: by error code, or ALPN,
-    CERTIFICATE, KEY_TYPE, REVOKED, TLS. ``ended``: sessions by how they ended. ``frames``: of the sessions that have ended.
+    CERTIFICATE, KEY_TYPE, REVOKED, TLS. ``ended``: sessions by how they ended; an ERROR of a peer whose code is none of the protocol is
+    PEER_ERROR. ``frames``: of the sessions that have ended.
     """
 
     accepted: int = 0
@@ -63,6 +65,6 @@ def _known(code: str) -> str:
 
 
 _CODES = frozenset(ErrorCode) | {
-    *("CLEAN", "LEFT", "TLS", "ALPN", "CERTIFICATE", "KEY_TYPE", "REVOKED"),
+    *(CLEAN, LEFT, PEER_ERROR, "TLS", "ALPN", "CERTIFICATE", "KEY_TYPE", "REVOKED"),
     *("EXPIRED", "WRITE_TIMEOUT", "DRAINED", "DISPLACED"),
 }

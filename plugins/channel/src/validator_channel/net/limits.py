@@ -85,11 +85,11 @@ class ListenerLimits:
 
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
     half_open: int = 256
-    """Connections that are not ONLINE yet; above it, the oldest one of the address with most of them is closed."""
+    """Connections that are not ONLINE yet, or failed and are not closed; above it, the oldest of the address with most is closed."""
     half_open_per_address: int = 64
     """Share of one address; above it, further connections are closed at once."""
     sessions: int = 4_096
-    """Live sessions of all peers."""
+    """Sessions of all peers that are live, or whose transports are not closed yet."""
     connects_per_second: float = 50.0
     """Connections of one address, and handshakes of one peer, per second in the long run."""
     connects_burst: int = 100

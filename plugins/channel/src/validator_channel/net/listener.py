@@ -21,6 +21,7 @@ from validator_channel.ids import Role, channel_of
 from validator_channel.limits import Settings
 from validator_channel.net.connection import EXPIRED, Connection
 from validator_channel.net.counters import Counters
+from validator_channel.net.ends import CLEAN, LEFT
 from validator_channel.net.half_open import HalfOpen
 from validator_channel.net.handshake import REVOKED, HandshakeFailed, failure_of
 from validator_channel.net.limits import REFUSALS_FLUSH_S, ListenerLimits
@@ -36,8 +37,8 @@ DISPLACED: Final = "DISPLACED"
 """The code of a half-open connection that had to give up its place."""
 DRAINED: Final = "DRAINED"
 """The code of a session that had not left when the listener's time to drain was over."""
-_ENDED_BY_US: Final = frozenset({DRAINED, "LEFT", "CLEAN"})
-"""Codes of connections that ended before they were ONLINE although nobody refused them."""
+_ENDED_BY_US: Final = frozenset({DRAINED, LEFT, CLEAN})
+"""Codes of connections that ended before they were ONLINE although nobody refused them; an ERROR of the peer never has one of them."""
 RECHECKED_PER_TURN: Final = 256
 """Sessions that a check looks at per turn of the event loop."""
 
@@ -92,7 +93,7 @@ class Listener:
 
     @property
     def half_open(self) -> int:
-        """Return the number of connections that are not ONLINE yet."""
+        """Return the number of connections that are not ONLINE yet, or have failed to be and are not closed."""
         return len(self._half_open)
 
     async def start(self, host: str | None, port: int) -> None:
@@ -180,7 +181,7 @@ class Listener:
     async def _shake_hands(
         self, connection: Connection, accepted: socket.socket, context: ssl.SSLContext, began_at: float
     ) -> None:
-        """Hold a half-open place until the session is ONLINE or the connection has ended."""
+        """Hold a half-open place until the session is ONLINE or the transport has ended: a refused peer may be slow to close it."""
         loop = asyncio.get_running_loop()
         timeout = self._terms.settings.handshake_timeout
         try:
@@ -191,7 +192,8 @@ class Listener:
                 ssl_handshake_timeout=max(0.001, began_at + timeout - loop.time()),
                 ssl_shutdown_timeout=self.limits.connection.shutdown_timeout,
             )
-            await asyncio.shield(connection.settled)
+            if await asyncio.shield(connection.settled) is not None:
+                await connection.wait_closed()
         except Exception as error:  # noqa: BLE001 - whatever ends a handshake ends one connection
             connection.fail(failure_of(error))
         except BaseException:

@@ -46,11 +46,15 @@ class SessionTable:
 
     Both peers of a channel may connect to each other at once and choose the same session ID. Then the session whose connector has the
     smaller peer ID goes ahead: each side refuses or gives up the other one, so at most one of them becomes ONLINE.
+
+    A session that has ended counts toward the limits until its transport has ended, too; its ID is free at once.
     """
 
     def __init__(self, sessions_max: int | None = None) -> None:
         self._max = ListenerLimits().sessions if sessions_max is None else sessions_max
         self._live: dict[tuple[int, int], LiveSession] = {}
+        self._closing: dict[int, LiveSession] = {}
+        """Sessions that have ended and whose transports have not, by identity."""
         self._of_channel: Counter[int] = Counter()
         self._used: dict[int, dict[int, int]] = {}
         self._clock = count(1)
@@ -75,7 +79,7 @@ class SessionTable:
                 return ErrorCode.SESSION_IN_USE
             self.release(other)
             other.drop(ErrorCode.SESSION_IN_USE)
-        if self._of_channel[key[0]] >= sessions_max or len(self._live) >= self._max:
+        if self._of_channel[key[0]] >= sessions_max or len(self._live) + len(self._closing) >= self._max:
             return ErrorCode.SESSION_LIMIT
         self._enter(key, session)
         return None
@@ -92,15 +96,18 @@ class SessionTable:
         """Return whether a session is the one that holds its ID."""
         return self._live.get(_key(session)) is session
 
+    def end(self, session: LiveSession) -> None:
+        """Free the ID of a session that has ended; `release` follows when its transport has ended. One not in the table is ignored."""
+        if self._free(session):
+            self._closing[id(session)] = session
+
     def release(self, session: LiveSession) -> None:
-        """Remove a session that has ended; one that is not in the table is ignored."""
-        key = _key(session)
-        if self._live.get(key) is session:
-            del self._live[key]
-            self._of_channel[key[0]] -= 1
-            if not self._of_channel[key[0]]:
-                del self._of_channel[key[0]]
-            self._used[key[0]][key[1]] = next(self._clock)
+        """Remove a session; one that is not in the table is ignored."""
+        if self._free(session) or self._closing.pop(id(session), None) is not None:
+            channel = channel_of(session.remote_peer)
+            self._of_channel[channel] -= 1
+            if not self._of_channel[channel]:
+                del self._of_channel[channel]
 
     def choose(self, channel: int) -> int | None:
         """Return the free session ID of a channel that was used longest ago, or None if all are live. Source: R6.
@@ -112,6 +119,15 @@ class SessionTable:
         order = ((start + step) % SESSION_IDS for step in range(SESSION_IDS))
         free = (each for each in order if (channel, each) not in self._live)
         return min(free, key=lambda each: used.get(each, 0), default=None)
+
+    def _free(self, session: LiveSession) -> bool:
+        """Free the ID of a session, and return whether it was taken."""
+        key = _key(session)
+        if self._live.get(key) is not session:
+            return False
+        del self._live[key]
+        self._used[key[0]][key[1]] = next(self._clock)
+        return True
 
     def _enter(self, key: tuple[int, int], session: LiveSession) -> None:
         self._live[key] = session

@@ -49,6 +49,10 @@ class Stream(asyncio.Protocol):
         """Process what waits, and append to ``_output``."""
         raise NotImplementedError
 
+    def _note_reading(self) -> None:
+        """Take that ``_is_paused`` has changed."""
+        raise NotImplementedError
+
     def _next_deadline(self) -> float:
         raise NotImplementedError
 
@@ -58,7 +62,10 @@ class Stream(asyncio.Protocol):
     # --- reading ---
 
     def pause_reading(self) -> None:
-        """Stop reading from the transport, for moments: answers are not read either, so a long pause ends in an ACK_TIMEOUT."""
+        """Stop reading from the transport, for moments: answers are not read either, so a long pause ends in an ACK_TIMEOUT.
+
+        The time of a frame that is half read stands still meanwhile.
+        """
         self._wants_pause = True
         self._pause_or_resume()
 
@@ -72,6 +79,7 @@ class Stream(asyncio.Protocol):
         pauses = pauses and not self._is_closing
         if self._transport is not None and pauses is not self._is_paused:
             self._is_paused = pauses
+            self._note_reading()
             if pauses:
                 self._transport.pause_reading()
             else:
