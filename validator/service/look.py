@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from validator.config.changes import Effect
+from validator.config.explain import closest
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 from validator.lanes.accepted import GENESIS, OPTION, REMOVED, Accepted
@@ -100,8 +100,8 @@ def check_accepted(config: Config, accepted: Accepted) -> None:
     for text, lane in accepted.options().items():
         if lane in known or (lane in accepted.removed and not has_checkpoint(checkpoint_of(config))):
             continue
-        close = get_close_matches(lane, known, 1)
-        meant = f", did you mean {close[0]}" if close else ""
+        close = closest(lane, known)
+        meant = f", did you mean {close}" if close else ""
         raise UserError(f"{OPTION} {text}: no such lane{meant}; lanes are {', '.join(sorted(known))}")
 
 
