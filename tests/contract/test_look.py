@@ -124,11 +124,16 @@ class Deployment:
         return {str(path): path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file()}
 
 
+def deployed(kafka: dict[str, Any], name: str, folder: Path) -> Deployment:
+    """Return a deployment with its own topics, which are named for a test."""
+    prefix = re.sub("[^a-z-]+", "-", name)[:80] + "."
+    create_topics(kafka, prefix=prefix)
+    return Deployment(kafka, prefix, folder / "job")
+
+
 @pytest.fixture
 def deployment(kafka: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
-    prefix = re.sub("[^a-z-]+", "-", f"look-{request.node.name}")[:80] + "."
-    create_topics(kafka, prefix=prefix)
-    return Deployment(kafka, prefix, tmp_path / "job")
+    return deployed(kafka, f"look-{request.node.name}", tmp_path)
 
 
 def test_another_genesis_balance_is_refused_by_a_start_and_by_a_rebuild(deployment: Deployment) -> None:

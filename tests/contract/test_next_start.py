@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.test_look import CHAIN, GENESIS, LAST, OTHER, Deployment, richer, with_keys
+from tests.contract.test_look import CHAIN, GENESIS, LAST, OTHER, Deployment, deployed, richer, with_keys
 from tests.unit.lanes.chains import Chain
 from validator.errors import UserError
-from validator.kafka.topics import create_topics
 from validator.lanes.accepted import Accepted
 from validator.lanes.configured import lane_definitions
 from validator.lanes.kept_start import kept_starts, started_epochs
@@ -22,9 +20,7 @@ from validator.service.next_start import refusal_of
 
 @pytest.fixture
 def deployment(kafka: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
-    prefix = re.sub("[^a-z-]+", "-", f"next-{request.node.name}")[:80] + "."
-    create_topics(kafka, prefix=prefix)
-    return Deployment(kafka, prefix, tmp_path / "job")
+    return deployed(kafka, f"next-{request.node.name}", tmp_path)
 
 
 def test_refusal_that_validator_lanes_predicts_is_that_of_the_start(deployment: Deployment) -> None:
