@@ -123,14 +123,10 @@ class _KafkaReading:
             for partition, offset in sorted((start or {}).items()):
                 low, high = spans.get(partition, (0, 0))
                 if not low <= offset <= high:
-                    there = (
-                        f"{prefix}{topic}[{partition}] has offsets from {low} to {high - 1}"
-                        if high > low
-                        else f"{prefix}{topic}[{partition}] has no records"
-                    )
+                    there = f"offsets from {low} to {high - 1}" if high > low else "no records"
                     raise UserError(
-                        f"start: expected the next offset of partition {partition}, found {offset}, but {there}: leave the partition out to begin with "
-                        "what there is"
+                        f"start: expected the next offset of partition {partition}, found {offset}, but {prefix}{topic}[{partition}] has "
+                        f"{there}: leave the partition out to begin with what there is"
                     )
             self._reader.start_at(
                 topic,
