@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
 from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, partition_numbers, passes, user_error
+from validator.tables import dotted
 from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
@@ -186,6 +187,20 @@ def _partitions(admin: AdminClient, prefix: str, topics: Sequence[Topic], left_s
         for topic in topics
         if prefix + topic.name in existing
     }
+
+
+def each_broker(kafka: KafkaTable) -> list[KafkaTable]:
+    """Return, for each broker that the cluster has now, the table of a client that asks this one first.
+
+    Raises `Unavailable` if no broker answers.
+    """
+    with _admin(kafka) as admin:
+        found = answer(lambda left_s: admin.list_topics(timeout=left_s).brokers)
+    places = [
+        f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}"
+        for _, each in sorted(found.items())
+    ]
+    return [{**dotted(dict(kafka)), "bootstrap.servers": place} for place in places]
 
 
 def topic_ids(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, str]:
