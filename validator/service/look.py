@@ -193,8 +193,9 @@ def cut_inputs(config: Config, definitions: Mapping[str, LaneDefinition], kafka:
     codec = job_codec(definitions.values())
     for lane, (block, lacks) in missing_blocks(kafka, config.topics.prefix, codec, starts, ahead).items():
         return Lack(
-            f"lane {lane}: block {block} is missing: {lacks}, retention has removed the rest",
-            f"the lane cannot start with block {starts[lane]}: import the state after a later block with `validator lanes import`",
+            f"lane {lane}: block {block} is missing: {lacks}",
+            f"retention has removed the rest, and the lane cannot start with block {starts[lane]}: import the state after a later block "
+            "with `validator lanes import`",
         )
     return None
 

@@ -85,7 +85,10 @@ def unread_inputs(checkpoint: Path, kafka: KafkaTable) -> Lack | None:
     consumed = consumed_so_far(checkpoint)
     if not consumed:
         return None
-    advice = "remove the checkpoint and import a later state of the lanes with `validator lanes import`"
+    advice = (
+        "retention removed them before the job read them, or their topic was created again: remove the checkpoint and import a later state "
+        "of the lanes with `validator lanes import`"
+    )
     try:
         with TopicReader(kafka, "", sorted({topic for topic, _ in consumed})) as reader:
             spans = reader.spans()
@@ -98,8 +101,7 @@ def unread_inputs(checkpoint: Path, kafka: KafkaTable) -> Lack | None:
         if not first <= offset <= end:
             found = f"begins at offset {first}" if offset < first else f"ends at offset {end}"
             return Lack(
-                f"retention removed inputs from Kafka before the job read them ({topic}[{partition}] was read up to offset {offset}, and "
-                f"{found})",
+                f"Kafka does not have inputs that the job has not read ({topic}[{partition}] was read up to offset {offset}, and {found})",
                 advice,
             )
     return None
