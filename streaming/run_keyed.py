@@ -140,7 +140,9 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
             return BatchWatch(config.job.stalled_after, signs_of(spark, query, settings.beat))
 
         try:
-            with KafkaWatch(settings.kafka, settings.prefix, outages.log, Patience(config.job.give_up_after)):
+            inputs = [settings.prefix + topic for topic in (*settings.job.causes, *settings.job.effects)]
+            patience = Patience(config.job.give_up_after)
+            with KafkaWatch(settings.kafka, settings.prefix, outages.log, patience, inputs):
                 return run_queries(start, outages, watch, gone=partial(reason_gone, spark))
         except OutOfMemory:
             raise
