@@ -62,7 +62,7 @@ _CONSUMER: Final[dict[str, object]] = {
     "isolation.level": "read_committed",
     # Whoever processes the records stores the offsets, in the same transaction.
     "enable.auto.commit": False,
-    # A reader begins where it says. Where that is gone is an error: it must not go on elsewhere as if nothing lay between.
+    # A reader begins where it says. Where that is gone is an error: it must not continue elsewhere as if nothing lay between.
     "auto.offset.reset": "error",
     # Whoever reads a topic takes what the job takes. librdkafka bounds what it unpacks by the size of an answer.
     "receive.message.max.bytes": UNPACKED_BYTES_MAX,

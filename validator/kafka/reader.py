@@ -73,7 +73,7 @@ class TopicReader:
     exist. With ``newest`` it leaves out what `Newest` knows to be older than what it has returned of the same key. As a context manager it
     closes its connections on exit.
     Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers, or one has not, or no longer, what
-    lies between the place where the reader is and the end: that may pass, and another reader would begin anew.
+    lies between the place where the reader is and the end: that may pass, and another reader would begin again.
     """
 
     def __init__(

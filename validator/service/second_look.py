@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
 
     Question: TypeAlias = "Callable[[KafkaTable], Lack | None]"
-    """Asks Kafka, with a client of its own; None if nothing is lacking. Raises `UserError` as its readers do."""
+    """Asks Kafka, with its own client; None if nothing is lacking. Raises `UserError` as its readers do."""
 
 JOB_S: Final = 120.0
 """Seconds between the two looks of a job: a leader that has died has long been replaced."""

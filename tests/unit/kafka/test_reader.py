@@ -46,7 +46,7 @@ class Clock:
 class Script:
     """A consumer and an admin client: each poll takes the next list of messages, and an empty list is a poll without result.
 
-    ``spans`` are the first offset and the committed end of each partition, one such list after the other, the last one for ever; without
+    ``spans`` are the first offset and the committed end of each partition, one such list after the other, the last one stays; without
     them the partitions begin at 0 and end where the messages say.
     """
 

@@ -52,7 +52,7 @@ class Clock:
 
 
 class Kafka:
-    """Two brokers and the input topics, of one partition each. ``lies`` are told once each, instead of an answer of their kind."""
+    """Two brokers and the input topics, of one partition each. ``lies`` are given once each, instead of an answer of their kind."""
 
     def __init__(self) -> None:
         self.spans = dict.fromkeys(NAMES, (0, 9))
