@@ -120,7 +120,7 @@ def _raised(report: str) -> str | None:
 
 
 def unread_inputs_gone(which: str) -> str:
-    """Return what to say if Kafka does not give inputs that the job has not read. What to do depends on whether it is so for good."""
+    """Return what to say if Kafka does not give inputs that the job has not read. What to do depends on whether that lasts."""
     return f"{INPUTS_GONE} ({which})"
 
 

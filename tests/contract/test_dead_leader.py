@@ -48,6 +48,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
 
 
+@pytest.fixture(autouse=True)
+def _whole(cluster: Cluster) -> Iterator[None]:
+    """Leave every test a cluster that is whole."""
+    yield
+    cluster.restart_dead()
+    cluster.wait_until_whole()
+
+
 def asked(kafka: dict[str, Any]) -> dict[str, Callable[[], object]]:
     """Return what is asked, by name."""
     return {
@@ -73,5 +81,3 @@ def test_nobody_gets_less_after_the_death_of_a_leader(cluster: Cluster, topic: s
     while time.monotonic() < ends:
         assert {name: ask() for name, ask in questions.items()} == before
     assert cluster.leader(PREFIX + topic) != leader
-    cluster.restart_dead()
-    cluster.wait_until_whole()
