@@ -8,17 +8,22 @@ existing file. Only `follow_move` does, before a start.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from validator.errors import UserError
+from validator.errors import UserError, written_by_newer
 from validator.topics import INPUT_TOPICS
 
 T = TypeVar("T")
 
 COMMITS, OFFSETS = "commits", "offsets"
 """Folders of the checkpoint with one file per batch."""
+
+_LOG_VERSION = "v1"
+_IS_VERSION = re.compile(r"v\d+")
+"""The first line of such a file."""
 
 
 def last_committed_batch(checkpoint: Path) -> int:
@@ -62,9 +67,12 @@ def _of_offsets(checkpoint: Path, batch: int, parse: Callable[[str, str], T]) ->
     """Return what is parsed from the line about the session and that about the query's only source."""
     path = checkpoint / OFFSETS / str(batch)
     try:
-        version, session, source = path.read_text(encoding="utf-8").splitlines()
-        if version != "v1":
-            raise ValueError(f"version {version}")
+        version, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        if version != _LOG_VERSION and _IS_VERSION.fullmatch(version):
+            raise written_by_newer(path, _LOG_VERSION, version)
+        session, source = rest.splitlines()
+        if version != _LOG_VERSION:
+            raise ValueError(f"version {version!r}")
         return parse(session, source)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error

@@ -121,13 +121,19 @@ def test_consumed_offsets_of_batch_are_read(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "v1\n{}", f"v2\n{{}}\n{SOURCE}", "v1\n{}\n[]", 'v1\n{}\n{"t":{"0":"x"}}', "v1\n{}\n{"]
+    "text", ["", "v1\n{}", f"v\n{{}}\n{SOURCE}", "v1\n{}\n[]", 'v1\n{}\n{"t":{"0":"x"}}', "v1\n{}\n{"]
 )
 def test_malformed_offsets_are_refused_in_one_line(checkpoint: Path, text: str) -> None:
     (checkpoint / "offsets" / "10").write_text(text)
     with pytest.raises(UserError, match="expected the offsets of a batch") as refused:
         consumed_by_batch(checkpoint, 10)
     assert "\n" not in str(refused.value)
+
+
+def test_offsets_of_a_newer_version_are_not_called_damaged(checkpoint: Path) -> None:
+    (checkpoint / "offsets" / "10").write_text(f"v2\n{{}}\n{SOURCE}\nmore")
+    with pytest.raises(UserError, match=r"offsets/10: expected version v1, found v2: a newer version of validator has written it: "):
+        consumed_by_batch(checkpoint, 10)
 
 
 def test_missing_offsets_are_refused(checkpoint: Path) -> None:
