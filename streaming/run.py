@@ -57,6 +57,7 @@ from validator.service.checkpoint import follow_move, has_checkpoint
 from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
 from validator.service.read_topics import checked_ids
 from validator.service.schema_ids import records_of
+from validator.service.sums import keep_sums
 from validator.service.waiting import Patience
 from validator.topics import INPUT_TOPICS
 
@@ -220,7 +221,12 @@ def _run_queries(
     )
     gone = partial(reason_gone, spark)
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked, metrics.following():
-        commit = passing(settings.pace, offsets.commit)
+
+        def noted(end: str) -> None:
+            offsets.commit(end)
+            keep_sums(checkpoint_of(config))
+
+        commit = passing(settings.pace, noted)
         return run_queries(start, outages, watch, commit, deaths, gone, ahead=settings.pace.ahead)
 
 

@@ -33,6 +33,7 @@ from validator.service.checkpoint import follow_move, has_checkpoint
 from validator.service.plugin_job import configured_job
 from validator.service.read_topics import checked_ids, keep_ids
 from validator.service.schema_ids import records_of_job
+from validator.service.sums import keep_sums, refuse_damaged
 from validator.service.waiting import Patience
 from validator.topics import TOPICS
 
@@ -79,6 +80,7 @@ def run_keyed_job(config: Config, name: str) -> int:
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)
+        refuse_damaged(directory / "checkpoint")
         follow_move(directory / "checkpoint")
         log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
         outages = Outages(Patience(config.job.give_up_after), stop, log)
@@ -138,7 +140,9 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
 
         try:
             with KafkaWatch(settings.kafka, settings.prefix, outages.log, Patience(config.job.give_up_after)):
-                return run_queries(start, outages, watch, gone=partial(reason_gone, spark))
+                return run_queries(
+                    start, outages, watch, lambda _: keep_sums(Path(settings.checkpoint)), gone=partial(reason_gone, spark)
+                )
         except OutOfMemory:
             raise
         except Exception as error:

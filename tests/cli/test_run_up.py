@@ -77,6 +77,7 @@ BAD_JOBS = {
     "a state that is none": ("[chains.polkadot]\nstate = 'state.json'\n", "state.json:1:2: not JSON"),
     "another prefix": ("[topics]\nprefix = 'b.'\n[chains.polkadot]\n", "[topics] prefix: "),
     "a job in the folder": ("[chains.polkadot]\n", "another job is using "),
+    "changed offsets": ("[chains.polkadot]\n", "offsets/0 does not have the sum that .0.crc next to it says: "),
     "a newer start": ("[chains.polkadot]\n", "polkadot.start: expected version 2, found 3: a newer version of validator"),
     "newer ids": ("[chains.polkadot]\n", "topics.json: expected version 1, found 2: a newer version of validator"),
     "a newer checkpoint": ("[chains.polkadot]\n", "offsets/0: expected version v1, found v2: a newer version of validator"),
@@ -100,6 +101,8 @@ def test_job_that_would_be_refused_starts_nothing(
     if what == "a newer start":
         (home / "job" / "lanes").mkdir()
         (home / "job" / "lanes" / "polkadot.start").write_text('{"version": 3}')
+    if what == "changed offsets":
+        (offsets / ".0.crc").write_bytes(b"crc\0\0\0\2\0abcd")
     if what == "newer ids":
         (home / "job" / "topics.json").write_text('{"version": 2}')
     if what == "a newer checkpoint":

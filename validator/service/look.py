@@ -41,6 +41,7 @@ from validator.service.emitted import EmittedDiffers, compare_emitted
 from validator.service.markers import read_markers
 from validator.service.read_topics import checked_ids, keep_ids, kept_ids
 from validator.service.retention import missing_blocks
+from validator.service.sums import refuse_backwards, refuse_damaged
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -90,10 +91,12 @@ def checkpoint_of(config: Config) -> Path:
 def look_offline(config: Config) -> None:
     """Raise `UserError` if a configuration does not fit the checkpoint in the job's folder, as far as that says so without Kafka.
 
-    Errors, in order: the checkpoint belongs to another prefix, or a newer version has written it; so has it what is kept next to it, or that
-    is damaged.
+    Errors, in order: files of the checkpoint have changed since they were written; it belongs to another prefix; a batch ends before the one
+    before it; what is kept next to it is damaged. A newer version may have written each of them.
     """
+    refuse_damaged(checkpoint_of(config))
     refuse_another_prefix(checkpoint_of(config), config.topics.prefix)
+    refuse_backwards(checkpoint_of(config))
     kept_starts(job_directory(config) / "lanes")
     kept_ids(checkpoint_of(config))
 
@@ -126,7 +129,7 @@ def look(
 ) -> Look:
     """Compare a configuration with the checkpoint and with Kafka.
 
-    Errors, in order: the checkpoint has another prefix; a newer version has run here; topics hold output, but there is no checkpoint and no `--rebuild`; a lane is no
+    Errors, in order: those of `look_offline`; a newer version has run here; topics hold output, but there is no checkpoint and no `--rebuild`; a lane is no
     longer configured; a lane began with something else, or its rules or handlers differ for executed blocks; an accepted change is none;
     inputs are gone; a rebuild would differ from what is emitted; an input topic is another than the checkpoint has read.
     """
