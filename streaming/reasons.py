@@ -48,6 +48,13 @@ TOO_BUSY = "a Python worker took longer than 10 s to start: the machine has too 
 _INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
 """Spark's message if offsets that it has to read no longer exist."""
 
+_STATE_UNREADABLE = re.compile(
+    r"\[CANNOT_LOAD_STATE_STORE|org\.rocksdb\.RocksDBException: .*(?:[Cc]hecksum mismatch|Corruption)"
+)
+"""What Spark says if files of a partition's state are damaged or missing, and RocksDB of a block that it reads later."""
+
+_STORE = re.compile(r"opId=(\d+),\s?partId=(\d+)")
+_OF_STORE = re.compile(r"(?:org\.rocksdb\.RocksDBException|java\.[\w.]+Exception): .*")
 
 _CAUSE = "Caused by: "
 
@@ -103,6 +110,17 @@ def may_pass(error: str, reason: str) -> bool:
     if _WRITE_FAILED in reason or READ_FAILED in reason:
         return True
     return _RAISED not in error and worker_died(error)
+
+
+def damaged_state(report: str) -> str | None:
+    """Return in one line what Spark cannot read of its state, None if it failed for another reason."""
+    found = next((line for line in report.splitlines() if _STATE_UNREADABLE.search(line)), None)
+    if found is None:
+        return None
+    store = _STORE.search(report)
+    where = f"state/{store[1]}/{store[2]} of the checkpoint" if store else "the checkpoint's state"
+    why = next((each for line in report.splitlines() if (each := _OF_STORE.search(line))), None)
+    return f"Spark cannot read {where}: {why[0].strip() if why else found.strip()}"
 
 
 def _raised(report: str) -> str | None:

@@ -34,7 +34,7 @@ from streaming.pace import (
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
-from streaming.reasons import READ_FAILED, may_pass, reason_of, report_of
+from streaming.reasons import READ_FAILED, damaged_state, may_pass, reason_of, report_of
 from streaming.session import (
     SPARK_LOG,
     JvmGone,
@@ -48,7 +48,7 @@ from streaming.transactions import KafkaGone, WriteFailed, take_over
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
 from validator.config import Config
-from validator.errors import GivenUp, Unavailable
+from validator.errors import GivenUp, Unavailable, UserError
 from validator.kafka.registry import with_known_ids
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
@@ -57,7 +57,7 @@ from validator.service.checkpoint import follow_move, has_checkpoint
 from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
 from validator.service.read_topics import checked_ids
 from validator.service.schema_ids import records_of
-from validator.service.sums import keep_sums
+from validator.service.sums import REMEDY, keep_sums
 from validator.service.waiting import Patience
 from validator.topics import INPUT_TOPICS
 
@@ -84,6 +84,9 @@ RESTARTS_MAX = 5
 
 RESTART_S = 1.0
 """Seconds before the first restart. Each further restart waits twice as long."""
+
+STATE_READS_MAX = 2
+"""Attempts in a row to read a state before the job says that it is damaged: each copies the files again."""
 
 JVM_GONE = "Spark's JVM was killed, crashed or ran out of memory ([job] driver_memory)"
 
@@ -243,11 +246,11 @@ def run_queries(
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
-    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, and with ``ahead``
+    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, `UserError` for a damaged state, and with ``ahead``
     `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
     """
     log, stop = outages.log, outages.stop
-    failures = reading_failures = 0
+    failures = reading_failures = damaged = 0
     while True:
         try:
             query = _started(start)
@@ -260,6 +263,9 @@ def run_queries(
             if failure.outside and not stop.requested:
                 outages.wait(str(failure))
             elif not stop.requested:
+                damaged = damaged + 1 if isinstance(failure, StateDamaged) else 0
+                if damaged == STATE_READS_MAX:
+                    raise UserError(f"{failure}: {REMEDY}") from None
                 failures += 1
                 if deaths is not None and (lane := deaths.count(failure)) is not None:
                     log.warning("parking", lane=lane, reason=str(failure))
@@ -317,6 +323,10 @@ class BatchFailed(Exception):
         return READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
 
 
+class StateDamaged(BatchFailed):
+    """Spark could not read its state."""
+
+
 def _follow(
     query: StreamingQuery,
     stop: StopSignal,
@@ -350,6 +360,8 @@ def _follow(
         reason, foreseen = reason_of(error)
         if reason == OUT_OF_MEMORY:
             raise OutOfMemory from None
+        if (damage := damaged_state(report)) is not None and not is_outside(report):
+            raise StateDamaged(damage, progressed=last_batch >= 0, error=report) from None
         if is_outside(report) and (not foreseen or WRITER_GONE in reason):
             last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(unwritable(report) or reason, progressed=last_batch >= 0, outside=True) from None
