@@ -12,6 +12,7 @@ from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, worker_
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
+_REPLACED = ".TopicReplaced: "
 
 READ_FAILED = ".ReadFailed:"
 _WRITE_FAILED = ".WriteFailed:"
@@ -25,8 +26,10 @@ _FORESEEN = (
     ".WriterFenced:",
     ".KafkaGone:",
     _GONE,
+    _REPLACED,
 )
-"""Errors that a worker raises although the program is correct. `ReadFailed` and `WriteFailed` are retried, `KafkaGone` is waited for.
+"""Errors that a worker raises although the program is correct. `ReadFailed` and `WriteFailed` are retried, `KafkaGone` is waited for, and
+after `TopicReplaced` the next start of the query compares the topics once more and refuses.
 
 What stops a single lane parks it (`validator.lanes.parking`), so the others come from what all lanes need: the worker's plugins, another
 job.
@@ -106,8 +109,8 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
 
 
 def may_pass(error: str, reason: str) -> bool:
-    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died or did not start instead of raising."""
-    if _WRITE_FAILED in reason or READ_FAILED in reason:
+    """Return whether to start the query again: Kafka rejected a batch, a worker died or did not start, or the start says more."""
+    if any(each in reason for each in (_WRITE_FAILED, READ_FAILED, _REPLACED)):
         return True
     return _RAISED not in error and worker_died(error)
 

@@ -181,7 +181,7 @@ def _run_in_session(
     spark = session.wait()
     for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
         spark.sparkContext.addPyFile(artefact)
-    settings = replace(settings, retired=dict(found.retired))
+    settings = replace(settings, retired=dict(found.retired), topic_ids=dict(found.ids))
     if not has_checkpoint(checkpoint_of(config)):  # Kafka may have gone away since the look
         lanes = writers(settings.definitions, settings.retired) if settings.output is None else None
         settings = replace(settings, **outages.wait_out(lambda: known_of_lanes(config, lanes)))
@@ -246,7 +246,8 @@ def run_queries(
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
-    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, `UserError` for a damaged state, and with ``ahead``
+    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit
+    code. Raises `GivenUp`, `UserError` for a damaged state, and with ``ahead``
     `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
     """
     log, stop = outages.log, outages.stop

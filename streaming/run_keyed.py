@@ -29,7 +29,7 @@ from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import configured_codec, job_directory
 from validator.lanes.keyed import Recovery
 from validator.plugin.job_api import JobRecord
-from validator.service.checkpoint import follow_move, has_checkpoint
+from validator.service.checkpoint import follow_move, has_checkpoint, refuse_foreign
 from validator.service.plugin_job import configured_job
 from validator.service.read_topics import checked_ids, keep_ids
 from validator.service.schema_ids import records_of_job
@@ -80,6 +80,7 @@ def run_keyed_job(config: Config, name: str) -> int:
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)
+        refuse_foreign(directory / "checkpoint")
         refuse_damaged(directory / "checkpoint")
         follow_move(directory / "checkpoint")
         log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
@@ -141,7 +142,11 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
         try:
             with KafkaWatch(settings.kafka, settings.prefix, outages.log, Patience(config.job.give_up_after)):
                 return run_queries(
-                    start, outages, watch, lambda _: keep_sums(Path(settings.checkpoint)), gone=partial(reason_gone, spark)
+                    start,
+                    outages,
+                    watch,
+                    lambda _: keep_sums(Path(settings.checkpoint)),
+                    gone=partial(reason_gone, spark),
                 )
         except OutOfMemory:
             raise

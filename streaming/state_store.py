@@ -22,8 +22,9 @@ from rocksdict import AccessType, Options, Rdict
 
 from streaming.changelog import Change, Kind, StoreUnreadable, read_changes
 from streaming.spark_rows import variable_prefix
+from validator.service.checkpoint import CHANGELOG, SNAPSHOT
 
-TABLES, SNAPSHOT, CHANGELOG = "SSTs", ".zip", ".changelog"
+TABLES = "SSTs"
 _METADATA = "metadata"
 
 

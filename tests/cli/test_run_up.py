@@ -78,9 +78,15 @@ BAD_JOBS = {
     "another prefix": ("[topics]\nprefix = 'b.'\n[chains.polkadot]\n", "[topics] prefix: "),
     "a job in the folder": ("[chains.polkadot]\n", "another job is using "),
     "changed offsets": ("[chains.polkadot]\n", "offsets/0 does not have the sum that .0.crc next to it says: "),
-    "a newer start": ("[chains.polkadot]\n", "polkadot.start: expected version 2, found 3: a newer version of validator"),
+    "a newer start": (
+        "[chains.polkadot]\n",
+        "polkadot.start: expected version 2, found 3: a newer version of validator",
+    ),
     "newer ids": ("[chains.polkadot]\n", "topics.json: expected version 1, found 2: a newer version of validator"),
-    "a newer checkpoint": ("[chains.polkadot]\n", "offsets/0: expected version v1, found v2: a newer version of validator"),
+    "a newer checkpoint": (
+        "[chains.polkadot]\n",
+        "offsets/0: expected version v1, found v2: a newer version of validator",
+    ),
 }
 
 

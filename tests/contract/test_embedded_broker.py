@@ -313,7 +313,8 @@ def test_data_of_newer_kafka_is_not_reported_as_damage(fresh: EmbeddedBroker, mo
     (fresh.directory / "data" / "meta.properties").touch()
     monkeypatch.setattr("validator.kafka.broker.find_java", lambda: java)
     with pytest.raises(
-        UserError, match=r"a newer Kafka has written .*data: continue with the version of validator that did, or .*; its log is "
+        UserError,
+        match=r"a newer Kafka has written .*data: continue with the version of validator that did, or .*; its log is ",
     ):
         fresh.start()
 
@@ -391,7 +392,9 @@ def test_copy_of_a_folder_leaves_the_broker_of_the_original_alone(fresh: Embedde
 def test_record_of_a_newer_version_is_not_called_damaged(tmp_path: Path, more: dict[str, object]) -> None:
     record = {"pid": os.getpid(), "started": "1", "port": 1, "controller_port": 2, **more}
     (tmp_path / "broker.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"broker\.json: a newer version of validator has written it \(version \d[^)]*\): use that") as error:
+    with pytest.raises(
+        UserError, match=r"broker\.json: a newer version of validator has written it \(version \d[^)]*\): use that"
+    ) as error:
         EmbeddedBroker(tmp_path).status()
     assert "damaged" not in str(error.value)
 

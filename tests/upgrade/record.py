@@ -53,6 +53,8 @@ store.JOURNAL_BYTES_MIN = 5_000
 READY = "Ctrl-C"
 """`validator up` prints this once the job runs."""
 
+UP_LOG = "up.log"
+
 START_S_MAX = 300.0
 """Seconds to wait for a job, many times what a busy machine needs."""
 
@@ -81,7 +83,7 @@ def simulated() -> tuple[dict[str, Any], list[Records], Records]:
         cut = int(len(records) * EARLY_SHARE)
         early = [*records[:cut], *records[cut - 3 : cut]]  # three come twice
         for number, part in enumerate(parts):
-            part += early[len(early) * number // PARTS : len(early) * (number + 1) // PARTS]
+            part.extend(early[len(early) * number // PARTS : len(early) * (number + 1) // PARTS])
         later += records[cut : cut + int(len(records) * LATER_SHARE)]
     return {"topics": {"prefix": "recorded."}, "chains": chains}, parts, later
 
@@ -118,9 +120,9 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def up(folder: Path, **more: str) -> Iterator[None]:
-    """Run `validator up` in a folder until the end, and check that it ends in order."""
-    printed = folder / "up.log"
+def up(folder: Path, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `validator up` in a folder, and stop it at the end unless it has ended by itself; it prints to the file `UP_LOG`."""
+    printed = folder / UP_LOG
     with printed.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "validator", "up"], cwd=folder, env=environment(**more), stdout=output, stderr=subprocess.STDOUT
@@ -128,9 +130,10 @@ def up(folder: Path, **more: str) -> Iterator[None]:
     try:
         wait_until(lambda: READY in printed.read_text() or process.poll() is not None)
         assert process.poll() is None, printed.read_text()
-        yield
-        process.send_signal(signal.SIGINT)
-        assert process.wait(START_S_MAX) == 0, printed.read_text()
+        yield process
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(START_S_MAX) == 0, printed.read_text()
     finally:
         if process.poll() is None:
             process.kill()
@@ -146,10 +149,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
+def consumed(folder: Path) -> int:
+    """Return how many records all lanes together have taken."""
+    listed = (json.loads(line) for line in run(folder, "lanes", "--json").splitlines())
+    return sum(each.get("consumed") or 0 for each in listed)
+
+
 def has_consumed(folder: Path, count: int) -> bool:
     """Return whether all lanes together have taken that many records."""
-    listed = (json.loads(line) for line in run(folder, "lanes", "--json").splitlines())
-    return sum(each.get("consumed") or 0 for each in listed) == count
+    return consumed(folder) == count
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -169,7 +177,7 @@ def main(arguments: Sequence[str]) -> int:
                 write_records(Path(temporary) / str(number), part)
                 submitted += submit(folder, Path(temporary) / str(number))
                 wait_until(partial(has_consumed, folder, submitted))
-        (folder / "up.log").unlink()
+        (folder / UP_LOG).unlink()
         target = HERE / f"{name}.tar.xz"
         with tarfile.open(target, "w:xz") as packed:
             packed.add(folder, ".", filter=_kept)

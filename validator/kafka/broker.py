@@ -325,7 +325,9 @@ class EmbeddedBroker:
         newer = "UnsupportedVersionException" in "".join(errors)
         hint = (
             f"; a newer Kafka has written {self.directory / 'data'}: continue with the version of validator that did, or restore the "
-            "backup from before the upgrade (docs/upgrade.md)" if newer else ""
+            "backup from before the upgrade (docs/upgrade.md)"
+            if newer
+            else ""
         )
         return f"{errors[-1] if errors else 'it logged nothing'}{hint}; its log is {self.log}"
 

@@ -66,7 +66,7 @@ def read_record(directory: Path) -> BrokerRecord | None:
         unknown = sorted(values.keys() - {each.name for each in fields(BrokerRecord)})
         if version != _VERSION or unknown:
             raise UserError(
-                f"{path}: a newer version of validator has written it (version {version}{''.join(f', {each}' for each in unknown)}): use that "
+                f"{path}: a newer version of validator has written it ({', '.join([f'version {version}', *unknown])}): use that "
                 "one, or stop its broker with that one and remove the file, which only names the process and its ports"
             )
         return BrokerRecord(**values)

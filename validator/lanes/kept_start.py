@@ -24,8 +24,8 @@ from validator.lanes.definition import LaneDefinition
 from validator.plugin.runtime import Epoch, digest_of_all
 
 START_VERSION = 2
-"""Also the version of what the job's folder holds: a new encoding in the store (head, journal, a parked lane) has a new one here, so that an
-earlier program refuses to start instead of parking every lane with its first batch."""
+"""Also the version of what the job's folder holds: a new encoding in the store (head, journal, a parked lane) has a new one here. So an
+earlier program refuses to start, instead of parking every lane with its first batch."""
 _SUFFIX = ".start"
 
 _LISTED = {"genesis_paras": ("kind", "balance")}
@@ -238,8 +238,8 @@ def refuse_newer_pages(before: Mapping[str, LaneStart], now: Mapping[str, LaneSt
         found, known = before[lane].encoding_version, now[lane].encoding_version
         if found > known:
             raise UserError(
-                f"lane {lane}: its pages have version {found}, and protocol {now[lane].meaning['protocol']} writes version {known}: a newer "
-                "version of it has run here: install that one, or restore the backup from before the upgrade (docs/upgrade.md)"
+                f"lane {lane}: its pages have version {found}, and protocol {now[lane].meaning['protocol']} writes version {known}: a "
+                "newer version of it has run here: install that one, or restore the backup from before the upgrade (docs/upgrade.md)"
             )
 
 

@@ -21,6 +21,9 @@ T = TypeVar("T")
 COMMITS, OFFSETS = "commits", "offsets"
 """Folders of the checkpoint with one file per batch."""
 
+SNAPSHOT, CHANGELOG = ".zip", ".changelog"
+"""Suffixes of the files of a state's version."""
+
 _LOG_VERSION = "v1"
 _IS_VERSION = re.compile(r"v\d+")
 """The first line of such a file."""
@@ -119,6 +122,20 @@ def refuse_another_prefix(checkpoint: Path, prefix: str) -> None:
             f"[topics] prefix: {checkpoint} belongs to topics with the prefix {', '.join(map(repr, found))}, found "
             f"{prefix!r}: put the prefix back, or use another [job] directory with it"
         )
+
+
+def refuse_foreign(checkpoint: Path) -> None:
+    """Raise `UserError` for the first file that Spark would take for one of its state, and then not read that state at all.
+
+    It takes every name with its suffix, such as ``._5.zip`` of another machine; it leaves other names alone.
+    """
+    for operator in numbered(checkpoint / "state", Path.is_dir):
+        for partition in numbered(operator, Path.is_dir):
+            for path in sorted(partition.iterdir()):
+                if path.suffix in (SNAPSHOT, CHANGELOG) and not _is_number(path.stem):
+                    raise UserError(
+                        f"{path}: expected only files that Spark has written, whose names here are numbers: remove this one"
+                    )
 
 
 def follow_move(checkpoint: Path) -> bool:

@@ -36,6 +36,7 @@ from validator.service.checkpoint import (
     has_unfinished_batch,
     last_begun_batch,
     refuse_another_prefix,
+    refuse_foreign,
 )
 from validator.service.emitted import EmittedDiffers, compare_emitted
 from validator.service.markers import read_markers
@@ -91,9 +92,10 @@ def checkpoint_of(config: Config) -> Path:
 def look_offline(config: Config) -> None:
     """Raise `UserError` if a configuration does not fit the checkpoint in the job's folder, as far as that says so without Kafka.
 
-    Errors, in order: files of the checkpoint have changed since they were written; it belongs to another prefix; a batch ends before the one
-    before it; what is kept next to it is damaged. A newer version may have written each of them.
+    Errors, in order: the state has files that are not Spark's; files of the checkpoint have changed since they were written; it belongs to
+    another prefix; a batch ends before the one before it; what is kept next to it is damaged. Each of these may be of a newer version.
     """
+    refuse_foreign(checkpoint_of(config))
     refuse_damaged(checkpoint_of(config))
     refuse_another_prefix(checkpoint_of(config), config.topics.prefix)
     refuse_backwards(checkpoint_of(config))
@@ -129,9 +131,10 @@ def look(
 ) -> Look:
     """Compare a configuration with the checkpoint and with Kafka.
 
-    Errors, in order: those of `look_offline`; a newer version has run here; topics hold output, but there is no checkpoint and no `--rebuild`; a lane is no
-    longer configured; a lane began with something else, or its rules or handlers differ for executed blocks; an accepted change is none;
-    inputs are gone; a rebuild would differ from what is emitted; an input topic is another than the checkpoint has read.
+    Errors, in order: those of `look_offline`; a newer version has run here; topics hold output, but there is no checkpoint and no
+    `--rebuild`; a lane is no longer configured; a lane began with something else, or its rules or handlers differ for executed blocks; an
+    accepted change is none; inputs are gone; a rebuild would differ from what is emitted; an input topic is another than the checkpoint has
+    read.
     """
     look_offline(config)
     checkpoint = checkpoint_of(config)

@@ -53,8 +53,8 @@ def refuse_damaged(checkpoint: Path) -> None:
     for path in needed:
         if not _has_its_sum(path):
             raise UserError(
-                f"{path} does not have the sum that {_sums_of(path).name} next to it says: one of them has changed since it was written, as "
-                f"by a fault of the disk: {REMEDY}"
+                f"{path} does not have the sum that {_sums_of(path).name} next to it says: one of them has changed since it was written, "
+                f"as by a fault of the disk: {REMEDY}"
             )
 
 
@@ -75,7 +75,7 @@ def refuse_backwards(checkpoint: Path) -> None:
 
 
 def _has_its_sum(path: Path) -> bool:
-    """Return whether a file has the sums that are next to it. None are as good: a crash may leave no file of them, or one without content."""
+    """Return whether a file has the sums that are next to it, if there are any: a crash may leave no file of them, or an empty one."""
     try:
         kept, data = _sums_of(path).read_bytes(), path.read_bytes()
     except FileNotFoundError:

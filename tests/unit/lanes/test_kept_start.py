@@ -323,7 +323,10 @@ def test_start_of_an_earlier_program_is_read(tmp_path: Path) -> None:
         ("{", "is damaged"),
         ("[]", "is damaged"),
         ('{"version": 1}', "is damaged"),
-        (json.dumps({"version": START_VERSION + 1}), f"expected version {START_VERSION}, found {START_VERSION + 1}: a newer version"),
+        (
+            json.dumps({"version": START_VERSION + 1}),
+            f"expected version {START_VERSION}, found {START_VERSION + 1}: a newer version",
+        ),
     ],
 )
 def test_damaged_start_is_refused_in_one_line(text: str, words: str, tmp_path: Path) -> None:
@@ -336,7 +339,13 @@ def test_damaged_start_is_refused_in_one_line(text: str, words: str, tmp_path: P
 def test_a_new_encoding_in_the_store_has_a_new_version_of_the_start() -> None:
     """By that number alone an earlier version refuses to start on the folder, instead of parking each lane with its first batch."""
     assert START_VERSION == 2
-    encodings = (store.HEAD_VERSION, JOURNAL_VERSION, processor.SNAPSHOT_VERSION, core_lane.SNAPSHOT_VERSION, PARKED_VERSION)
+    encodings = (
+        store.HEAD_VERSION,
+        JOURNAL_VERSION,
+        processor.SNAPSHOT_VERSION,
+        core_lane.SNAPSHOT_VERSION,
+        PARKED_VERSION,
+    )
     assert (*encodings, RULES_ENCODING_VERSION, state.ENCODING_VERSION) == (3, 1, 1, 2, 0x81, 1, 0x81)
 
 
@@ -345,7 +354,9 @@ def test_pages_of_a_newer_version_are_refused(tmp_path: Path) -> None:
     start = start_of(config, lane_definition(config, "a"))
     refuse_newer_pages({"a": start, "b": start}, {"a": replace(start, encoding_version=start.encoding_version + 1)})
     newer = replace(start, encoding_version=start.encoding_version + 1)
-    with pytest.raises(UserError, match=r"^lane a: its pages have version \d+, and protocol router writes version \d+: a newer version"):
+    with pytest.raises(
+        UserError, match=r"^lane a: its pages have version \d+, and protocol router writes version \d+: a newer version"
+    ):
         refuse_newer_pages({"a": newer}, {"a": start})
 
 

@@ -15,6 +15,7 @@ from validator.service.checkpoint import (
     has_unfinished_batch,
     last_begun_batch,
     last_committed_batch,
+    refuse_foreign,
     state_options,
 )
 
@@ -72,12 +73,29 @@ def test_names_of_others_are_ignored(checkpoint: Path) -> None:
     assert consumed_by_batch(checkpoint, 10)[("t.blocks", 0)] == 12
 
 
-@pytest.mark.parametrize("content", [b"", b"v2", b"v2\n", b"v2\n{half", b"v2\n[]", b"v2\n{\xff\xfe", b'v2\n{"stateStoreInfo":7}'])
+@pytest.mark.parametrize("name", ["._11.changelog", "._5.zip", "5 (copy).zip", "05.zip"])
+def test_file_that_spark_would_take_for_its_own_is_named(checkpoint: Path, name: str) -> None:
+    partition = checkpoint / "state" / "0" / "0"
+    litter(partition, "11")
+    (partition / "11.zip").write_bytes(b"")
+    refuse_foreign(checkpoint)
+    (partition / name).write_bytes(b"\x00\x05\x16\x07")
+    with pytest.raises(UserError) as refused:
+        refuse_foreign(checkpoint)
+    assert str(refused.value).startswith(f"{partition / name}: expected only files that Spark has written")
+    refuse_foreign(checkpoint / "none")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"v2", b"v2\n", b"v2\n{half", b"v2\n[]", b"v2\n{\xff\xfe", b'v2\n{"stateStoreInfo":7}']
+)
 def test_damaged_metadata_is_named_in_one_line(checkpoint: Path, content: bytes) -> None:
     metadata = checkpoint / "state" / "0" / "_metadata" / "v2" / "0"
     metadata.parent.mkdir(parents=True)
     metadata.write_bytes(content)
-    with pytest.raises(UserError, match="_metadata/v2/0: expected the metadata of a state as Spark writes it") as refused:
+    with pytest.raises(
+        UserError, match="_metadata/v2/0: expected the metadata of a state as Spark writes it"
+    ) as refused:
         follow_move(checkpoint)
     assert "\n" not in str(refused.value)
 
@@ -132,7 +150,9 @@ def test_malformed_offsets_are_refused_in_one_line(checkpoint: Path, text: str) 
 
 def test_offsets_of_a_newer_version_are_not_called_damaged(checkpoint: Path) -> None:
     (checkpoint / "offsets" / "10").write_text(f"v2\n{{}}\n{SOURCE}\nmore")
-    with pytest.raises(UserError, match=r"offsets/10: expected version v1, found v2: a newer version of validator has written it: "):
+    with pytest.raises(
+        UserError, match=r"offsets/10: expected version v1, found v2: a newer version of validator has written it: "
+    ):
         consumed_by_batch(checkpoint, 10)
 
 

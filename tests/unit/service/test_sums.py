@@ -97,7 +97,9 @@ def test_sums_that_a_crash_has_left_empty_are_none(checkpoint: Path, left: bytes
 def test_a_batch_that_ends_before_the_one_before_it_is_refused(checkpoint: Path) -> None:
     refuse_backwards(checkpoint)
     (checkpoint / "offsets" / "11").write_text(log(6))
-    with pytest.raises(UserError, match=r"offsets/11: batch 10 ends at offset 110 of t\.blocks\[0\], and batch 11 says 106: "):
+    with pytest.raises(
+        UserError, match=r"offsets/11: batch 10 ends at offset 110 of t\.blocks\[0\], and batch 11 says 106: "
+    ):
         refuse_backwards(checkpoint)
     (checkpoint / "offsets" / "11").write_text('v1\n{}\n{"t.blocks":{"0":110}}')
     with pytest.raises(UserError, match=r"of t\.blocks\[1\], and batch 11 has no such partition"):

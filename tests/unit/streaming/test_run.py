@@ -193,9 +193,9 @@ def test_only_consecutive_failures_are_counted(
 
 
 UNREADABLE = """\
-[STREAM_FAILED] Query [id = fb7b, runId = 5b01] terminated with exception: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during \
-loading state.  SQLSTATE: 58030 SQLSTATE: XXKST: org.rocksdb.RocksDBException: block checksum mismatch: stored = 438570863, computed = \
-2156031897, type = 4  in /v/job/tmp/spark-e430/StateStoreId(opId=0,partId=3,name=default)-d8b7/workingDir-62de/000009.sst offset 59876 size 7"""
+[STREAM_FAILED] Query [id = fb7b, runId = 5b01] terminated with exception: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred \
+during loading state.  SQLSTATE: 58030 SQLSTATE: XXKST: org.rocksdb.RocksDBException: block checksum mismatch: stored = 438570863, \
+computed = 2156031897, type = 4  in /v/tmp/StateStoreId(opId=0,partId=3,name=default)-d8b7/workingDir-62de/000009.sst offset 59876 size 7"""
 
 
 def test_damaged_state_is_read_again_once_and_then_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,11 +224,13 @@ def test_damaged_state_is_read_again_once_and_then_has_a_remedy(monkeypatch: pyt
     ("report", "line"),
     [
         (
-            "x\n[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error\nCaused by: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not "
-            "exist\n\tat StateStoreId(opId=1, partId=0, name",
+            "x\n[CANNOT_LOAD_STATE_STORE.X] y\nCaused by: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not exist\n\tat opId=1, partId=0",
             "Spark cannot read state/1/0 of the checkpoint: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not exist",
         ),
-        ("y [CANNOT_LOAD_STATE_STORE.X] why", "Spark cannot read the checkpoint's state: y [CANNOT_LOAD_STATE_STORE.X] why"),
+        (
+            "y [CANNOT_LOAD_STATE_STORE.X] why",
+            "Spark cannot read the checkpoint's state: y [CANNOT_LOAD_STATE_STORE.X] why",
+        ),
         ("org.rocksdb.RocksDBException: While open a file: No space left on device", None),
         ("java.io.FileNotFoundException: something else", None),
     ],
