@@ -224,7 +224,7 @@ def test_damaged_state_is_read_again_once_and_then_has_a_remedy(monkeypatch: pyt
     ("report", "line"),
     [
         (
-            "x\n[CANNOT_LOAD_STATE_STORE.X] y\nCaused by: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not exist\n\tat opId=1, partId=0",
+            "[CANNOT_LOAD_STATE_STORE]\nCaused by: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not exist\nopId=1, partId=0",
             "Spark cannot read state/1/0 of the checkpoint: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not exist",
         ),
         (
