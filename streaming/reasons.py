@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, worker_died
+from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executed_lane, worker_died
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
@@ -60,6 +60,29 @@ _STORE = re.compile(r"opId=(\d+),\s?partId=(\d+)")
 _OF_STORE = re.compile(r"(?:org\.rocksdb\.RocksDBException|java\.[\w.]+Exception): .*")
 
 _CAUSE = "Caused by: "
+
+
+class BatchFailed(Exception):
+    """A batch failed for a reason that may pass.
+
+    ``progressed`` is true if this run of the query completed a batch before, ``outside`` if the reason is neither in Spark nor in a worker.
+    ``error`` is all that Spark says of it.
+    """
+
+    def __init__(self, reason: str, *, progressed: bool, outside: bool = False, error: str = "") -> None:
+        super().__init__(reason)
+        self.progressed = progressed
+        self.outside = outside
+        self.error = error
+
+    @property
+    def is_of_reading(self) -> bool:
+        """Whether a worker that executed no lane died, or ran out of memory while it read."""
+        return READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
+
+
+class StateDamaged(BatchFailed):
+    """Spark could not read its state."""
 
 
 def report_of(error: StreamingQueryException) -> str:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from streaming.batch_watch import BatchWatch, Stalled, signs_of
-from streaming.deaths import Deaths, executed_lane, worker_died
+from streaming.deaths import Deaths
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
@@ -34,7 +34,7 @@ from streaming.pace import (
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
-from streaming.reasons import READ_FAILED, damaged_state, may_pass, reason_of, report_of
+from streaming.reasons import BatchFailed, StateDamaged, damaged_state, may_pass, reason_of, report_of
 from streaming.session import (
     SPARK_LOG,
     JvmGone,
@@ -303,29 +303,6 @@ def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) 
         take_over(kafka, prefix, lanes)
     except WriteFailed as error:
         raise BatchFailed(str(error), progressed=False, outside=isinstance(error, KafkaGone)) from None
-
-
-class BatchFailed(Exception):
-    """A batch failed for a reason that may pass.
-
-    ``progressed`` is true if this run of the query completed a batch before, ``outside`` if the reason is neither in Spark nor in a worker.
-    ``error`` is all that Spark says of it.
-    """
-
-    def __init__(self, reason: str, *, progressed: bool, outside: bool = False, error: str = "") -> None:
-        super().__init__(reason)
-        self.progressed = progressed
-        self.outside = outside
-        self.error = error
-
-    @property
-    def is_of_reading(self) -> bool:
-        """Whether a worker that executed no lane died, or ran out of memory while it read."""
-        return READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
-
-
-class StateDamaged(BatchFailed):
-    """Spark could not read its state."""
 
 
 def _follow(

@@ -18,7 +18,8 @@ from streaming.options import bytes_of
 from streaming.outside import Outages, StopSignal
 from streaming.pace import OutOfMemory
 from streaming.parked_log import KafkaWatch
-from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
+from streaming.reasons import BatchFailed
+from streaming.run import TOPICS_S_MAX, end_open_transactions, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED
 from streaming.transactions import ABANDONED_S_MAX

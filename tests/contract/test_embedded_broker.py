@@ -388,23 +388,6 @@ def test_copy_of_a_folder_leaves_the_broker_of_the_original_alone(fresh: Embedde
     assert fresh.status().running, "a record of an earlier version names no folder"
 
 
-@pytest.mark.parametrize("more", [{"version": 2}, {"rack": "a"}, {"version": 3, "pid": None, "rack": "a"}])
-def test_record_of_a_newer_version_is_not_called_damaged(tmp_path: Path, more: dict[str, object]) -> None:
-    record = {"pid": os.getpid(), "started": "1", "port": 1, "controller_port": 2, **more}
-    (tmp_path / "broker.json").write_text(json.dumps(record))
-    with pytest.raises(
-        UserError, match=r"broker\.json: a newer version of validator has written it \(version \d[^)]*\): use that"
-    ) as error:
-        EmbeddedBroker(tmp_path).status()
-    assert "damaged" not in str(error.value)
-
-
-def test_damaged_record_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broker.json").write_text("{")
-    with pytest.raises(UserError, match=r"broker\.json is damaged .*: remove it"):
-        EmbeddedBroker(tmp_path).status()
-
-
 def test_missing_broker_error_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"no broker runs in .*: start broker and job with `validator up`, or the broker alone with "

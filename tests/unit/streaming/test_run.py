@@ -15,8 +15,8 @@ from streaming import run
 from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
 from streaming.pace import QUICK
-from streaming.reasons import TOO_BUSY, damaged_state, may_pass, reason_of
-from streaming.run import BatchFailed, _follow, run_queries
+from streaming.reasons import TOO_BUSY, BatchFailed, may_pass, reason_of
+from streaming.run import _follow, run_queries
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import (
     ANOTHER_CONNECTION,
@@ -190,53 +190,6 @@ def test_only_consecutive_failures_are_counted(
     outages = Outages(Patience(0.0), ended, log)  # type: ignore[arg-type]
     assert run_queries(lambda: NextQuery(list(next(scripts))), outages, lambda _: None) == code  # type: ignore[arg-type, return-value]
     assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts
-
-
-UNREADABLE = """\
-[STREAM_FAILED] Query [id = fb7b, runId = 5b01] terminated with exception: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred \
-during loading state.  SQLSTATE: 58030 SQLSTATE: XXKST: org.rocksdb.RocksDBException: block checksum mismatch: stored = 438570863, \
-computed = 2156031897, type = 4  in /v/tmp/StateStoreId(opId=0,partId=3,name=default)-d8b7/workingDir-62de/000009.sst offset 59876 size 7"""
-
-
-def test_damaged_state_is_read_again_once_and_then_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Damaged(Query):
-        id = runId = "query"  # noqa: N815 - as Spark names it
-
-        def awaitTermination(self, _: float) -> bool:  # noqa: N802
-            raise StreamingQueryException(UNREADABLE)
-
-    monkeypatch.setattr(run, "RESTART_S", 0.0)
-    log = Log()
-    outages = Outages(Patience(0.0), SimpleNamespace(requested=False), log)  # type: ignore[arg-type]
-    with pytest.raises(UserError) as refused:
-        run_queries(lambda: Damaged([]), outages, lambda _: None)  # type: ignore[arg-type, return-value]
-    assert [event for event, _ in log.events] == ["ready", "restarting", "ready"]
-    line = str(refused.value)
-    assert line.startswith(
-        "Spark cannot read state/0/3 of the checkpoint: org.rocksdb.RocksDBException: block checksum mismatch: stored = 438570863, "
-    )
-    assert line.endswith(
-        ": restore the checkpoint from a backup, or remove it and start with --rebuild (docs/upgrade.md)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("report", "line"),
-    [
-        (
-            "[CANNOT_LOAD_STATE_STORE]\nCaused by: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not exist\nopId=1, partId=0",
-            "Spark cannot read state/1/0 of the checkpoint: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not exist",
-        ),
-        (
-            "y [CANNOT_LOAD_STATE_STORE.X] why",
-            "Spark cannot read the checkpoint's state: y [CANNOT_LOAD_STATE_STORE.X] why",
-        ),
-        ("org.rocksdb.RocksDBException: While open a file: No space left on device", None),
-        ("java.io.FileNotFoundException: something else", None),
-    ],
-)
-def test_what_cannot_be_read_of_the_state(report: str, line: str | None) -> None:
-    assert damaged_state(report) == line
 
 
 def test_lane_whose_worker_dies_too_often_at_a_point_is_suspected(monkeypatch: pytest.MonkeyPatch) -> None:
