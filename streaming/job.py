@@ -67,6 +67,8 @@ class JobSettings:
     """Tasks that run at once in a local job, 0 on a cluster."""
     meter: MeterSettings | None = None
     """What workers measure."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """By input topic, with the prefix, the id of the one that the checkpoint has read."""
     ids: SchemaIds = NO_IDS
     """What the schema registry has said; ``kafka`` has the part that readers need."""
     audit: AuditSettings | None = None
@@ -153,6 +155,7 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
             cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
             run,
             chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run),
+            ids={topic: each for topic, each in settings.topic_ids.items() if topic in kinds},
         )
         return load_inputs(spark, source)
     reader = spark.readStream.format("kafka")

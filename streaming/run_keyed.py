@@ -18,7 +18,8 @@ from streaming.options import bytes_of
 from streaming.outside import Outages, StopSignal, refuse_lost_inputs
 from streaming.pace import OutOfMemory
 from streaming.parked_log import KafkaWatch
-from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
+from streaming.reasons import BatchFailed
+from streaming.run import TOPICS_S_MAX, end_open_transactions, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED
 from streaming.transactions import ABANDONED_S_MAX
@@ -29,11 +30,12 @@ from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import configured_codec, job_directory
 from validator.lanes.keyed import Recovery
 from validator.plugin.job_api import JobRecord
-from validator.service.checkpoint import follow_move, has_checkpoint
+from validator.service.checkpoint import follow_move, has_checkpoint, refuse_foreign
 from validator.service.plugin_job import configured_job
 from validator.service.read_topics import checked_ids, keep_ids
 from validator.service.schema_ids import records_of_job
 from validator.service.second_look import SecondLook
+from validator.service.sums import keep_sums, refuse_damaged
 from validator.service.waiting import Patience
 from validator.topics import TOPICS
 
@@ -80,6 +82,8 @@ def run_keyed_job(config: Config, name: str) -> int:
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)
+        refuse_foreign(directory / "checkpoint")
+        refuse_damaged(directory / "checkpoint")
         follow_move(directory / "checkpoint")
         log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
         outages = Outages(Patience(config.job.give_up_after), stop, log)
@@ -143,7 +147,13 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
             inputs = [settings.prefix + topic for topic in (*settings.job.causes, *settings.job.effects)]
             patience = Patience(config.job.give_up_after)
             with KafkaWatch(settings.kafka, settings.prefix, outages.log, patience, inputs):
-                return run_queries(start, outages, watch, gone=partial(reason_gone, spark))
+                return run_queries(
+                    start,
+                    outages,
+                    watch,
+                    lambda _: keep_sums(Path(settings.checkpoint)),
+                    gone=partial(reason_gone, spark),
+                )
         except OutOfMemory:
             raise
         except Exception as error:

@@ -77,6 +77,16 @@ BAD_JOBS = {
     "a state that is none": ("[chains.polkadot]\nstate = 'state.json'\n", "state.json:1:2: not JSON"),
     "another prefix": ("[topics]\nprefix = 'b.'\n[chains.polkadot]\n", "[topics] prefix: "),
     "a job in the folder": ("[chains.polkadot]\n", "another job is using "),
+    "changed offsets": ("[chains.polkadot]\n", "offsets/0 does not have the sum that .0.crc next to it says: "),
+    "a newer start": (
+        "[chains.polkadot]\n",
+        "polkadot.start: expected version 2, found 3: a newer version of validator",
+    ),
+    "newer ids": ("[chains.polkadot]\n", "topics.json: expected version 1, found 2: a newer version of validator"),
+    "a newer checkpoint": (
+        "[chains.polkadot]\n",
+        "offsets/0: expected version v1, found v2: a newer version of validator",
+    ),
 }
 
 
@@ -94,6 +104,15 @@ def test_job_that_would_be_refused_starts_nothing(
     sources = {f"a.{topic}" if "prefix" in what else f"validator.{topic}": {"0": 1} for topic in INPUT_TOPICS}
     (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(sources)}")
     (tmp_path / "state.json").write_text("{")
+    if what == "a newer start":
+        (home / "job" / "lanes").mkdir()
+        (home / "job" / "lanes" / "polkadot.start").write_text('{"version": 3}')
+    if what == "changed offsets":
+        (offsets / ".0.crc").write_bytes(b"crc\0\0\0\2\0abcd")
+    if what == "newer ids":
+        (home / "job" / "topics.json").write_text('{"version": 2}')
+    if what == "a newer checkpoint":
+        (offsets / "0").write_text("v2\n{}")
     if "folder" in what:
         started = start_time(os.getpid(), reap=False)
         (home / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": started}))

@@ -26,6 +26,8 @@ NOT_RUN: Final = {
     "make demo": "tests/cli/test_demo.py runs `validator demo`; make sets up this very environment",
     "make demo-real": "tests/cli/test_demo_real.py runs what it runs",
     "make demo-channel": "tests/channel/test_demo.py runs examples/channel/demo.py",
+    "git pull": "the tests run what is there",
+    "make setup": "make sets up this very environment",
     "make test": "it would run itself",
     "validator console": "it runs until Ctrl-C; tests/console/test_serve.py runs what it runs",
     "validator demo --real": "tests/cli/test_demo_real.py runs it",

@@ -339,7 +339,10 @@ class EmbeddedBroker:
         errors = [line.strip() for line in lines if "Exception" in line or "ERROR" in line or "Error:" in line]
         newer = "UnsupportedVersionException" in "".join(errors)
         hint = (
-            f"; a newer Kafka has written {self.directory / 'data'}: remove it to begin without data" if newer else ""
+            f"; a newer Kafka has written {self.directory / 'data'}: continue with the version of validator that did, or restore the "
+            "backup from before the upgrade (docs/upgrade.md)"
+            if newer
+            else ""
         )
         return f"{errors[-1] if errors else 'it logged nothing'}{hint}; its log is {self.log}"
 

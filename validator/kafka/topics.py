@@ -208,14 +208,19 @@ def topic_ids(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, str]:
 
     Raises `Unavailable` if no broker answers.
     """
+    with _admin(kafka) as admin:
+        return ids_of(admin, topics)
+
+
+def ids_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """Return what `topic_ids` does, by a client that is there. Raises `confluent_kafka.KafkaException`."""
     names = list(topics)
 
     def ask(left_s: float) -> dict[str, str | None]:
         futures = admin.describe_topics(TopicCollection(names), request_timeout=left_s)
         return {name: _id_of(future) for name, future in futures.items()}
 
-    with _admin(kafka) as admin:
-        return {name: found for name, found in answer(ask).items() if found is not None}
+    return {name: found for name, found in answer(ask).items() if found is not None}
 
 
 def _id_of(described: Future[TopicDescription]) -> str | None:

@@ -26,6 +26,7 @@ from validator.lanes.kept_start import (
     keep_start,
     kept_starts,
     refuse_changes,
+    refuse_newer_pages,
     start_of,
     with_changes,
 )
@@ -36,12 +37,14 @@ from validator.service.checkpoint import (
     has_unfinished_batch,
     last_begun_batch,
     refuse_another_prefix,
+    refuse_foreign,
 )
 from validator.service.emitted import EmittedDiffers, compare_emitted
 from validator.service.markers import read_markers
-from validator.service.read_topics import checked_ids, keep_ids
+from validator.service.read_topics import checked_ids, keep_ids, kept_ids
 from validator.service.retention import missing_blocks
 from validator.service.second_look import Lack
+from validator.service.sums import refuse_backwards, refuse_damaged
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -91,8 +94,17 @@ def checkpoint_of(config: Config) -> Path:
 
 
 def look_offline(config: Config) -> None:
-    """Raise `UserError` if a configuration does not fit the checkpoint in the job's folder, as far as that says so without Kafka."""
+    """Raise `UserError` if a configuration does not fit the checkpoint in the job's folder, as far as that says so without Kafka.
+
+    Errors, in order: the state has files that are not Spark's; files of the checkpoint have changed since they were written; it belongs to
+    another prefix; a batch ends before the one before it; what is kept next to it is damaged. Each of these may be of a newer version.
+    """
+    refuse_foreign(checkpoint_of(config))
+    refuse_damaged(checkpoint_of(config))
     refuse_another_prefix(checkpoint_of(config), config.topics.prefix)
+    refuse_backwards(checkpoint_of(config))
+    kept_starts(job_directory(config) / "lanes")
+    kept_ids(checkpoint_of(config))
 
 
 def check_accepted(config: Config, accepted: Accepted) -> None:
@@ -127,9 +139,10 @@ def look(
 ) -> Look:
     """Compare a configuration with the checkpoint and with Kafka.
 
-    Errors, in order: the checkpoint has another prefix; topics hold output, but there is no checkpoint and no `--rebuild`; a lane is no
-    longer configured; a lane began with something else, or its rules or handlers differ for executed blocks; an accepted change is none;
-    inputs are gone; a rebuild would differ from what is emitted; an input topic is another than the checkpoint has read.
+    Errors, in order: those of `look_offline`; a newer version has run here; topics hold output, but there is no checkpoint and no
+    `--rebuild`; a lane is no longer configured; a lane began with something else, or its rules or handlers differ for executed blocks; an
+    accepted change is none; inputs are gone; a rebuild would differ from what is emitted; an input topic is another than the checkpoint has
+    read.
     """
     look_offline(config)
     checkpoint = checkpoint_of(config)
@@ -137,6 +150,7 @@ def look(
     folder = job_directory(config) / "lanes"
     before = kept_starts(folder)
     now = {lane: start_of(config, definition) for lane, definition in definitions.items()}
+    refuse_newer_pages(before, now)
     changed = {lane: differences(lane, before[lane], start) for lane, start in now.items() if lane in before}
     gone = {lane: start for lane, start in before.items() if lane not in now}
     rules = kept_rules(folder, before)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from validator.errors import UserError
+from validator.errors import UserError, written_by_newer
 from validator.kafka.topics import topic_ids
 from validator.private import write_private
 from validator.service.checkpoint import has_checkpoint
@@ -37,7 +37,7 @@ def checked_ids(
     names = [prefix + topic for topic in topics]
     if not has_checkpoint(checkpoint):
         return topic_ids(kafka, names)
-    found = kept = _kept(checkpoint)
+    found = kept = kept_ids(checkpoint)
 
     def other(kafka: KafkaTable) -> Lack | None:
         nonlocal found
@@ -63,18 +63,17 @@ def keep_ids(checkpoint: Path, ids: Mapping[str, str]) -> None:
         write_private(path, json.dumps({"version": VERSION, "ids": dict(ids)}, indent=1) + "\n")
 
 
-def _kept(checkpoint: Path) -> dict[str, str]:
+def kept_ids(checkpoint: Path) -> dict[str, str]:
     """Return the ids that are kept, none without a file. Raises `UserError` for one that is damaged or newer."""
     path = checkpoint.with_name(FILE)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        version, ids = values["version"], {str(topic): str(each) for topic, each in values["ids"].items()}
+        if (version := values["version"]) != VERSION:
+            raise written_by_newer(path, VERSION, version)
+        return {str(topic): str(each) for topic, each in values["ids"].items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"{path}: expected ids of topics: {error}: remove it if the topics were not created again"
         ) from error
-    if version != VERSION:
-        raise UserError(f"{path}: expected version {VERSION}, found {version}: a newer program has written it")
-    return ids

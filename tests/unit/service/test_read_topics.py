@@ -77,7 +77,10 @@ def test_file_is_written_privately_and_only_if_there_is_something_to_say(checkpo
         ("{", "expected ids of topics: "),
         ("[]", "expected ids of topics: "),
         ('{"version": 1, "ids": []}', "expected ids of topics: "),
-        ('{"version": 2, "ids": {}}', "expected version 1, found 2: a newer program has written it"),
+        (
+            '{"version": 2}',
+            "expected version 1, found 2: a newer version of validator has written it: continue with that one, or ",
+        ),
     ],
 )
 def test_damaged_or_newer_file_is_refused(found: dict[str, str], checkpoint: Path, text: str, words: str) -> None:

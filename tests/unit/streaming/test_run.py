@@ -15,8 +15,8 @@ from streaming import run
 from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
 from streaming.pace import QUICK
-from streaming.reasons import TOO_BUSY, may_pass, reason_of
-from streaming.run import BatchFailed, _follow, run_queries
+from streaming.reasons import TOO_BUSY, BatchFailed, may_pass, reason_of
+from streaming.run import _follow, run_queries
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import (
     ANOTHER_CONNECTION,
