@@ -22,6 +22,7 @@ from validator.core.types import maker
 from validator.lanes.definition import LaneDefinition, job_codec
 
 if TYPE_CHECKING:
+    from streaming.shared_folder import SharedFolder
     from validator.codec.codec import Codec
 
 _WITH_RAW: Final = (Input, DeadLetter, Unreadable)
@@ -49,6 +50,7 @@ def decode_stage(
     definitions: Mapping[str, LaneDefinition],
     lane_bytes_max: int = BATCH_BYTES_MAX,
     ids: Mapping[bytes, bytes] = NO_IDS,
+    shared: SharedFolder | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage's function.
 
@@ -56,7 +58,7 @@ def decode_stage(
     configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. Once a task has more than
     ``lane_bytes_max`` bytes for a lane, it passes on further records without their contents: a batch is bounded in records, and records
     that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`). The stage
-    raises `UserError` in a worker whose plugins differ from the driver's, and `ReadFailed` in one that has no memory left.
+    raises `UserError` in a worker that does not reach the ``shared`` folder, or whose plugins differ from the driver's, and `ReadFailed` in one that has no memory left.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,6 +69,8 @@ def decode_stage(
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
+        if shared is not None:
+            shared.check()
         check_plugins(definitions.values())
         codec = job_codec(definitions.values()).knowing(ids)
         decoder = Decoder(kinds, definitions, codec, lane_bytes_max)

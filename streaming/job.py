@@ -24,6 +24,7 @@ from streaming.options import CHUNK_SCHEMA, batch_bytes_max, bytes_of, source_op
 from streaming.pace import QUICK, SINGLE, Pace
 from streaming.range_source import DecodeSettings, SourceSettings, load_inputs
 from streaming.session import SCRATCH
+from streaming.shared_folder import SharedFolder, checkpoint_location, share
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from streaming.stages import DECODE, KEPT_WORKERS_MAX, LANES, local_cores, with_own_workers
 from validator.config import Config
@@ -114,7 +115,8 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     parking = ParkingSettings(
         settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped), settings.parked
     )
-    inputs = with_own_workers(spark, DECODE, lambda: _inputs(spark, settings, definitions))
+    shared = share(Path(settings.checkpoint).parent)
+    inputs = with_own_workers(spark, DECODE, lambda: _inputs(spark, settings, definitions, shared))
     application = spark.sparkContext.applicationId
     output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, application, settings.ids.frames)
     operator = LaneOperator(
@@ -126,24 +128,29 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         parking,
         meter=settings.meter,
         audit=settings.audit,
+        shared=shared,
     )
     executed = with_own_workers(spark, LANES, lambda: _execute(inputs, operator))
     return (
         executed.writeStream.queryName("validator")
         .format("noop")  # the lane stage writes everything
         .outputMode("append")
-        .option("checkpointLocation", str(settings.checkpoint))
+        .option("checkpointLocation", checkpoint_location(settings.checkpoint))
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
         .start()
     )
 
 
-def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition]) -> DataFrame:
+def _inputs(
+    spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition], shared: SharedFolder
+) -> DataFrame:
     """Return the decoded inputs: read by workers if the pace says so, else by Spark's Kafka source."""
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     lane_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
     if settings.pace.ahead:
-        decode = DecodeSettings(kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes)
+        decode = DecodeSettings(
+            kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes, shared
+        )
         run = token_hex(8)
         source = SourceSettings(
             settings.kafka,
@@ -162,7 +169,7 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
         options["kafka.max.poll.records"] = str(SINGLE.poll_records)
     for name, value in options.items():
         reader = reader.option(name, value)
-    stage = decode_stage(kinds, definitions, lane_bytes_max, settings.ids.headers)
+    stage = decode_stage(kinds, definitions, lane_bytes_max, settings.ids.headers, shared)
     return with_ends(reader.load()).mapInArrow(stage, CHUNK_SCHEMA)
 
 

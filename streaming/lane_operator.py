@@ -36,6 +36,8 @@ from validator.lanes.store import LaneCache, Recovery
 if TYPE_CHECKING:
     import pandas as pd
 
+    from streaming.shared_folder import SharedFolder
+
 _COLUMNS = ("topic", "partition", "first_offset", "end_offset", "records", *PassedOn._fields)
 
 METERS: dict[str, LaneMeter] = {}
@@ -129,8 +131,10 @@ class LaneOperator(StatefulProcessor):
         cache: LaneCache | None = None,
         meter: MeterSettings | None = None,
         audit: AuditSettings | None = None,
+        shared: SharedFolder | None = None,
     ) -> None:
         """``cache`` is the worker's own unless given. Without a ``meter`` nothing is measured, without ``audit`` no block is checked."""
+        self._shared = shared
         self._definitions = definitions
         self._output = output
         self._beat = beat
@@ -161,6 +165,8 @@ class LaneOperator(StatefulProcessor):
         What the lane emits is in Kafka when this returns, so there are no rows to return.
         """
         tune_garbage_collector()
+        if self._shared is not None:
+            self._shared.check()
         check_plugins(self._definitions.values())
         if self._worker_memory_bytes is not None:  # None if this is not a separate process
             bound_worker(self._worker_memory_bytes, len(self._definitions))

@@ -88,6 +88,8 @@ def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]
             _reader.close()
             _reader = None
         decode: DecodeSettings = pickle.loads(settings.decode)  # noqa: S301 - the driver has sent it with the task
+        if decode.shared is not None:
+            decode.shared.check()
         check_plugins(decode.definitions.values())
         bound_worker(decode.worker_memory_bytes, lanes=1)
         _reader = RangeReader(settings, decode)

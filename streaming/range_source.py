@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.shared_folder import SharedFolder
     from validator.core.inputs import RecordKind
     from validator.lanes.definition import LaneDefinition
 
@@ -64,6 +65,7 @@ class DecodeSettings:
     lane_bytes_max: int
     """Bytes of one lane's inputs that a task passes on whole."""
     worker_memory_bytes: int
+    shared: SharedFolder | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,3 +79,27 @@ def test_lanes_on_a_standalone_cluster_survive_a_worker(
         assert first_difference(of_lane(outputs, chain.lane), reference(simulated)) is None
         status = last_status(outputs, chain.lane)
         assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)
+
+
+def test_folder_that_executors_do_not_share_is_said_in_one_line(
+    kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = "not-shared."
+    create_topics(kafka, prefix=prefix)
+    produce(kafka, prefix, [record for chain in chains() for record in chain.records if record.block <= EARLY])
+    (tmp_path / ENVIRONMENT).symlink_to(sys.prefix)
+    monkeypatch.chdir(tmp_path)
+    # a path that leads somewhere else in each process, as one does on machines that mount nothing there
+    own = Path("/proc/self/cwd/job")
+    with standalone(tmp_path / "cluster", 1) as cluster:
+        for name, value in cluster.client().items():
+            monkeypatch.setenv(name, value)
+        settings = write_configuration(
+            tmp_path, chains(), kafka, prefix, master=cluster.address, directory=str(own), driver_memory="512m"
+        )
+        with job(settings) as running:
+            assert running.end() == exit_codes.STOPPED
+    (failed,) = running.named("failed")
+    assert f"[job] directory {own}: the executor on " in failed["reason"]
+    assert "does not find the driver's files there (No such file or directory): mount one shared file system" in failed["reason"]
+    assert consume(kafka, prefix, ("verdicts",))["verdicts"] == []
