@@ -57,8 +57,10 @@ def decode_stage(
     ``kinds`` maps each input topic's full name to its record kind; ``definitions`` has the configured lanes. Records of lanes that are not
     configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. Once a task has more than
     ``lane_bytes_max`` bytes for a lane, it passes on further records without their contents: a batch is bounded in records, and records
-    that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`). The stage
-    raises `UserError` in a worker that does not reach the ``shared`` folder, or whose plugins differ from the driver's, and `ReadFailed` in one that has no memory left.
+    that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`).
+
+    The stage raises `UserError` in a worker that does not reach the ``shared`` folder, or whose plugins differ from the driver's, and
+    `ReadFailed` in one that has no memory left.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -66,6 +66,8 @@ class JobSettings:
     pace: Pace = QUICK
     cores: int = 0
     """Tasks that run at once in a local job, 0 on a cluster."""
+    state_partitions: int = 1
+    """Partitions of the lanes, which on a cluster say how many tasks read at once."""
     meter: MeterSettings | None = None
     """What workers measure."""
     ids: SchemaIds = NO_IDS
@@ -95,6 +97,7 @@ class JobSettings:
             worker_memory_bytes=bytes_of(job.worker_memory),
             pace=pace,
             cores=local_cores(job.master),
+            state_partitions=job.state_partitions,
             meter=meter_settings(config),
             audit=audit_settings(config),
         )
@@ -156,10 +159,11 @@ def _inputs(
             settings.kafka,
             tuple(kinds),
             settings.records_per_trigger,
-            min(settings.cores, KEPT_WORKERS_MAX),
+            min(settings.cores, KEPT_WORKERS_MAX) or settings.state_partitions,
             cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
             run,
-            chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run),
+            ahead=bool(settings.cores),
+            folder=chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run) if settings.cores else "",
         )
         return load_inputs(spark, source)
     reader = spark.readStream.format("kafka")

@@ -115,7 +115,8 @@ def session_options(java_options: str, driver_memory: str, state_partitions: int
         # include the stack of a worker that died in its batch's error
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-        # the job decides what to retry: a retried task that had been fenced off would take the lane back from its new writer
+        # the job decides what to retry: a retried task that had been fenced off would take the lane back from its new writer, once; on a
+        # cluster that is the price of `ATTEMPTS_MAX`
         "spark.task.maxFailures": "1",
         # a progress bar per stage and batch would fill the log
         "spark.ui.showConsoleProgress": "false",
@@ -181,14 +182,24 @@ def protection_options(master: str, sockets: Path | None) -> dict[str, str]:
     return options
 
 
-def cluster_options(master: str) -> dict[str, str]:
-    """Return the options of a session whose executors a cluster runs; its `spark-defaults.conf` has all others, such as their memory."""
-    if is_local(master):
+ATTEMPTS_MAX = 2
+"""Attempts at a task on a cluster. Spark does not tell a lost executor from a task that failed, so the second attempt is for both."""
+
+
+def cluster_options(master: str, jit: str) -> dict[str, str]:
+    """Return the options of a session with executors of their own; the `spark-defaults.conf` has all others, such as their memory."""
+    if is_one_jvm(master):
         return {}
-    return {
-        # an executor with more cores runs several Python workers and hands a lane to any of them, which then has to rebuild it
-        "spark.executor.cores": "1",
+    options = {
+        # before those of spark.executor.extraJavaOptions, which therefore count
+        "spark.executor.defaultJavaOptions": JIT[jit],
+        # the tasks of an executor that is lost are repeated on another one, and no others; with 1 the batch of all lanes would be
+        "spark.task.maxFailures": str(ATTEMPTS_MAX),
     }
+    if not is_local(master):
+        # an executor with more cores runs several Python workers and hands a lane to any of them, which then has to rebuild it
+        options["spark.executor.cores"] = "1"
+    return options
 
 
 def worker_options(master: str) -> dict[str, str]:

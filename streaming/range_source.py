@@ -82,6 +82,8 @@ class SourceSettings:
     """`DecodeSettings`, pickled: the processes that plan need not import what they name, and a worker unpacks them once."""
     run: str
     """Names this start of the query: what an earlier one has read ahead is not used."""
+    ahead: bool = True
+    """Whether workers read ahead: Spark must give a worker the tasks of one number."""
     folder: str = ""
     """Where workers put large chunks (`streaming.chunk_files`); without it, all chunks go through Spark."""
 
@@ -99,7 +101,8 @@ class TaskRanges(InputPartition):
 class RangePlanner:
     """Decides what each batch reads; pure. ``latest`` is where committed records end."""
 
-    def __init__(self, records_max: int, tasks_max: int) -> None:
+    def __init__(self, records_max: int, tasks_max: int, *, ahead: bool = True) -> None:
+        self._ahead = ahead
         self._records_max = records_max
         self._tasks_max = tasks_max
         self._batch_max = min(FIRST_RECORDS_MAX, records_max)
@@ -130,7 +133,7 @@ class RangePlanner:
         self._batch_max = min(GROWTH * self._batch_max, self._records_max)
         self._next = None
         then = limited(end, self._latest, self._batch_max)
-        if records_between(end, then) < AHEAD_RECORDS_MIN:
+        if not self._ahead or records_between(end, then) < AHEAD_RECORDS_MIN:
             return [TaskRanges(ranges, (), self._batch) for ranges in now]
         self._next = end, then
         ahead = divided(end, then, self._tasks_max)
@@ -142,7 +145,7 @@ class RangeStreamReader(DataSourceStreamReader):
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._planner = RangePlanner(settings.records_max, settings.tasks_max)
+        self._planner = RangePlanner(settings.records_max, settings.tasks_max, ahead=settings.ahead)
         self._client: AdminClient | None = None
         self._latest: Offsets | None = None
 

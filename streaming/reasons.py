@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, worker_died
+from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executor_lost, worker_died
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
@@ -99,10 +99,10 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
 
 
 def may_pass(error: str, reason: str) -> bool:
-    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died or did not start instead of raising."""
+    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker or an executor died or did not start."""
     if _WRITE_FAILED in reason or READ_FAILED in reason:
         return True
-    return _RAISED not in error and worker_died(error)
+    return _RAISED not in error and (worker_died(error) or executor_lost(error))
 
 
 def _raised(report: str) -> str | None:

@@ -40,7 +40,9 @@ def test_folder_of_the_executors_own_disk_is_refused(tmp_path: Path, *, made: bo
     (tmp_path / "job").rename(tmp_path / "elsewhere")
     if made:  # as Spark makes it for the state
         (tmp_path / "job" / "checkpoint").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"job: the executor on \S+ does not find the driver's files there \(No such file"):
+    with pytest.raises(
+        UserError, match=r"job: the executor on \S+ does not find the driver's files there \(No such file"
+    ):
         shared.check()
 
 
