@@ -147,7 +147,7 @@ class Job(Table):
         if _URI.match(value):
             raise ValueError(
                 f"expected a path that the driver and every executor reach, found the URI {value[:60]!r}: the job locks, renames and reads "
-                "files there itself, so it needs a file system: mount one, such as NFS, CephFS or a volume with ReadWriteMany, and give its path"
+                "files there itself, so it needs a file system: mount one, such as NFS, CephFS or a volume with ReadWriteMany"
             )
         if "\0" in value:
             raise ValueError(f"expected a path, found {value[:60]!r}")
