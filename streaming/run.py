@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from streaming.batch_watch import BatchWatch, Stalled, signs_of
-from streaming.deaths import Deaths, executed_lane, worker_died
+from streaming.deaths import Deaths, executed_lane, executor_lost, worker_died
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
@@ -304,8 +304,10 @@ class BatchFailed(Exception):
 
     @property
     def is_of_reading(self) -> bool:
-        """Whether a worker that executed no lane died, or ran out of memory while it read."""
-        return READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
+        """Whether a worker that executed no lane died, or ran out of memory while it read; of a lost executor it is not known."""
+        if READ_FAILED in str(self) or executor_lost(self.error):
+            return True
+        return worker_died(self.error) and executed_lane(self.error) is None
 
 
 def _follow(
