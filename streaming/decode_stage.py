@@ -11,6 +11,7 @@ import pyarrow as pa
 from streaming.chunk_files import PassedOn, whole
 from streaming.held_inputs import no_memory
 from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES
+from streaming.shared_folder import SharedFolder, attempt_with
 from streaming.workers import check_plugins, tune_garbage_collector
 from validator.codec.arrivals import NO_LANE, arrival, oversized
 from validator.codec.dead_letters import fitted
@@ -22,7 +23,6 @@ from validator.core.types import maker
 from validator.lanes.definition import LaneDefinition, job_codec
 
 if TYPE_CHECKING:
-    from streaming.shared_folder import SharedFolder
     from validator.codec.codec import Codec
 
 _WITH_RAW: Final = (Input, DeadLetter, Unreadable)
@@ -59,20 +59,19 @@ def decode_stage(
     ``lane_bytes_max`` bytes for a lane, it passes on further records without their contents: a batch is bounded in records, and records
     that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`).
 
-    The stage raises `UserError` in a worker that does not reach the ``shared`` folder, or whose plugins differ from the driver's, and
-    `ReadFailed` in one that has no memory left.
+    The stage raises `AlreadyFailed`, `UserError` in a worker that does not reach the ``shared`` folder, or whose plugins differ from the
+    driver's, and `ReadFailed` in one that has no memory left.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from decoded(batches)
-        except MemoryError:
-            raise no_memory() from None
+        with attempt_with(shared):
+            try:
+                yield from decoded(batches)
+            except MemoryError:
+                raise no_memory() from None
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
-        if shared is not None:
-            shared.check()
         check_plugins(definitions.values())
         codec = job_codec(definitions.values()).knowing(ids)
         decoder = Decoder(kinds, definitions, codec, lane_bytes_max)

@@ -151,9 +151,7 @@ def _inputs(
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     lane_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
     if settings.pace.ahead:
-        decode = DecodeSettings(
-            kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes, shared
-        )
+        decode = DecodeSettings(kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes)
         run = token_hex(8)
         source = SourceSettings(
             settings.kafka,
@@ -162,6 +160,7 @@ def _inputs(
             min(settings.cores, KEPT_WORKERS_MAX) or settings.state_partitions,
             cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
             run,
+            shared=shared,
             ahead=bool(settings.cores),
             folder=chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run) if settings.cores else "",
         )

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.kafka_rows import cut
 from streaming.options import CHUNK_BYTES, source_options
-from streaming.shared_folder import SharedFolder, checkpoint_location, share
+from streaming.shared_folder import SharedFolder, attempt_with, checkpoint_location, share
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output, write_batch
 from streaming.stages import CONDENSE, KEYED, with_own_workers
 from streaming.workers import bound_worker, tune_garbage_collector
@@ -164,9 +164,11 @@ def condense_stage(
     """
 
     def condense(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with attempt_with(shared):
+            yield from condensed(batches)
+
+    def condensed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
-        if shared is not None:
-            shared.check()
         runs: dict[tuple[str, str, int], list[tuple[int, bytes]]] = {}
         size = 0
         for batch in batches:
@@ -259,22 +261,24 @@ class KeyedOperator(StatefulProcessor):
         timerValues: object,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
         """Process one key's items of one batch. What they emit is in Kafka when this returns."""
+        with attempt_with(self._shared):
+            self._execute(key[0], rows)
+        return iter(())
+
+    def _execute(self, key: str, rows: Iterator[pd.DataFrame]) -> None:
         tune_garbage_collector()
-        if self._shared is not None:
-            self._shared.check()
         if self._worker_memory_bytes is not None:
             bound_worker(self._worker_memory_bytes, len(self._job.keys))
         try:
-            output, consumed = self._step(key[0], rows)
+            output, consumed = self._step(key, rows)
         except MemoryError:
-            CACHE.live.pop(key[0], None)
+            CACHE.live.pop(key, None)
             raise UserError(
-                f"job {self._job.name}, {key[0]}: its worker ran out of memory: raise [job] worker_memory"
+                f"job {self._job.name}, {key}: its worker ran out of memory: raise [job] worker_memory"
             ) from None
-        write_batch(self._output, key[0], [output], lambda: consumed)
+        write_batch(self._output, key, [output], lambda: consumed)
         if self._beat is not None:
             self._beat.beat()
-        return iter(())
 
     def _step(self, key: str, rows: Iterator[pd.DataFrame]) -> Step:
         items = ordered(

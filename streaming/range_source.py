@@ -65,7 +65,6 @@ class DecodeSettings:
     lane_bytes_max: int
     """Bytes of one lane's inputs that a task passes on whole."""
     worker_memory_bytes: int
-    shared: SharedFolder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +81,11 @@ class SourceSettings:
     """`DecodeSettings`, pickled: the processes that plan need not import what they name, and a worker unpacks them once."""
     run: str
     """Names this start of the query: what an earlier one has read ahead is not used."""
-    ahead: bool = True
-    """Whether workers read ahead: Spark must give a worker the tasks of one number."""
     folder: str = ""
     """Where workers put large chunks (`streaming.chunk_files`); without it, all chunks go through Spark."""
+    shared: SharedFolder | None = None
+    ahead: bool = True
+    """Whether workers read ahead: Spark must give a worker the tasks of one number."""
 
 
 class TaskRanges(InputPartition):

@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that executors reach the job's folder: that the path which the driver uses leads to the same folder on their machines.
+"""What executors do with the job's folder: each checks that it reaches it, and notes there what a task has raised.
 
-Spark would not notice. An executor that finds no folder at that path creates one, and the state of its lanes stays on its own disk.
+Spark would not notice an executor on whose machine the driver's path leads to another folder. An executor that finds none creates it, and
+the state of its lanes stays on its own disk.
+
+On a cluster Spark gives a task a second attempt (`streaming.options.ATTEMPTS_MAX`), whether its executor was lost or it has raised an
+exception. Only the first is meant. The job decides about the second: a task that another job has fenced off would take its lane back, so
+would that job's, and neither would ever stop. So the second attempt raises what the first has noted.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
+
+from pyspark import TaskContext
 
 from validator.errors import UserError
 
@@ -21,6 +30,10 @@ _PREFIX: Final = "shared-"
 while that a name did not exist, and a copy of the folder has the file of an earlier start."""
 
 _checked: set[SharedFolder] = set()
+
+
+class AlreadyFailed(Exception):
+    """What an earlier attempt at the task has raised, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,31 @@ class SharedFolder:
                 f"[job] directory {folder}: the executor on {host} may not write there: let it run as the driver's user"
             )
         _checked.add(self)
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Execute a part of a task, after `check`.
+
+        Raises `AlreadyFailed` if an earlier attempt at the task has raised, `UserError`, and what is raised inside.
+        """
+        task = TaskContext.get()
+        note = None if task is None else Path(f"{self.mark}-{task.stageId()}-{task.partitionId()}")
+        if note is not None and task is not None and task.attemptNumber() > 0:
+            with suppress(OSError):
+                raise AlreadyFailed(note.read_text(encoding="utf-8"))
+        try:
+            self.check()
+            yield
+        except Exception:
+            if note is not None:
+                with suppress(OSError):
+                    note.write_text(traceback.format_exc(), encoding="utf-8")
+            raise
+
+
+def attempt_with(shared: SharedFolder | None) -> AbstractContextManager[None]:
+    """Return `SharedFolder.attempt`, or nothing if there is no folder."""
+    return nullcontext() if shared is None else shared.attempt()
 
 
 def share(folder: Path) -> SharedFolder:
