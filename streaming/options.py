@@ -115,8 +115,7 @@ def session_options(java_options: str, driver_memory: str, state_partitions: int
         # include the stack of a worker that died in its batch's error
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-        # the job decides what to retry: a retried task that had been fenced off would take the lane back from its new writer, once; on a
-        # cluster that is the price of `ATTEMPTS_MAX`
+        # the job decides what to retry: a retried task that had been fenced off would take the lane back from its new writer
         "spark.task.maxFailures": "1",
         # a progress bar per stage and batch would fill the log
         "spark.ui.showConsoleProgress": "false",
@@ -183,7 +182,8 @@ def protection_options(master: str, sockets: Path | None) -> dict[str, str]:
 
 
 ATTEMPTS_MAX = 2
-"""Attempts at a task on a cluster. Spark does not tell a lost executor from a task that failed, so the second attempt is for both."""
+"""Attempts at a task on a cluster: the second is for lost executors, and raises again what the first has raised
+(`streaming.shared_folder`)."""
 
 
 def cluster_options(master: str, jit: str) -> dict[str, str]:
