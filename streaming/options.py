@@ -187,7 +187,7 @@ ATTEMPTS_MAX = 2
 
 
 def cluster_options(master: str, jit: str) -> dict[str, str]:
-    """Return the options of a session with executors of their own; the `spark-defaults.conf` has all others, such as their memory."""
+    """Return the options of a session with separate executors; the `spark-defaults.conf` has all others, such as their memory."""
     if is_one_jvm(master):
         return {}
     options = {

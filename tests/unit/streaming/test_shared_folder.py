@@ -88,7 +88,7 @@ FENCED = WriterFenced("another job has taken over lane polkadot: app-2")
 
 
 def test_second_attempt_raises_what_the_first_has_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise two jobs would take a lane from each other for ever."""
+    """Otherwise two jobs would take a lane from each other forever."""
     shared = share(tmp_path)
     with pytest.raises(WriterFenced):
         attempt(monkeypatch, shared, 0, FENCED)
