@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executed_lane, worker_died
+from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executed_lane, executor_lost, worker_died
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
@@ -80,8 +80,10 @@ class BatchFailed(Exception):
 
     @property
     def is_of_reading(self) -> bool:
-        """Whether a worker that executed no lane died, or ran out of memory while it read."""
-        return READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
+        """Whether a worker that executed no lane died, or ran out of memory while it read; of a lost executor it is not known."""
+        if READ_FAILED in str(self) or executor_lost(self.error):
+            return True
+        return worker_died(self.error) and executed_lane(self.error) is None
 
 
 class StateDamaged(BatchFailed):
@@ -135,10 +137,10 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
 
 
 def may_pass(error: str, reason: str) -> bool:
-    """Return whether to start the query again: Kafka rejected a batch, a worker died or did not start, or the start says more."""
+    """Return whether to start the query again: Kafka rejected a batch, a worker or an executor died or did not start, or the start says more."""
     if any(each in reason for each in (_WRITE_FAILED, READ_FAILED, _REPLACED)):
         return True
-    return _RAISED not in error and worker_died(error)
+    return _RAISED not in error and (worker_died(error) or executor_lost(error))
 
 
 def damaged_state(report: str) -> str | None:

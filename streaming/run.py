@@ -17,13 +17,11 @@ from streaming.deaths import Deaths
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
-from streaming.options import is_one_jvm
 from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, refuse_lost_inputs, unwritable
 from streaming.pace import (
     AHEAD,
     AHEAD_FAILURES_MAX,
     OUT_OF_MEMORY,
-    QUICK,
     BatchPassed,
     OutOfMemory,
     Pace,
@@ -140,8 +138,7 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
                 settings = JobSettings.of(config, definitions, output, pace)
                 return _run_in_session(config, settings, session, look_once, outages, metrics)
 
-        pace = AHEAD if is_one_jvm(config.job.master) else QUICK
-        return ended_in_order(lambda: run_at_paces(run, log, pace), outages)
+        return ended_in_order(lambda: run_at_paces(run, log, AHEAD), outages)
 
 
 def _look(

@@ -168,7 +168,7 @@ def test_pods_have_the_user_of_the_image_and_no_rights() -> None:
 
 
 def test_spark_defaults_leave_to_the_job_what_the_job_sets() -> None:
-    set_by_job = {*session_options("", "1g", 1), *cluster_options("k8s://there:1")}
+    set_by_job = {*session_options("", "1g", 1), *cluster_options("k8s://there:1", "quick")}
     assert "spark.executor.cores" in set_by_job
     assert set_by_job & set(spark_defaults()) == set()
 

@@ -214,3 +214,18 @@ def test_inputs_removed_by_retention_stop_the_job_in_one_line(stream: Callable[.
     what = f"{topic}[0] from offset " if pace.ahead else "Could not read records in offset ["
     assert reason.startswith(f"{INPUTS_GONE} ({what}")
     assert pace.ahead or f"{topic}-0): " in reason
+
+
+def test_checkpoint_is_on_this_machine_whatever_hadoop_uses_by_default(stream: Callable[..., Stream]) -> None:
+    """As on YARN, or where `HADOOP_CONF_DIR` is set: the job itself reads and locks files next to the checkpoint."""
+    running = stream({LANE: definition(ON_INCLUSION)})
+    running.produce(chains()[1].records)
+    running.spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:9")
+    try:
+        running.start()
+        running.settle()
+        running.stop()
+    finally:
+        running.spark.conf.unset("fs.defaultFS")
+    assert (running.checkpoint / "commits" / "0").is_file()
+    assert first_difference(of_lane(running.outputs(), LANE), reference(ON_INCLUSION)) is None

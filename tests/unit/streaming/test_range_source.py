@@ -72,6 +72,19 @@ def test_batches_grow_up_to_the_limit() -> None:
     assert sizes == [FIRST_RECORDS_MAX, GROWTH * FIRST_RECORDS_MAX, GROWTH**2 * FIRST_RECORDS_MAX, limit, limit, limit]
 
 
+def test_nothing_is_announced_where_any_worker_may_get_a_task() -> None:
+    planner = RangePlanner(records_max=100_000, tasks_max=2, ahead=False)
+    latest = {"a": {"0": 10**9}}
+    at: Offsets = {"a": {"0": 0}}
+    for _ in range(3):
+        end = planner.end(at, latest)
+        tasks = planner.tasks(at, end)
+        assert len(tasks) == 2
+        assert [each.ahead for each in tasks] == [(), ()]
+        assert ranges_of(tasks) == divided(at, end, 2)
+        at = through_json(end)
+
+
 def test_limit_of_the_job_also_limits_the_first_batch() -> None:
     planner = RangePlanner(records_max=7, tasks_max=2)
     latest = {"a": {"0": 100}}

@@ -21,9 +21,11 @@ from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import (
     ANOTHER_CONNECTION,
     CUT_OFF,
+    EXECUTOR_GONE,
     KILLED,
     LATE,
     NO_DAEMON,
+    OUTPUTS_GONE,
     TRACEBACK,
     Log,
     Query,
@@ -151,7 +153,10 @@ def test_handler_fault_stops_job_at_once(progressed: bool) -> None:
     assert "handler tally@1.0.0 (tally)" in log.events[-1][1]["reason"]
 
 
-@pytest.mark.parametrize(("failure", "message"), [("is killed", "Lost task"), ("not taken", "Kafka did not accept")])
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [("is killed", "Lost task"), ("loses its executor", "Job aborted"), ("not taken", "Kafka did not accept")],
+)
 @pytest.mark.parametrize("progressed", [False, True])
 def test_transient_failure_does_not_stop_job(failure: str, message: str, progressed: bool) -> None:
     with pytest.raises(BatchFailed, match=message) as failed:
@@ -249,6 +254,9 @@ def test_last_words_name_a_lane_and_its_point(error: str, lane: tuple[str, str] 
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.net.SocketException: Connection reset"), True),
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.io.EOFException"), True),
         (NO_DAEMON, True),
+        (EXECUTOR_GONE, True),
+        (OUTPUTS_GONE, True),
+        (f"{EXECUTOR_GONE}{TRACEBACK}", False),
         (CUT_OFF.replace("Broken pipe", "No space left on device"), False),
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.lang.NullPointerException"), False),
         (ANOTHER_CONNECTION, False),
