@@ -139,7 +139,8 @@ def _text(name: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {value!r}")
+    found = {list: "an array", dict: "a table"}.get(type(value), type(value).__name__)  # the value may be a secret
+    raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {found}")
 
 
 def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None, endless: bool = False) -> dict[str, Any]:
