@@ -51,7 +51,8 @@ def test_password_of_the_environment_is_in_no_file(master: str, kafka: dict[str,
     wanted = UserScramCredentialUpsertion(
         USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), MARK.encode()
     )
-    for future in AdminClient(admin_config(kafka)).alter_user_scram_credentials([wanted]).values():
+    admin = AdminClient(admin_config(kafka))
+    for future in admin.alter_user_scram_credentials([wanted]).values():
         future.result()
     chain = chains()[0]
     tables = {
