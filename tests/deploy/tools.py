@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,15 @@ def tool(name: str, source: str = "make lint installs it where it has a wheel") 
     if found is None:
         pytest.skip(f"{name} is not installed: {source}")
     return found
+
+
+def built(folder: Path) -> list[dict[str, Any]]:
+    """Return what kustomize makes of a folder; skip the test without it."""
+    alone = shutil.which("kustomize")
+    command = [alone, "build"] if alone else [tool("kubectl", "it or kustomize builds the overlays"), "kustomize"]
+    ended = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [each for each in yaml.safe_load_all(ended.stdout) if each is not None]
 
 
 def documents(path: Path) -> list[dict[str, Any]]:

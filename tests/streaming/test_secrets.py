@@ -48,9 +48,7 @@ def shown(process: int) -> list[str]:
 def test_password_of_the_environment_is_in_no_file(master: str, kafka: dict[str, Any], tmp_path: Path) -> None:
     prefix = f"secrets.{master.partition('[')[0]}."
     create_topics(kafka, prefix=prefix)
-    wanted = UserScramCredentialUpsertion(
-        USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), MARK.encode()
-    )
+    wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), MARK.encode())
     admin = AdminClient(admin_config(kafka))
     for future in admin.alter_user_scram_credentials([wanted]).values():
         future.result()
@@ -76,7 +74,9 @@ def test_password_of_the_environment_is_in_no_file(master: str, kafka: dict[str,
 
     command = [sys.executable, "-m", "validator", "run", "--json", "--config", str(settings)]
     environment = os.environ | {"VALIDATOR_KAFKA__SASL__PASSWORD": MARK}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
         assert process.stderr is not None
         reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)  # type: ignore[arg-type]
         reader.start()

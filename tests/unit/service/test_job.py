@@ -142,10 +142,10 @@ def test_configuration_may_be_larger_than_a_pipe(make: Make) -> None:
     job.stop()
 
 
-def test_job_that_ends_before_it_reads_its_configuration_says_why(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_module, "job_command", lambda: [sys.executable, "-c", "import sys; sys.exit('validator: no')"])
+def test_job_that_ends_before_it_reads_its_configuration_says_why(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        job_module, "job_command", lambda: [sys.executable, "-c", "import sys; sys.exit('validator: no')"]
+    )
     job, _ = make("well", transports={"channel": {"text": "x" * 1_000_000}})
     job.start()
     assert job.wait() != 0
