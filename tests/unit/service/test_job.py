@@ -37,7 +37,8 @@ def stop(*_):
 def late(*_):
     log("ready"); time.sleep(2.5); stop()
 signal.signal(signal.SIGTERM, {"deaf": signal.SIG_IGN, "late": late}.get(behaviour, stop))
-log("started", lanes=["x"], spark_log="here.log", configuration=configuration, seen=sorted(n for n in os.environ if n.startswith("VALIDATOR_")))
+seen = sorted(name for name in os.environ if name.startswith("VALIDATOR_"))
+log("started", lanes=["x"], spark_log="here.log", configuration=configuration, seen=seen)
 if behaviour == "crash":
     log("failed", reason="SinkFailed: no"); sys.exit(70)
 if behaviour == "bug":
