@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes what is deployed in several forms from one source: `python -m deploy.generate` writes all of it, and a test compares.
+
+| made | from |
+|---|---|
+| `helm/validator` | the manifests of `kubernetes`; each default in `values.yaml` is what stands there |
+| `kubernetes/monitoring/rules.yaml` | `prometheus/validator.rules.yml` |
+| `kubernetes/strimzi/topics.yaml` | `validator/topics.py` |
+| `kubernetes/strimzi/users.yaml` | the rights that `docs/operations.md` lists |
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from validator import __version__
+from validator.config import load_config
+from validator.kafka.topics import topic_config
+from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, METRICS_TOPIC, TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from validator.topics import Topic
+
+ROOT: Final = Path(__file__).parents[1]
+MANIFESTS: Final = ROOT / "deploy" / "kubernetes"
+CHART: Final = ROOT / "deploy" / "helm" / "validator"
+RULES: Final = ROOT / "deploy" / "prometheus" / "validator.rules.yml"
+RIGHTS: Final = ROOT / "docs" / "operations.md"
+
+MADE: Final = "# Made by `python -m deploy.generate` from {source}: change that.\n"
+
+CLUSTER: Final = "kafka"
+"""Name of the cluster of brokers in `kubernetes/strimzi/kafka.yaml`."""
+
+ONE_PARTITION: Final = (METRICS_TOPIC, CURSORS_TOPIC)
+"""Topics with one partition whatever the configuration says."""
+
+USERS: Final = {
+    "the job": "validator-job",
+    "a transport": "validator-transport",
+    "producers": "validator-producers",
+    "readers": "validator-readers",
+}
+"""The names on Kafka of the users of `docs/operations.md`. Topics are made by Strimzi, so nobody has the rights of `topics create`."""
+
+RESOURCES: Final = {"topics": "topic", "groups": "group", "transactional ids": "transactionalId"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of the chart, by its path in `values.yaml`; in a file's ``text``, ``{}`` is where its default stands."""
+
+    path: str
+    file: str
+    text: str
+    meaning: str
+    count: int = 1
+    """How often the text is in the file."""
+
+    def default_in(self, source: str) -> str:
+        """Return the default. Raises `ValueError` if the text is not in its file as often as it should be."""
+        before, after = self.text.split("{}")
+        found = re.findall(f"{re.escape(before)}(.+?){re.escape(after)}", source)
+        if len(found) != self.count or len(set(found)) != 1:
+            raise ValueError(f"{self.file}: expected {self.text!r} {self.count} times with one value, found {found}")
+        return str(found[0])
+
+    def in_template(self, source: str) -> str:
+        """Return the file's text with the value in place of its default."""
+        place = "{{ " + f".Values.{self.path}" + " }}"
+        return source.replace(self.text.replace("{}", self.default_in(source)), self.text.replace("{}", place))
+
+
+TOML, SPARK, JOB = "base/validator.toml", "base/spark-defaults.conf", "base/job.yaml"
+CONSOLE, TRANSPORT, STORAGE = "console/console.yaml", "transport/transport.yaml", "base/storage.yaml"
+NETWORK, TOPICS_FILE, USERS_FILE = "base/network.yaml", "strimzi/topics.yaml", "strimzi/users.yaml"
+MONITOR, RULES_FILE = "monitoring/monitor.yaml", "monitoring/rules.yaml"
+
+VALUES: Final = (
+    Value("kafka.bootstrapServers", TOML, '"bootstrap.servers" = "{}"', "Addresses of the brokers."),
+    Value("kafka.securityProtocol", TOML, '"security.protocol" = "{}"', ""),
+    Value("kafka.saslMechanism", TOML, '"sasl.mechanism" = "{}"', ""),
+    Value(
+        "kafka.secret", JOB, "secretRef: { name: {} }",
+        "Secret with VALIDATOR_KAFKA__SASL__USERNAME, VALIDATOR_KAFKA__SASL__PASSWORD and any other secret key of the configuration.",
+    ),
+    Value(
+        "kafka.authority", JOB, "configMapKeyRef: { name: {}, key",
+        "ConfigMap with the certificate authority of the brokers in ca.crt; without it the system's authorities are used.",
+    ),
+    Value("topics.prefix", TOML, 'prefix = "{}"', "What the names of all topics begin with."),
+    Value("topics.inputPartitions", TOML, "input_partitions = {}\n", "Partitions of each input topic: as many as there are busy chains."),
+    Value("topics.replicationFactor", TOML, "replication_factor = {}\n", ""),
+    Value("job.statePartitions", TOML, "state_partitions = {}   #", "One or two for each executor; the checkpoint keeps the first number."),
+    Value("job.driverMemory", TOML, 'driver_memory = "{}"', "Heap of the driver."),
+    Value("job.workerMemory", TOML, 'worker_memory = "{}"', "Memory of a Python worker with lanes."),
+    Value("driver.cpu", JOB, 'requests: { cpu: "{}", memory: 3Gi }', ""),
+    Value("driver.memory", JOB, "memory: {} }\n            limits: { memory: 4Gi }", ""),
+    Value("driver.memoryLimit", JOB, "limits: { memory: {} }\n          securityContext: *container", ""),
+    Value("executors.count", SPARK, "spark.executor.instances" + 62 * " " + "{}\n", "Executors, of one core each."),
+    Value("executors.memory", SPARK, "spark.executor.memory " + 64 * " " + "{}\n", "Heap of an executor."),
+    Value(
+        "executors.memoryOverhead", SPARK, "spark.executor.memoryOverhead" + 57 * " " + "{}\n",
+        "For its Python workers: job.workerMemory, 192 MiB for each lane's Kafka clients, and the decode worker.",
+    ),
+    Value("storage.size", STORAGE, "storage: {}\n", "Size of the job's folder."),
+    Value("metrics.namespace", NETWORK, "kubernetes.io/metadata.name: {}\n", "Namespace of the Prometheus that may reach the metrics."),
+    Value("console.memoryLimit", CONSOLE, "limits: { memory: {} }", ""),
+    Value("transport.name", TRANSPORT, "args: [transport, run, {}, --config", "Which transport runs."),
+    Value("transport.replicas", TRANSPORT, "replicas: {}\n", "One is active, the others take over."),
+    Value("transport.memoryLimit", TRANSPORT, "limits: { memory: {} }", ""),
+)  # fmt: skip
+
+SWITCHES: Final = {
+    "console.enabled": (False, "Web pages, reached by a forwarded port."),
+    "transport.enabled": (False, "A transport, such as dry-run."),
+    "metrics.operator": (False, "ServiceMonitor and PrometheusRule, for a cluster with the Prometheus operator."),
+    "strimzi.enabled": (False, "KafkaTopic and KafkaUser objects, for brokers of Strimzi."),
+}
+"""Values without a text in the manifests: what they add stands in separate folders there."""
+
+GIVEN: Final[dict[str, tuple[Any, str]]] = {
+    "image.repository": ("registry.example/validator", "Image of all pods, executors included."),
+    "image.tag": (__version__, ""),
+    "storage.class": ("", "Class of the job's folder, which must offer ReadWriteMany; empty means the cluster's default class."),
+    "strimzi.namespace": ("kafka", "Namespace of the brokers."),
+    "strimzi.cluster": (CLUSTER, "Name of their Kafka object."),
+}
+"""Values that the manifests leave to an overlay."""
+
+EVERYWHERE: Final = (
+    ("namespace: validator\n", "namespace: {{ .Release.Namespace }}\n"),
+    ("image: validator\n", 'image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"\n'),
+    ("secretRef: { name: validator-kafka }", "secretRef: { name: {{ .Values.kafka.secret }} }"),
+    ("configMapKeyRef: { name: kafka-ca, key", "configMapKeyRef: { name: {{ .Values.kafka.authority }}, key"),
+)
+
+RESTART: Final = """\
+    metadata:
+      annotations: # a changed configuration replaces the pods
+        checksum/configuration: {{ include (print $.Template.BasePath "/configuration.yaml") . | sha256sum }}
+      labels: *labels
+"""
+
+CHAINS: Final = "[chains."
+"""What begins the part of the configuration that is the chart's value `chains`."""
+
+
+def escaped(text: str) -> str:
+    """Return text that Helm leaves as it is."""
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def source(file: str) -> str:
+    """Return a manifest, or what it is made of."""
+    return (made_manifests().get(MANIFESTS / file)) or (MANIFESTS / file).read_text(encoding="utf-8")
+
+
+def template(file: str, *edits: tuple[str, str]) -> str:
+    """Return a manifest as a template. Raises `ValueError` if the text of an edit or of a value is not there."""
+    text = escaped(source(file))
+    for value in VALUES:
+        if value.file == file:
+            text = value.in_template(text)
+    for old, new in edits:
+        if old not in text:
+            raise ValueError(f"{file}: {old!r} is not there")
+        text = text.replace(old, new)
+    for old, new in EVERYWHERE:
+        text = text.replace(old, new)
+    return text
+
+
+def when(switch: str, text: str) -> str:
+    """Return a template that is empty unless a value is true."""
+    return f"{{{{- if .Values.{switch} }}}}\n{text}{{{{- end }}}}\n"
+
+
+def of_pods(labels: str) -> tuple[str, str]:
+    """Return the edit by which pods are replaced if the configuration changes."""
+    return labels, RESTART
+
+
+def configuration() -> str:
+    """Return the template of the ConfigMaps, which kustomize generates."""
+    toml = template(TOML)
+    toml = toml[: toml.index(CHAINS)]
+    spark = template(
+        SPARK, ("spark.kubernetes.namespace" + 60 * " " + "validator\n", "spark.kubernetes.namespace" + 60 * " " + "{{ .Release.Namespace }}\n")
+    )
+    return f"""\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: validator-config
+  namespace: {{{{ .Release.Namespace }}}}
+data:
+  validator.toml: |
+{indent(toml, "    ").rstrip()}
+
+    {{{{- .Values.chains | nindent 4 }}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: validator-spark
+  namespace: {{{{ .Release.Namespace }}}}
+data:
+  spark-defaults.conf: |
+{indent(spark, "    ")}\
+  executor.yaml: |
+{indent(template("base/executor.yaml"), "    ")}"""
+
+
+def templates() -> dict[str, str]:
+    """Return the templates of the chart by their names."""
+    pods = of_pods("    metadata:\n      labels: *labels\n")
+    storage = "  accessModes: [ReadWriteMany]\n"
+    storage_class = storage + "{{- with .Values.storage.class }}\n  storageClassName: {{ . }}\n{{- end }}\n"
+    name = "app.kubernetes.io/component: {{ .Values.transport.name }}"
+    return {
+        "configuration.yaml": configuration(),
+        "job.yaml": template(
+            JOB, pods, ("VALIDATOR_IMAGE, value: validator }", 'VALIDATOR_IMAGE, value: "{{ .Values.image.repository }}:{{ .Values.image.tag }}" }')
+        ),
+        "network.yaml": template(NETWORK),
+        "rbac.yaml": template("base/rbac.yaml"),
+        "storage.yaml": template(STORAGE, (storage, storage_class)),
+        "console.yaml": when("console.enabled", template(CONSOLE, pods)),
+        "transport.yaml": when(
+            "transport.enabled",
+            template(
+                TRANSPORT, pods, ("app.kubernetes.io/component: dry-run", name),
+                ("name: validator-dry-run", "name: validator-{{ .Values.transport.name }}"),
+            ),
+        ),
+        "monitoring.yaml": when("metrics.operator", template(MONITOR) + "---\n" + template(RULES_FILE)),
+        "strimzi.yaml": when("strimzi.enabled", strimzi(TOPICS_FILE) + "---\n" + strimzi(USERS_FILE)),
+    }  # fmt: skip
+
+
+def strimzi(file: str) -> str:
+    """Return the template of topics or users of Strimzi."""
+    config = load_config(MANIFESTS / TOML).topics
+    return template(
+        file,
+        ("namespace: kafka\n", "namespace: {{ .Values.strimzi.namespace }}\n"),
+        (f"strimzi.io/cluster: {CLUSTER}\n", "strimzi.io/cluster: {{ .Values.strimzi.cluster }}\n"),
+        *(
+            [(": " + config.prefix, ": {{ .Values.topics.prefix }}")]
+            + [
+                (f"partitions: {config.input_partitions} #", "partitions: {{ .Values.topics.inputPartitions }} #"),
+                (f"replicas: {config.replication_factor}\n", "replicas: {{ .Values.topics.replicationFactor }}\n"),
+            ]
+            if file == TOPICS_FILE
+            else [("name: " + config.prefix, "name: {{ .Values.topics.prefix }}")]
+        ),
+    )
+
+
+def values() -> str:
+    """Return `values.yaml`."""
+    found: dict[str, tuple[Any, str]] = {value.path: (yaml.safe_load(value.default_in(source(value.file))), value.meaning) for value in VALUES}
+    found |= SWITCHES | GIVEN
+    groups = list(dict.fromkeys(path.partition(".")[0] for path in ("image.repository", *found)))
+    lines = [MADE.format(source="the manifests of deploy/kubernetes and the table of values in deploy/generate.py")]
+    for group in groups:
+        lines.append(f"\n{group}:\n")
+        for path, (default, meaning) in found.items():
+            if path.partition(".")[0] == group:
+                lines.append(f"  # {meaning}\n" if meaning else "")
+                lines.append(f"  {path.partition('.')[2]}: {scalar(default)}\n")
+    toml = source(TOML)
+    lines.append("\n# The tables of the chains, and any other of the configuration (examples/validator.toml).\nchains: |\n")
+    lines.append(indent(toml[toml.index(CHAINS) :], "  "))
+    return "".join(lines)
+
+
+def scalar(value: Any) -> str:
+    """Return a value of YAML in one line."""
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(yaml.safe_dump(value).removesuffix("...\n").strip())
+
+
+def chart() -> str:
+    """Return `Chart.yaml`."""
+    made = MADE.format(source="deploy/generate.py")
+    return f"""\
+{made}apiVersion: v2
+name: validator
+description: A streaming validator of cross-chain messages; its driver, executors, console and transports. One release in a namespace.
+type: application
+version: {__version__}
+appVersion: "{__version__}"
+kubeVersion: ">=1.25.0-0"
+"""
+
+
+def rules() -> str:
+    """Return the alerts as an object of the Prometheus operator."""
+    text = RULES.read_text(encoding="utf-8")
+    head, groups = text.split("groups:\n", 1)
+    made = MADE.format(source="deploy/prometheus/validator.rules.yml")
+    return f"""\
+{made}{head}apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: validator
+  namespace: validator
+  labels:
+    app.kubernetes.io/name: validator
+spec:
+  groups:
+{"".join(f"  {line}" if line.strip() else line for line in groups.splitlines(keepends=True))}"""
+
+
+def topics() -> str:
+    """Return every topic as an object of Strimzi: those of the job, of metrics, and of the transport `dry-run`."""
+    config = load_config(MANIFESTS / TOML).topics
+    return MADE.format(source="validator/topics.py") + "---\n".join(
+        _topic(each, config.prefix, 1 if each in ONE_PARTITION or each.direction == "out" else config.input_partitions, config.replication_factor)
+        for each in (*TOPICS, *ONE_PARTITION, *DRY_RUN_TOPICS)
+    )  # fmt: skip
+
+
+def _topic(topic: Topic, prefix: str, partitions: int, replicas: int) -> str:
+    options = "".join(f"    {name}: {scalar(value)}\n" for name, value in topic_config(topic, topic.retention_ms).items())
+    many = " # of an input" if topic.direction == "in" else ""
+    return f"""\
+# {topic.purpose}
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaTopic
+metadata:
+  name: validator-{topic.name}
+  namespace: kafka
+  labels:
+    strimzi.io/cluster: {CLUSTER}
+spec:
+  topicName: {prefix}{topic.name}
+  partitions: {partitions}{many}
+  replicas: {replicas}
+  config:
+{options}"""
+
+
+def rights(page: str) -> dict[str, list[tuple[str, str, list[str]]]]:
+    """Return the rights of each user that a page lists: kind of resource, name or prefix with ``*``, operations.
+
+    Raises `ValueError` for a row of another form.
+    """
+    found = {}
+    for user in USERS:
+        (row,) = re.findall(rf"(?m)^\| {re.escape(user)} \| (.*) \|$", page)
+        found[user] = [_right(each) for each in row.split("; ")]
+    return found
+
+
+def _right(text: str) -> tuple[str, str, list[str]]:
+    match = re.fullmatch(r"([A-Za-z, ]+) on (topics|groups|transactional ids) `(.+)`", text)
+    if match is None:
+        raise ValueError(f"{RIGHTS.name}: expected OPERATIONS on KIND `NAME`, found {text!r}")
+    return RESOURCES[match[2]], match[3], match[1].split(", ")
+
+
+def users() -> str:
+    """Return the users as objects of Strimzi, with the rights of the page and no others."""
+    prefix = load_config(MANIFESTS / TOML).topics.prefix
+    listed = rights(RIGHTS.read_text(encoding="utf-8"))
+    return MADE.format(source="docs/operations.md, Rights on Kafka") + "---\n".join(
+        _user(user, name, "".join(_acl(*each, prefix) for each in listed[user])) for user, name in USERS.items()
+    )
+
+
+def _user(user: str, name: str, acls: str) -> str:
+    return f"""\
+# {user}
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaUser
+metadata:
+  name: {name}
+  namespace: kafka
+  labels:
+    strimzi.io/cluster: {CLUSTER}
+spec:
+  authentication:
+    type: scram-sha-512
+  authorization:
+    type: simple
+    acls:
+{acls}"""
+
+
+def _acl(kind: str, name: str, operations: list[str], prefix: str) -> str:
+    pattern = "prefix" if name.endswith("*") else "literal"
+    return f"""\
+      - resource:
+          type: {kind}
+          name: {name.removesuffix("*").replace("<prefix>", prefix)}
+          patternType: {pattern}
+        operations: [{", ".join(operations)}]
+"""
+
+
+def made_manifests() -> dict[Path, str]:
+    """Return the manifests that are made."""
+    return {
+        MANIFESTS / RULES_FILE: rules(),
+        MANIFESTS / TOPICS_FILE: topics(),
+        MANIFESTS / USERS_FILE: users(),
+    }
+
+
+def made() -> Iterator[tuple[Path, str]]:
+    """Yield each file and its text."""
+    yield from made_manifests().items()
+    yield CHART / "Chart.yaml", chart()
+    yield CHART / "values.yaml", values()
+    for name, text in templates().items():
+        yield CHART / "templates" / name, MADE.format(source="the manifests of deploy/kubernetes") + text
+
+
+if __name__ == "__main__":
+    for path, text in made():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
