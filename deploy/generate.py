@@ -27,6 +27,7 @@ from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, METRICS_TOPIC, TOPIC
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from validator.config.model import Topics
     from validator.topics import Topic
 
 ROOT: Final = Path(__file__).parents[1]
@@ -39,9 +40,6 @@ MADE: Final = "# Made by `python -m deploy.generate` from {source}: change that.
 
 CLUSTER: Final = "kafka"
 """Name of the cluster of brokers in `kubernetes/strimzi/kafka.yaml`."""
-
-ONE_PARTITION: Final = (METRICS_TOPIC, CURSORS_TOPIC)
-"""Topics with one partition whatever the configuration says."""
 
 USERS: Final = {
     "the job": "validator-job",
@@ -130,15 +128,20 @@ SWITCHES: Final = {
 GIVEN: Final[dict[str, tuple[Any, str]]] = {
     "image.repository": ("registry.example/validator", "Image of all pods, executors included."),
     "image.tag": (__version__, ""),
-    "storage.class": ("", "Class of the job's folder, which must offer ReadWriteMany; empty means the cluster's default class."),
+    "storage.class": (
+        "",
+        "Class of the job's folder, which must offer ReadWriteMany; empty means the cluster's default class.",
+    ),
     "strimzi.namespace": ("kafka", "Namespace of the brokers."),
     "strimzi.cluster": (CLUSTER, "Name of their Kafka object."),
 }
 """Values that the manifests leave to an overlay."""
 
+IMAGE: Final = '"{{ .Values.image.repository }}:{{ .Values.image.tag }}"'
+
 EVERYWHERE: Final = (
     ("namespace: validator\n", "namespace: {{ .Release.Namespace }}\n"),
-    ("image: validator\n", 'image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"\n'),
+    ("image: validator\n", f"image: {IMAGE}\n"),
     ("secretRef: { name: validator-kafka }", "secretRef: { name: {{ .Values.kafka.secret }} }"),
     ("configMapKeyRef: { name: kafka-ca, key", "configMapKeyRef: { name: {{ .Values.kafka.authority }}, key"),
 )
@@ -194,7 +197,11 @@ def configuration() -> str:
     toml = template(TOML)
     toml = toml[: toml.index(CHAINS)]
     spark = template(
-        SPARK, ("spark.kubernetes.namespace" + 60 * " " + "validator\n", "spark.kubernetes.namespace" + 60 * " " + "{{ .Release.Namespace }}\n")
+        SPARK,
+        (
+            "spark.kubernetes.namespace" + 60 * " " + "validator\n",
+            "spark.kubernetes.namespace" + 60 * " " + "{{ .Release.Namespace }}\n",
+        ),
     )
     return f"""\
 apiVersion: v1
@@ -226,11 +233,13 @@ def templates() -> dict[str, str]:
     storage = "  accessModes: [ReadWriteMany]\n"
     storage_class = storage + "{{- with .Values.storage.class }}\n  storageClassName: {{ . }}\n{{- end }}\n"
     name = "app.kubernetes.io/component: {{ .Values.transport.name }}"
+    topics = (
+        (f"partitions: {configured().input_partitions} #", "partitions: {{ .Values.topics.inputPartitions }} #"),
+        (f"replicas: {configured().replication_factor}\n", "replicas: {{ .Values.topics.replicationFactor }}\n"),
+    )
     return {
         "configuration.yaml": configuration(),
-        "job.yaml": template(
-            JOB, pods, ("VALIDATOR_IMAGE, value: validator }", 'VALIDATOR_IMAGE, value: "{{ .Values.image.repository }}:{{ .Values.image.tag }}" }')
-        ),
+        "job.yaml": template(JOB, pods, ("VALIDATOR_IMAGE, value: validator }", f"VALIDATOR_IMAGE, value: {IMAGE} }}")),
         "network.yaml": template(NETWORK),
         "rbac.yaml": template("base/rbac.yaml"),
         "storage.yaml": template(STORAGE, (storage, storage_class)),
@@ -243,32 +252,26 @@ def templates() -> dict[str, str]:
             ),
         ),
         "monitoring.yaml": when("metrics.operator", template(MONITOR) + "---\n" + template(RULES_FILE)),
-        "strimzi.yaml": when("strimzi.enabled", strimzi(TOPICS_FILE) + "---\n" + strimzi(USERS_FILE)),
+        "strimzi.yaml": when("strimzi.enabled", strimzi(TOPICS_FILE, *topics) + "---\n" + strimzi(USERS_FILE)),
     }  # fmt: skip
 
 
-def strimzi(file: str) -> str:
+def strimzi(file: str, *edits: tuple[str, str]) -> str:
     """Return the template of topics or users of Strimzi."""
-    config = load_config(MANIFESTS / TOML).topics
     return template(
         file,
         ("namespace: kafka\n", "namespace: {{ .Values.strimzi.namespace }}\n"),
         (f"strimzi.io/cluster: {CLUSTER}\n", "strimzi.io/cluster: {{ .Values.strimzi.cluster }}\n"),
-        *(
-            [(": " + config.prefix, ": {{ .Values.topics.prefix }}")]
-            + [
-                (f"partitions: {config.input_partitions} #", "partitions: {{ .Values.topics.inputPartitions }} #"),
-                (f"replicas: {config.replication_factor}\n", "replicas: {{ .Values.topics.replicationFactor }}\n"),
-            ]
-            if file == TOPICS_FILE
-            else [("name: " + config.prefix, "name: {{ .Values.topics.prefix }}")]
-        ),
+        (f": {configured().prefix}", ": {{ .Values.topics.prefix }}"),
+        *edits,
     )
 
 
 def values() -> str:
     """Return `values.yaml`."""
-    found: dict[str, tuple[Any, str]] = {value.path: (yaml.safe_load(value.default_in(source(value.file))), value.meaning) for value in VALUES}
+    found: dict[str, tuple[Any, str]] = {
+        value.path: (yaml.safe_load(value.default_in(source(value.file))), value.meaning) for value in VALUES
+    }
     found |= SWITCHES | GIVEN
     groups = list(dict.fromkeys(path.partition(".")[0] for path in ("image.repository", *found)))
     lines = [MADE.format(source="the manifests of deploy/kubernetes and the table of values in deploy/generate.py")]
@@ -279,7 +282,9 @@ def values() -> str:
                 lines.append(f"  # {meaning}\n" if meaning else "")
                 lines.append(f"  {path.partition('.')[2]}: {scalar(default)}\n")
     toml = source(TOML)
-    lines.append("\n# The tables of the chains, and any other of the configuration (examples/validator.toml).\nchains: |\n")
+    lines.append(
+        "\n# The tables of the chains, and any other of the configuration (examples/validator.toml).\nchains: |\n"
+    )
     lines.append(indent(toml[toml.index(CHAINS) :], "  "))
     return "".join(lines)
 
@@ -323,18 +328,23 @@ spec:
 {"".join(f"  {line}" if line.strip() else line for line in groups.splitlines(keepends=True))}"""
 
 
+def configured() -> Topics:
+    """Return what the manifests' configuration says of topics."""
+    return load_config(MANIFESTS / TOML).topics
+
+
 def topics() -> str:
     """Return every topic as an object of Strimzi: those of the job, of metrics, and of the transport `dry-run`."""
-    config = load_config(MANIFESTS / TOML).topics
-    return MADE.format(source="validator/topics.py") + "---\n".join(
-        _topic(each, config.prefix, 1 if each in ONE_PARTITION or each.direction == "out" else config.input_partitions, config.replication_factor)
-        for each in (*TOPICS, *ONE_PARTITION, *DRY_RUN_TOPICS)
-    )  # fmt: skip
+    every = (*TOPICS, METRICS_TOPIC, CURSORS_TOPIC, *DRY_RUN_TOPICS)
+    return MADE.format(source="validator/topics.py") + "---\n".join(map(_topic, every))
 
 
-def _topic(topic: Topic, prefix: str, partitions: int, replicas: int) -> str:
-    options = "".join(f"    {name}: {scalar(value)}\n" for name, value in topic_config(topic, topic.retention_ms).items())
-    many = " # of an input" if topic.direction == "in" else ""
+def _topic(topic: Topic) -> str:
+    config = configured()
+    partitions = f"{config.input_partitions} # of an input" if topic.direction == "in" else config.output_partitions
+    options = "".join(
+        f"    {name}: {scalar(value)}\n" for name, value in topic_config(topic, topic.retention_ms).items()
+    )
     return f"""\
 # {topic.purpose}
 apiVersion: kafka.strimzi.io/v1
@@ -345,9 +355,9 @@ metadata:
   labels:
     strimzi.io/cluster: {CLUSTER}
 spec:
-  topicName: {prefix}{topic.name}
-  partitions: {partitions}{many}
-  replicas: {replicas}
+  topicName: {config.prefix}{topic.name}
+  partitions: {partitions}
+  replicas: {config.replication_factor}
   config:
 {options}"""
 
@@ -373,7 +383,7 @@ def _right(text: str) -> tuple[str, str, list[str]]:
 
 def users() -> str:
     """Return the users as objects of Strimzi, with the rights of the page and no others."""
-    prefix = load_config(MANIFESTS / TOML).topics.prefix
+    prefix = configured().prefix
     listed = rights(RIGHTS.read_text(encoding="utf-8"))
     return MADE.format(source="docs/operations.md, Rights on Kafka") + "---\n".join(
         _user(user, name, "".join(_acl(*each, prefix) for each in listed[user])) for user, name in USERS.items()

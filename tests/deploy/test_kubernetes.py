@@ -51,7 +51,7 @@ def kustomization(folder: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("folder", ["base", "console", "transport"])
+@pytest.mark.parametrize("folder", ["base", "console", "transport", "monitoring", "strimzi"])
 def test_kustomization_lists_every_file(folder: str) -> None:
     listed = kustomization(folder)
     generated = [name for each in listed.get("configMapGenerator", ()) for name in each["files"]]
@@ -61,7 +61,7 @@ def test_kustomization_lists_every_file(folder: str) -> None:
 
 def test_example_replaces_what_an_installation_has_of_its_own() -> None:
     overlay = kustomization("example")
-    assert [*overlay["resources"], *overlay["components"]] == ["../base", "../console", "../transport"]
+    assert [*overlay["resources"], *overlay["components"]] == ["../base", "../console", "../transport", "../monitoring"]
     images = {
         container["image"]
         for kind, name in (
@@ -93,7 +93,8 @@ def test_kustomize_builds_the_example() -> None:
 def test_everything_is_in_one_namespace() -> None:
     for each in FOUND:
         if each["kind"] != "Namespace":
-            assert each["metadata"]["namespace"] == "validator", each["kind"]
+            of_brokers = each["apiVersion"].startswith("kafka.strimzi.io/")
+            assert each["metadata"]["namespace"] == ("kafka" if of_brokers else "validator"), each["kind"]
     assert spark_defaults()["spark.kubernetes.namespace"] == "validator"
 
 

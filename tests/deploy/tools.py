@@ -16,8 +16,14 @@ from tests.tidy.tree import ROOT
 
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 BASE = MANIFESTS / "base"
+CUSTOM = sorted({*MANIFESTS.glob("monitoring/*.yaml"), *MANIFESTS.glob("strimzi/*.yaml")} - {
+    *MANIFESTS.glob("*/kustomization.yaml"), MANIFESTS / "strimzi" / "namespace.yaml",
+})  # fmt: skip
+"""The files with objects of operators, of which Kubernetes itself knows no form."""
+
 OBJECTS = sorted(
     {path for path in MANIFESTS.glob("*/*.yaml") if path.name not in ("kustomization.yaml", "executor.yaml")}
+    - set(CUSTOM)
     | {MANIFESTS / "secret.example.yaml"}
 )
 """The files with objects for Kubernetes; the template of executors is read by Spark."""
@@ -52,5 +58,5 @@ def compose() -> dict[str, Any]:
 
 
 def manifests() -> list[dict[str, Any]]:
-    """Return all objects for Kubernetes."""
-    return [each for path in OBJECTS for each in documents(path)]
+    """Return all objects for Kubernetes and its operators."""
+    return [each for path in (*OBJECTS, *CUSTOM) for each in documents(path)]

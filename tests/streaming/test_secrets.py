@@ -69,7 +69,8 @@ def test_password_of_the_environment_is_in_no_file(master: str, kafka: dict[str,
 
     def executed(upto: int) -> None:
         wanted = sum(record.topic == "blocks" and record.block <= upto for record in chain.records)
-        wait_until(lambda: blocks() > wanted or process.poll() is not None, f"the blocks up to {upto} have receipts")
+        log = tmp_path / "job" / "logs" / "spark.log"
+        wait_until(lambda: blocks() > wanted or process.poll() is not None, f"receipts up to block {upto}", log)
         assert process.poll() is None, lines
 
     command = [sys.executable, "-m", "validator", "run", "--json", "--config", str(settings)]
