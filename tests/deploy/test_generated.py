@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of one source is made anew: the chart, the alerts, topics and users; and the chart is the manifests."""
+"""The chart, the alerts, topics and users are what their sources say; and the chart is the manifests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.generate import CHART, MANIFESTS, RULES, SWITCHES, Value, made, topics, values
+from deploy.chart import CHART, SWITCHES, Value, values
+from deploy.generate import made
+from deploy.operators import MANIFESTS, RULES, topics
 from tests.deploy.test_tools import KUBERNETES
 from tests.deploy.tools import documents, manifests, tool
 from tests.streaming.test_access_control import PREFIX, rights

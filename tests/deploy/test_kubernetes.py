@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from typing import Any
 
@@ -13,6 +16,7 @@ from streaming.options import cluster_options, session_options
 from tests.cli.follower import invoke
 from tests.deploy.tools import BASE, MANIFESTS, ROOT, built, documents, manifests
 from validator.config import Config, load_config
+from validator.kafka.java import find_java
 from validator.service.metric_endpoint import BRIEF
 
 FOUND = manifests()
@@ -269,3 +273,24 @@ def test_probes_ask_what_is_served() -> None:
     program, *arguments = driver["readinessProbe"]["exec"]["command"]
     assert program == "validator"
     assert invoke(*arguments, "--help").exit_code == 0
+
+
+SPARK = """
+from pyspark import SparkConf, SparkContext
+context = SparkContext(conf=SparkConf().setMaster("local[1]").setAppName("defaults"))
+of_kubernetes = context._jvm.org.apache.spark.deploy.k8s.Config
+read = context._jsc.sc().conf()
+print(read.get(of_kubernetes.KUBERNETES_DRIVER_POD_NAME()).get())
+print(read.get(of_kubernetes.CONTAINER_IMAGE()).get())
+print(context.getConf().get("spark.driver.host"))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_spark_takes_name_address_and_image_from_the_environment() -> None:
+    pods = {"POD_NAME": "validator-job-7d4b", "POD_IP": "127.0.0.1", "VALIDATOR_IMAGE": "there/validator:1"}
+    given = os.environ | pods | {"SPARK_CONF_DIR": str(BASE), "JAVA_HOME": str(find_java().resolve().parent.parent)}
+    ended = subprocess.run([sys.executable, "-c", SPARK], env=given, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert ended.stdout.split() == [pods["POD_NAME"], pods["VALIDATOR_IMAGE"], pods["POD_IP"]]

@@ -38,7 +38,7 @@ def tool(name: str, source: str = "make lint installs it where it has a wheel") 
 
 
 def built(folder: Path) -> list[dict[str, Any]]:
-    """Return what kustomize makes of a folder; skip the test without it."""
+    """Return the objects that kustomize builds from a folder; skip the test without it."""
     alone = shutil.which("kustomize")
     command = [alone, "build"] if alone else [tool("kubectl", "it or kustomize builds the overlays"), "kustomize"]
     ended = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
