@@ -9,6 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,20 @@ def holders(folder: Path) -> list[Path]:
 def shown(process: int) -> list[str]:
     """Return the command lines of a job's processes that show the password, to anybody on the machine."""
     return [each.command for each in of_session(process) if MARK in each.command]
+
+
+def failed(lines: list[str]) -> bool:
+    """Return whether a job has begun a batch again."""
+    return any(json.loads(line)["event"] == "restarting" for line in list(lines))
+
+
+def kill_workers(process: int, enough: Callable[[], bool]) -> None:
+    """Kill every worker of a job as soon as it runs, so that a batch fails."""
+    while not enough():
+        for worker in workers_of(process):
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 @pytest.mark.spark
@@ -87,18 +105,17 @@ def test_password_of_the_environment_is_in_no_file(master: str, kafka: dict[str,
             job = json.loads((tmp_path / "job" / "job.json").read_text(encoding="utf-8"))["pid"]
             assert holders(tmp_path) == []
             assert shown(job) == []
-            workers = workers_of(job)
-            assert workers
-            for worker in workers:  # a batch that fails writes all that Spark says of it to the log
-                os.kill(worker, signal.SIGKILL)
-            produce(kafka, prefix, [each for each in chain.records if each.block > last // 2])
+            with ThreadPoolExecutor(1) as killer:  # a batch that fails writes all that Spark says of it to the log
+                killed = killer.submit(kill_workers, job, lambda: failed(lines) or process.poll() is not None)
+                produce(kafka, prefix, [each for each in chain.records if each.block > last // 2])
+                killed.result()
             executed(last)
             assert holders(tmp_path) == []
         finally:
             process.terminate()
             process.wait()
             reader.join()
-    assert any(json.loads(line)["event"] in ("restarting", "waiting") for line in lines), lines
+    assert failed(lines), lines
     assert (tmp_path / "job" / "logs" / "spark.log").stat().st_size > 0
     assert holders(tmp_path) == []
     assert not any(MARK in line for line in lines)
