@@ -108,15 +108,15 @@ def rights(page: str) -> dict[str, list[tuple[str, str, list[str]]]]:
     found = {}
     for user in USERS:
         (row,) = re.findall(rf"(?m)^\| {re.escape(user)} \| (.*) \|$", page)
-        found[user] = [_right(each) for each in row.split("; ")]
+        found[user] = [right for each in row.split("; ") for right in _rights(each)]
     return found
 
 
-def _right(text: str) -> tuple[str, str, list[str]]:
+def _rights(text: str) -> list[tuple[str, str, list[str]]]:
     match = re.fullmatch(r"([A-Za-z, ]+) on (topics|groups|transactional ids) `(.+)`", text)
     if match is None:
-        raise ValueError(f"{RIGHTS.name}: expected OPERATIONS on KIND `NAME`, found {text!r}")
-    return RESOURCES[match[2]], match[3], match[1].split(", ")
+        raise ValueError(f"{RIGHTS.name}: expected OPERATIONS on KIND `NAME`, `NAME`, found {text!r}")
+    return [(RESOURCES[match[2]], name, match[1].split(", ")) for name in match[3].split("`, `")]
 
 
 def users() -> str:

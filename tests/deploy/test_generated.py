@@ -102,6 +102,16 @@ def test_users_of_strimzi_have_the_rights_that_suffice_on_a_broker() -> None:
         }  # fmt: skip
 
 
+def test_producers_write_to_input_topics_alone() -> None:
+    """A producer that could write to `markers` could make a lane believe that blocks are emitted which are not."""
+    (user,) = (each for each in manifests() if each["metadata"]["name"] == "validator-producers")
+    acls = user["spec"]["authorization"]["acls"]
+    assert [each["resource"] for each in acls] == [
+        {"type": "topic", "name": f"validator.{topic}", "patternType": "literal"} for topic in sorted(INPUT_TOPICS)
+    ]
+    assert {tuple(each["operations"]) for each in acls} == {("Write", "Describe")}
+
+
 def test_value_that_is_not_in_its_file_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected 'a = \{\}' 1 times with one value, found \['1', '2'\]"):
         Value("a", "there", "a = {}", "").default_in("a = 1\na = 2\n")
