@@ -65,9 +65,10 @@ VALUES: Final = (
     Value("kafka.bootstrapServers", TOML, '"bootstrap.servers" = "{}"', "Addresses of the brokers."),
     Value("kafka.securityProtocol", TOML, '"security.protocol" = "{}"', ""),
     Value("kafka.saslMechanism", TOML, '"sasl.mechanism" = "{}"', ""),
+    Value("kafka.username", TOML, '"sasl.username" = "{}"', ""),
     Value(
         "kafka.secret", JOB, "secretRef: { name: {} }",
-        "Secret with VALIDATOR_KAFKA__SASL__USERNAME, VALIDATOR_KAFKA__SASL__PASSWORD and any other secret key of the configuration.",
+        "Secret with VALIDATOR_KAFKA__SASL__PASSWORD, and any other secret key of the configuration likewise.",
     ),
     Value(
         "kafka.authority", JOB, "configMapKeyRef: { name: {}, key",

@@ -29,8 +29,7 @@ NOT_RUN: Final = {
             "kubectl --namespace kafka get secret kafka-cluster-ca-cert --output jsonpath='{.data.ca\\.crt}' | base64 --decode > ca.crt",
             "kubectl --namespace validator create configmap kafka-ca --from-file ca.crt",
             "kubectl --namespace kafka get secret validator-job --output jsonpath='{.data.password}' | base64 --decode > password",
-            "kubectl --namespace validator create secret generic validator-kafka --from-literal VALIDATOR_KAFKA__SASL__USERNAME=validator-job "
-            "--from-file VALIDATOR_KAFKA__SASL__PASSWORD=password",
+            "kubectl --namespace validator create secret generic validator-kafka --from-file VALIDATOR_KAFKA__SASL__PASSWORD=password",
             "rm password",
             "helm install validator deploy/helm/validator --namespace validator --create-namespace --values mine.yaml",
         ),

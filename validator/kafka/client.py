@@ -139,7 +139,7 @@ def _text(name: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    found = {list: "an array", dict: "a table"}.get(type(value), type(value).__name__)  # the value may be a secret
+    found = "an array" if isinstance(value, list) else type(value).__name__  # not the value, which may be a secret
     raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {found}")
 
 

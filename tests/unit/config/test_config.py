@@ -221,7 +221,9 @@ def test_environment_variable_of_kafka_that_is_no_table_is_refused(
 ) -> None:
     monkeypatch.setenv("VALIDATOR_KAFKA", text)
     (line,) = errors_of(tmp_path, "")
-    assert line == "VALIDATOR_KAFKA: expected a JSON object of Kafka's options"  # without its value, which may have a password
+    assert (
+        line == "VALIDATOR_KAFKA: expected a JSON object of Kafka's options"
+    )  # without its value, which may have a password
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 5_000, "kafka." + "a." * 2_000 + "a = 1"])
