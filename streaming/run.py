@@ -256,8 +256,8 @@ def run_queries(
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
-    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, `UserError` for a damaged
-    state, and with ``ahead`` `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
+    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, `UserError` for a
+    damaged state, and with ``ahead`` `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
     """
     log, stop = outages.log, outages.stop
     failures = reading_failures = damaged = 0

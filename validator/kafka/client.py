@@ -144,7 +144,8 @@ def _text(name: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {value!r}")
+    found = "an array" if isinstance(value, list) else type(value).__name__  # not the value, which may be a secret
+    raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {found}")
 
 
 def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None, endless: bool = False) -> dict[str, Any]:
