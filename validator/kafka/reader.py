@@ -15,6 +15,7 @@ from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.consume import NOT_UNPACKED, UNPACKED_BYTES_MAX, NotUnpacked, available
 from validator.kafka.newest import Newest
+from validator.kafka.refusals import why
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import (
     answer,
@@ -91,6 +92,7 @@ class TopicReader:
         self._left: list[Message] = []
         """Messages of a poll that failed: the schema registry did not answer."""
         self._prefix = prefix
+        self._topics = [prefix + topic for topic in topics]
         self._missing = missing
         self._nulls = nulls
         self._newest = Newest() if newest else None
@@ -177,7 +179,7 @@ class TopicReader:
                 at = f"{message.topic()}[{message.partition()}]"
                 raise NotUnpacked(f"records of {at} cannot be unpacked: {error.str()} ({error.name()})")
             elif ends_reading(error):
-                raise self._user_error(error)
+                raise self._user_error(error, message.topic())
         return records
 
     def read_to_end(self, progress_s: float | None = None) -> Iterator[TopicRecord]:
@@ -295,8 +297,9 @@ class TopicReader:
         except KafkaException as error:
             raise self._user_error(error.args[0]) from error
 
-    def _user_error(self, error: Any) -> UserError:
-        return user_error(error, f"no records can be read at {self._bootstrap}: {error.str()} ({error.name()})")
+    def _user_error(self, error: Any, topic: str | None = None) -> UserError:
+        right = f"Read on topic {topic or ', '.join(self._topics)}"
+        return user_error(error, f"no records can be read at {self._bootstrap}: {why(error, self._kafka, right)}")
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

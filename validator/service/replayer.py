@@ -16,7 +16,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from validator.core.inputs import Source
 from validator.errors import UserError
 from validator.kafka.client import producer_config
+from validator.kafka.refusals import why
 from validator.kafka.retry import answer, missing_topics, user_error
+from validator.kafka.topics import hidden_topics
 from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
 from validator.topics import INPUT_TOPICS
 
@@ -122,12 +124,15 @@ class Replayer:
 
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
         config = producer_config(kafka, transactional_id=f"{prefix}dead-letter-replay")
+        self._kafka, self._transactional_id = kafka, config["transactional.id"]
         self._bootstrap, self._prefix = config["bootstrap.servers"], prefix
         self._refused: tuple[int, KafkaError] | None = None
         self._open = False
         try:
             self._producer = Producer(config)
             missing = missing_topics(self._producer, [prefix + name for name in (*INPUT_TOPICS, LEDGER)])
+            for name, error in hidden_topics(kafka, missing).items():
+                raise self._user_error(KafkaException(error), topic=name)
             if missing:
                 raise UserError(
                     f"topics are missing at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "
@@ -207,9 +212,11 @@ class Replayer:
             at, error = self._refused
             if error.code() in _FENCED:
                 raise self._user_error(KafkaException(error))
-            raise UserError(f"nothing was put back: dead letter {tasks[at].letter}: {tasks[at].topic}: {error.str()}")
+            topic = tasks[at].topic
+            reason = why(error, self._kafka, f"Write on topic {topic}")
+            raise UserError(f"nothing was put back: dead letter {tasks[at].letter}: {topic}: {reason}")
 
-    def _user_error(self, error: KafkaException, *, uncertain: bool = False) -> UserError:
+    def _user_error(self, error: KafkaException, *, topic: str | None = None, uncertain: bool = False) -> UserError:
         reason: Any = error.args[0]
         fenced = self._refused is not None and self._refused[1].code() in _FENCED
         if fenced or reason.code() in _FENCED:
@@ -218,7 +225,9 @@ class Replayer:
             return UserError(
                 f"{self._bootstrap} did not confirm the last records ({reason.str()}): check with `validator dead-letters list`"
             )
-        return user_error(reason, f"nothing was put back: {self._bootstrap}: {reason.str()} ({reason.name()})")
+        right = f"Write on topic {topic or self._prefix + LEDGER}"
+        text = why(reason, self._kafka, right, transactional_id=self._transactional_id)
+        return user_error(reason, f"nothing was put back: {self._bootstrap}: {text}")
 
 
 def _offset(message: Message) -> int:
