@@ -101,6 +101,9 @@ class RecordSender:
             except BufferError:
                 self._serve(self._producer.poll, SLICE_S)
             except KafkaException as error:
+                if error.args[0].code() == KafkaError._FATAL and self._fatal is None:
+                    self._serve(self._producer.poll, SLICE_S)  # says why
+                    self._sent.failures = []
                 raise UserError(self._text(_Failure(error.args[0], full, name, len(value)))) from error
             else:
                 self._serve(self._producer.poll, 0)
