@@ -21,6 +21,7 @@ from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.consume import NOT_UNPACKED, NotUnpacked, available
 from validator.kafka.newest import Newest
+from validator.kafka.refusals import why
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import (
     await_broker,
@@ -96,6 +97,7 @@ class TopicReader:
         self._left: list[Message] = []
         """Messages of a poll that failed: the schema registry did not answer."""
         self._prefix = prefix
+        self._topics = [prefix + topic for topic in topics]
         self._missing = missing
         self._nulls = nulls
         self._newest = Newest() if newest else None
@@ -203,7 +205,7 @@ class TopicReader:
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._lost.add((message.topic(), message.partition()))
             elif ends_reading(error):
-                raise self._user_error(error)
+                raise self._user_error(error, message.topic())
         return records
 
     def read_to_end(self, progress_s: float | None = None) -> Iterator[TopicRecord]:
@@ -363,8 +365,9 @@ class TopicReader:
         except KafkaException as error:
             raise self._user_error(error.args[0]) from error
 
-    def _user_error(self, error: Any) -> UserError:
-        return user_error(error, f"no records can be read at {self._bootstrap}: {error.str()} ({error.name()})")
+    def _user_error(self, error: Any, topic: str | None = None) -> UserError:
+        right = f"Read on topic {topic or ', '.join(self._topics)}"
+        return user_error(error, f"no records can be read at {self._bootstrap}: {why(error, self._kafka, right)}")
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

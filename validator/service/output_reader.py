@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.refusals import why
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import ends_reading, is_missing, partitions_of, spans_of, user_error
 from validator.plugin.api import OutputRecord
@@ -43,6 +44,7 @@ class KafkaOutputReader:
         stopping: Callable[[], bool],
     ) -> None:
         self._prefix, self._check, self._stopping = prefix, check, stopping
+        self._kafka, self._topics = kafka, [prefix + topic for topic in topics]
         self._plain = plain_values(kafka)
         self._lock = Lock()
         """Held while the consumer is in use, so that it can be closed from another thread."""
@@ -165,6 +167,5 @@ class KafkaOutputReader:
 
     def _error(self, error: KafkaError) -> UserError:
         hint = ": create it with `validator topics create`" if is_missing(error) else ""
-        return user_error(
-            error, f"output records cannot be read at {self._bootstrap}: {error.str()} ({error.name()}){hint}"
-        )
+        reason = why(error, self._kafka, f"Read on topic {', '.join(self._topics)}")
+        return user_error(error, f"output records cannot be read at {self._bootstrap}: {reason}{hint}")

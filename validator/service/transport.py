@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.refusals import why
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import committed_of, partitions_of, user_error
 from validator.kafka.topics import create_topics
@@ -320,8 +321,10 @@ class KafkaTransportContext:
         ]
 
     def _error(self, error: KafkaError) -> UserError:
+        right, group = f"Read on topics {self._prefix}*", f"{self._prefix}transport.{self._name}"
         return user_error(
-            error, f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})"
+            error,
+            f"transport {self._name}: error from {self._bootstrap}: {why(error, self._kafka, right, group=group)}",
         )
 
 

@@ -283,7 +283,7 @@ def partition(broker: Broker) -> object:
 def create(broker: Broker) -> object:
     with topics._admin(KAFKA) as admin:
         wanted: Any = {"t.new": SimpleNamespace(topic="t.new"), "t.other": SimpleNamespace(topic="t.other")}
-        return topics._create(admin, wanted)
+        return topics._create(admin, KAFKA, wanted)
 
 
 CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
