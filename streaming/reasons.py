@@ -137,7 +137,7 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
 
 
 def may_pass(error: str, reason: str) -> bool:
-    """Return whether to start the query again: Kafka rejected a batch, a worker or executor died or did not start, or the start says more."""
+    """Return whether to start again: Kafka rejected a batch, a worker or executor died or did not start, or the start says more."""
     if any(each in reason for each in (_WRITE_FAILED, READ_FAILED, _REPLACED)):
         return True
     return _RAISED not in error and (worker_died(error) or executor_lost(error))

@@ -237,14 +237,14 @@ def hidden_topics(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, KafkaEr
     names = list(topics)
     if not names:
         return {}
-    admin = AdminClient(admin_config(kafka))
 
     def ask(left_s: float) -> dict[str, KafkaError]:
         futures = admin.describe_topics(TopicCollection(names), request_timeout=left_s)
         errors = {name: _error_of(future) for name, future in futures.items()}
         return {name: error for name, error in errors.items() if error is not None and is_lacking(error)}
 
-    return answer(ask)
+    with _admin(kafka) as admin:
+        return answer(ask)
 
 
 def _error_of(described: Future[TopicDescription]) -> KafkaError | None:
