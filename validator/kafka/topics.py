@@ -232,7 +232,7 @@ def ids_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
 def hidden_topics(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, KafkaError]:
     """Return, by full name, the topics that the user has no right to see, with Kafka's error: a list of all topics leaves them out.
 
-    Raises `confluent_kafka.KafkaException` as `answer` does.
+    Raises `UserError`.
     """
     names = list(topics)
     if not names:
