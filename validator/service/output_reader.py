@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.refusals import why
 from validator.kafka.registry import plain_values
@@ -132,7 +132,7 @@ class KafkaOutputReader:
         first, end = self._spans()[place]
         position = self._positions[place]
         if position > end:
-            raise UserError(
+            raise Unavailable(
                 f"topic {self._prefix}{place[0]}, partition {place[1]}, ends at {end}, before the next offset to read, {position}: "
                 "it was replaced, or has lost records"
             )
