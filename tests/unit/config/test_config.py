@@ -278,8 +278,7 @@ def test_invalid_environment_variable_is_reported_as_environment(
         *(
             (
                 f"[job]\ndirectory = '{uri}'",
-                f"job.directory: expected a path that the driver and every executor reach, found the URI '{uri}': the job locks, renames and "
-                "reads files there itself, so it needs a file system: mount one, such as NFS",
+                f"job.directory: expected a path that the driver and every executor reach, found the URI '{uri}': the job locks,",
             )
             for uri in (
                 "s3a://bucket/job",
