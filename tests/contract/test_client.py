@@ -74,7 +74,8 @@ def test_positions_that_kafka_no_longer_has_are_refused(kafka: dict[str, object]
     chain = follower(tmp_path, kafka, prefix, blocks=5)
     send(kafka, prefix, [("receipts", b"a", b"x")] * 5)
     place = TopicPartition(f"{prefix}receipts", 0, 3)
-    AdminClient(admin_config(kafka)).delete_records([place])[place].result(30)
+    admin = AdminClient(admin_config(kafka))
+    admin.delete_records([place])[place].result(30)
     refused = r"^start: expected the next offset of partition \d+, found \d+, but client-removed"
     with client.connect(chain.config_path) as connected:
         for start in ({0: 2}, {0: 99}, {70: 1}):
