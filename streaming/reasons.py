@@ -60,7 +60,7 @@ _STATE_UNREADABLE = re.compile(
 """What Spark says if files of a partition's state are damaged or missing, and RocksDB of a block that it reads later."""
 
 _STORE = re.compile(r"opId=(\d+),\s?partId=(\d+)")
-_OF_STORE = re.compile(r"(?:org\.rocksdb\.RocksDBException|java\.[\w.]+Exception): .*")
+_OF_FILES = re.compile(r"(?:org\.rocksdb\.RocksDBException|java\.[\w.]+Exception): .*")
 
 _CAUSE = "Caused by: "
 
@@ -145,13 +145,15 @@ def may_pass(error: str, reason: str) -> bool:
 
 def damaged_state(report: str) -> str | None:
     """Return in one line what Spark cannot read of its state, None if it failed for another reason."""
-    found = next((line for line in report.splitlines() if _STATE_UNREADABLE.search(line)), None)
+    lines = report.splitlines()
+    found = next((line.strip() for line in lines if _STATE_UNREADABLE.search(line)), None)
     if found is None:
         return None
     store = _STORE.search(report)
     where = f"state/{store[1]}/{store[2]} of the checkpoint" if store else "the checkpoint's state"
-    why = next((each for line in report.splitlines() if (each := _OF_STORE.search(line))), None)
-    return f"Spark cannot read {where}: {why[0].strip() if why else found.strip()}"
+    causes = [each[0] for line in lines if (each := _OF_FILES.search(line))]
+    causes += [line.removeprefix(_CAUSE) for line in lines[::-1] if line.startswith(_CAUSE)]
+    return f"Spark cannot read {where}: {(causes or [found])[0].strip()}"
 
 
 def _raised(report: str) -> str | None:

@@ -41,7 +41,7 @@ def test_deployment_is_backed_up_restored_rebuilt_and_moved(tmp_path: Path) -> N
         parts = section(title)
         assert parts, title
         run(parts, folder, AS_ON_A_TERMINAL).check()
-    elsewhere = tmp_path / "another machine"
+    elsewhere = tmp_path / "another-machine"
     elsewhere.mkdir()
     shutil.move(tmp_path / "backup.tar.gz", elsewhere)
     folder.rename(tmp_path / "gone")

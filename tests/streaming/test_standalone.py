@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job on a standalone cluster with two executors of one core, one of which dies and is replaced."""
+"""The job on a standalone cluster with two executors of one core, one of which dies and is replaced; then the driver starts again."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ BATCHES = 12
 
 LOST = 3
 """Executors that are killed."""
+
+LATER = 40
+"""The last block that is executed before the driver is started again."""
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker]
 
@@ -76,7 +79,13 @@ def test_lanes_on_a_standalone_cluster_survive_a_worker(
             assert python_of(cluster) == {f"./{ENVIRONMENT}/bin/python"}
             cluster.workers[0].kill()
             cluster.add_worker().wait_for("Successfully registered with master")
-            produce(kafka, prefix, [record for record in records if record.block > EARLY])
+            produce(kafka, prefix, [record for record in records if EARLY < record.block <= LATER])
+            running.wait_for_records(kafka, prefix, "receipts", LATER * len(chains()))
+            assert running.terminate() == exit_codes.OK
+        sums = list((tmp_path / "job" / "checkpoint").rglob(".*.crc"))
+        assert any(path.parts[-3:-1] == ("_metadata", "v2") for path in sums), "a cluster's driver writes them"
+        with job(settings) as running:  # as the next pod does
+            produce(kafka, prefix, [record for record in records if record.block > LATER])
             blocks = sum(record.topic == "blocks" for record in records)
             running.wait_for_records(kafka, prefix, "receipts", blocks)
             assert running.terminate() == exit_codes.OK

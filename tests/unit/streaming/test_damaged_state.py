@@ -52,6 +52,10 @@ def test_damaged_state_is_read_again_once_and_then_has_a_remedy(monkeypatch: pyt
             "Spark cannot read state/1/0 of the checkpoint: java.io.FileNotFoundException: File file:/v/SSTs/9.sst does not exist",
         ),
         (
+            "[CANNOT_LOAD_STATE_STORE.X] y\nCaused by: org.a.B: first\nCaused by: org.a.C: last",
+            "Spark cannot read the checkpoint's state: org.a.C: last",
+        ),
+        (
             "y [CANNOT_LOAD_STATE_STORE.X] why",
             "Spark cannot read the checkpoint's state: y [CANNOT_LOAD_STATE_STORE.X] why",
         ),
