@@ -131,16 +131,17 @@ def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
 class Job:
     """The job's process and its log events, each with the time at which it was read."""
 
-    def __init__(self, config: Config, directory: Path, module: str = "streaming", *arguments: str) -> None:
-        path = directory / "configuration.json"
-        path.write_text(json.dumps(config.model_dump(mode="json")), encoding="utf-8")
+    def __init__(self, config: Config, module: str = "streaming", *arguments: str) -> None:
         self.began = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, str(path), *arguments],
+            [sys.executable, "-m", module, *arguments],
             stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             text=True,
         )
+        assert self._process.stdin is not None
+        with self._process.stdin as configuration:
+            json.dump(config.model_dump(mode="json"), configuration)
         self.events: list[tuple[float, dict[str, Any]]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -210,9 +211,9 @@ def _unix_time(timestamp: str) -> float:
 
 
 @contextmanager
-def running(config: Config, directory: Path, module: str = "streaming", *arguments: str) -> Iterator[Job]:
+def running(config: Config, module: str = "streaming", *arguments: str) -> Iterator[Job]:
     """Run the job while the context lasts."""
-    job = Job(config, directory, module, *arguments)
+    job = Job(config, module, *arguments)
     try:
         yield job
     finally:

@@ -70,6 +70,8 @@ class JobSettings:
     """Partitions of the lanes, which on a cluster say how many tasks read at once."""
     meter: MeterSettings | None = None
     """What workers measure."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """By input topic, with the prefix, the id of the one that the checkpoint has read."""
     ids: SchemaIds = NO_IDS
     """What the schema registry has said; ``kafka`` has the part that readers need."""
     audit: AuditSettings | None = None
@@ -163,6 +165,7 @@ def _inputs(
             shared=shared,
             ahead=bool(settings.cores),
             folder=chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run) if settings.cores else "",
+            ids={topic: each for topic, each in settings.topic_ids.items() if topic in kinds},
         )
         return load_inputs(spark, source)
     reader = spark.readStream.format("kafka")

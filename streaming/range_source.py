@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -29,6 +29,7 @@ from streaming.ranges import OffsetRange, Offsets, divided, limited, records_bet
 from validator.errors import UserError
 from validator.kafka.client import admin_config
 from validator.kafka.retry import offsets_of, partitions_of, passes
+from validator.kafka.topics import ids_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +84,8 @@ class SourceSettings:
     """Names this start of the query: what an earlier one has read ahead is not used."""
     folder: str = ""
     """Where workers put large chunks (`streaming.chunk_files`); without it, all chunks go through Spark."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """By topic, the id of the one that the checkpoint has read; none is compared that Kafka does not name."""
     shared: SharedFolder | None = None
     ahead: bool = True
     """Whether workers read ahead: Spark must give a worker the tasks of one number."""
@@ -164,6 +167,8 @@ class RangeStreamReader(DataSourceStreamReader):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Return the end of the next batch."""
         self._latest = self._offsets(OffsetSpec.latest())
+        if self._latest != start:
+            self._refuse_replaced()
         check_not_before(start, self._latest)
         return self._latest if isinstance(limit, ReadAllAvailable) else self._planner.end(start, self._latest)
 
@@ -189,9 +194,24 @@ class RangeStreamReader(DataSourceStreamReader):
         return read(self._settings, partition)
 
     def _offsets(self, which: OffsetSpec) -> Offsets:
+        return committed_ends(self._connected(), self._settings.topics, which)
+
+    def _refuse_replaced(self) -> None:
+        """Raise `TopicReplaced` if Kafka has another topic by the name of one that was read, however many records it has."""
+        if not self._settings.ids:
+            return
+        try:
+            found = ids_of(self._connected(), self._settings.ids)
+        except KafkaException as error:
+            raise failure(error.args[0]) from error
+        for topic, kept in self._settings.ids.items():
+            if found.get(topic, kept) != kept:
+                raise TopicReplaced(f"{topic} has id {found[topic]}, and the topic that was read had {kept}")
+
+    def _connected(self) -> AdminClient:
         if self._client is None:
             self._client = AdminClient(admin_config(self._settings.kafka))
-        return committed_ends(self._client, self._settings.topics, which)
+        return self._client
 
 
 def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec) -> Offsets:
@@ -223,14 +243,18 @@ def failure(error: KafkaError) -> Exception:
 
 
 class InputsRemoved(UserError):
-    """Kafka no longer has inputs that the job has not read."""
+    """Kafka does not have inputs that the job has not read."""
 
     def __init__(self, places: str) -> None:
         from streaming.reasons import (
-            removed_inputs,  # with what it imports, planning would start a tenth of a second later
+            unread_inputs_gone,  # with what it imports, planning would start a tenth of a second later
         )
 
-        super().__init__(removed_inputs(places))
+        super().__init__(unread_inputs_gone(places))
+
+
+class TopicReplaced(UserError):
+    """A topic was deleted and created again while the job ran. The next start of the query looks again and says what to do."""
 
 
 def check_not_before(start: Offsets, latest: Offsets) -> None:

@@ -8,10 +8,14 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executor_lost, worker_died
+from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executed_lane, executor_lost, worker_died
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
+_REPLACED = ".TopicReplaced: "
+
+INPUTS_GONE = "Kafka does not have inputs that the job has not read"
+"""What the reason of a failure begins with that `validator.service.retention.unread_inputs` looks into."""
 
 READ_FAILED = ".ReadFailed:"
 _WRITE_FAILED = ".WriteFailed:"
@@ -25,8 +29,10 @@ _FORESEEN = (
     ".WriterFenced:",
     ".KafkaGone:",
     _GONE,
+    _REPLACED,
 )
-"""Errors that a worker raises although the program is correct. `ReadFailed` and `WriteFailed` are retried, `KafkaGone` is waited for.
+"""Errors that a worker raises although the program is correct. `ReadFailed` and `WriteFailed` are retried, `KafkaGone` is waited for, and
+after `TopicReplaced` the next start of the query compares the topics once more and refuses.
 
 What stops a single lane parks it (`validator.lanes.parking`), so the others come from what all lanes need: the worker's plugins, another
 job.
@@ -48,8 +54,40 @@ TOO_BUSY = "a Python worker took longer than 10 s to start: the machine has too 
 _INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
 """Spark's message if offsets that it has to read no longer exist."""
 
+_STATE_UNREADABLE = re.compile(
+    r"\[CANNOT_LOAD_STATE_STORE|org\.rocksdb\.RocksDBException: .*(?:[Cc]hecksum mismatch|Corruption)"
+)
+"""What Spark says if files of a partition's state are damaged or missing, and RocksDB of a block that it reads later."""
+
+_STORE = re.compile(r"opId=(\d+),\s?partId=(\d+)")
+_OF_STORE = re.compile(r"(?:org\.rocksdb\.RocksDBException|java\.[\w.]+Exception): .*")
 
 _CAUSE = "Caused by: "
+
+
+class BatchFailed(Exception):
+    """A batch failed for a reason that may pass.
+
+    ``progressed`` is true if this run of the query completed a batch before, ``outside`` if the reason is neither in Spark nor in a worker.
+    ``error`` is all that Spark says of it.
+    """
+
+    def __init__(self, reason: str, *, progressed: bool, outside: bool = False, error: str = "") -> None:
+        super().__init__(reason)
+        self.progressed = progressed
+        self.outside = outside
+        self.error = error
+
+    @property
+    def is_of_reading(self) -> bool:
+        """Whether a worker that executed no lane died, or ran out of memory while it read; of a lost executor it is not known."""
+        if READ_FAILED in str(self) or executor_lost(self.error):
+            return True
+        return worker_died(self.error) and executed_lane(self.error) is None
+
+
+class StateDamaged(BatchFailed):
+    """Spark could not read its state."""
 
 
 def report_of(error: StreamingQueryException) -> str:
@@ -89,7 +127,7 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         which = next(
             (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
         )
-        return removed_inputs(which), True
+        return unread_inputs_gone(which), True
     raised = _raised(report)
     if raised is not None:
         first = f"{first.partition(_RAISED)[0].rstrip(': ')}: {raised}"
@@ -99,10 +137,21 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
 
 
 def may_pass(error: str, reason: str) -> bool:
-    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker or an executor died or did not start."""
-    if _WRITE_FAILED in reason or READ_FAILED in reason:
+    """Return whether to start again: Kafka rejected a batch, a worker or executor died or did not start, or the start says more."""
+    if any(each in reason for each in (_WRITE_FAILED, READ_FAILED, _REPLACED)):
         return True
     return _RAISED not in error and (worker_died(error) or executor_lost(error))
+
+
+def damaged_state(report: str) -> str | None:
+    """Return in one line what Spark cannot read of its state, None if it failed for another reason."""
+    found = next((line for line in report.splitlines() if _STATE_UNREADABLE.search(line)), None)
+    if found is None:
+        return None
+    store = _STORE.search(report)
+    where = f"state/{store[1]}/{store[2]} of the checkpoint" if store else "the checkpoint's state"
+    why = next((each for line in report.splitlines() if (each := _OF_STORE.search(line))), None)
+    return f"Spark cannot read {where}: {why[0].strip() if why else found.strip()}"
 
 
 def _raised(report: str) -> str | None:
@@ -116,12 +165,9 @@ def _raised(report: str) -> str | None:
     return found
 
 
-def removed_inputs(which: str) -> str:
-    """Return what to say if Kafka no longer has inputs that the job has not read."""
-    return (
-        f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of the "
-        "lanes with `validator lanes import`"
-    )
+def unread_inputs_gone(which: str) -> str:
+    """Return what to say if Kafka does not give inputs that the job has not read. What to do depends on whether that lasts."""
+    return f"{INPUTS_GONE} ({which})"
 
 
 def _stuck_handler(lines: list[str]) -> str | None:

@@ -13,11 +13,11 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from streaming.batch_watch import BatchWatch, Stalled, signs_of
-from streaming.deaths import Deaths, executed_lane, executor_lost, worker_died
+from streaming.deaths import Deaths
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
-from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, unwritable
+from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, refuse_lost_inputs, unwritable
 from streaming.pace import (
     AHEAD,
     AHEAD_FAILURES_MAX,
@@ -32,7 +32,15 @@ from streaming.pace import (
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
-from streaming.reasons import READ_FAILED, may_pass, reason_of, report_of
+from streaming.reasons import (
+    INPUTS_GONE,
+    BatchFailed,
+    StateDamaged,
+    damaged_state,
+    may_pass,
+    reason_of,
+    report_of,
+)
 from streaming.session import (
     SPARK_LOG,
     JvmGone,
@@ -46,7 +54,7 @@ from streaming.transactions import KafkaGone, WriteFailed, take_over
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
 from validator.config import Config
-from validator.errors import GivenUp, Unavailable
+from validator.errors import GivenUp, Unavailable, UserError
 from validator.kafka.registry import with_known_ids
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
@@ -55,6 +63,8 @@ from validator.service.checkpoint import follow_move, has_checkpoint
 from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
 from validator.service.read_topics import checked_ids
 from validator.service.schema_ids import records_of
+from validator.service.second_look import SecondLook
+from validator.service.sums import REMEDY, keep_sums
 from validator.service.waiting import Patience
 from validator.topics import INPUT_TOPICS
 
@@ -82,6 +92,9 @@ RESTARTS_MAX = 5
 RESTART_S = 1.0
 """Seconds before the first restart. Each further restart waits twice as long."""
 
+STATE_READS_MAX = 2
+"""Attempts in a row to read a state before the job says that it is damaged: each copies the files again."""
+
 JVM_GONE = "Spark's JVM was killed, crashed or ran out of memory ([job] driver_memory)"
 
 TOPICS_S_MAX = 60.0
@@ -103,10 +116,10 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         follow_move(directory / "checkpoint")
         if not has_checkpoint(directory / "checkpoint"):  # a checkpoint keeps its number
             note_division(definitions, config.job.state_partitions, log)
-        outages = Outages(Patience(config.job.give_up_after), stop, log)
+        outages, second = Outages(Patience(config.job.give_up_after), stop, log), SecondLook.of_job(config)
 
         def looked() -> Look:
-            return outages.wait_out(lambda: _look(config, definitions, accepted, log))
+            return outages.wait_out(lambda: _look(config, definitions, accepted, second, log))
 
         found: list[Look] = []
 
@@ -128,11 +141,13 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         return ended_in_order(lambda: run_at_paces(run, log, AHEAD), outages)
 
 
-def _look(config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, log: Any) -> Look:
+def _look(
+    config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, second: SecondLook, log: Any
+) -> Look:
     """Look at topics and checkpoint. Raises `UserError`, `Unavailable`."""
     # the process that started this job may still be creating the topics
     wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-    return look(config, definitions, accepted, lambda lane, block: log.info("comparing", lane=lane, to_block=block))
+    return look(config, definitions, accepted, second, lambda lane, to: log.info("comparing", lane=lane, to_block=to))
 
 
 def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
@@ -174,7 +189,7 @@ def _run_in_session(
     spark = session.wait()
     for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
         spark.sparkContext.addPyFile(artefact)
-    settings = replace(settings, retired=dict(found.retired))
+    settings = replace(settings, retired=dict(found.retired), topic_ids=dict(found.ids))
     if not has_checkpoint(checkpoint_of(config)):  # Kafka may have gone away since the look
         lanes = writers(settings.definitions, settings.retired) if settings.output is None else None
         settings = replace(settings, **outages.wait_out(lambda: known_of_lanes(config, lanes)))
@@ -200,9 +215,11 @@ def _run_queries(
     from streaming.job import start_query
 
     deaths = Deaths()
+    second, checkpoint = SecondLook.of_job(config), checkpoint_of(config)
 
     def start() -> StreamingQuery:
-        checked_ids(settings.kafka, settings.prefix, INPUT_TOPICS, checkpoint_of(config))
+        checked_ids(settings.kafka, settings.prefix, INPUT_TOPICS, checkpoint, second)
+        refuse_lost_inputs(second, checkpoint)
         if settings.output is None:
             lanes = writers(settings.definitions, settings.retired)
             end_open_transactions(settings.kafka, settings.prefix, lanes)
@@ -217,7 +234,12 @@ def _run_queries(
     )
     gone = partial(reason_gone, spark)
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked, metrics.following():
-        commit = passing(settings.pace, offsets.commit)
+
+        def noted(end: str) -> None:
+            offsets.commit(end)
+            keep_sums(checkpoint_of(config))
+
+        commit = passing(settings.pace, noted)
         return run_queries(start, outages, watch, commit, deaths, gone, ahead=settings.pace.ahead)
 
 
@@ -234,11 +256,11 @@ def run_queries(
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
-    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, and with ``ahead``
-    `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
+    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, `UserError` for a
+    damaged state, and with ``ahead`` `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
     """
     log, stop = outages.log, outages.stop
-    failures = reading_failures = 0
+    failures = reading_failures = damaged = 0
     while True:
         try:
             query = _started(start)
@@ -251,6 +273,9 @@ def run_queries(
             if failure.outside and not stop.requested:
                 outages.wait(str(failure))
             elif not stop.requested:
+                damaged = damaged + 1 if isinstance(failure, StateDamaged) else 0
+                if damaged == STATE_READS_MAX:
+                    raise UserError(f"{failure}: {REMEDY}") from None
                 failures += 1
                 if deaths is not None and (lane := deaths.count(failure)) is not None:
                     log.warning("parking", lane=lane, reason=str(failure))
@@ -289,27 +314,6 @@ def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) 
         raise BatchFailed(str(error), progressed=False, outside=isinstance(error, KafkaGone)) from None
 
 
-class BatchFailed(Exception):
-    """A batch failed for a reason that may pass.
-
-    ``progressed`` is true if this run of the query completed a batch before, ``outside`` if the reason is neither in Spark nor in a worker.
-    ``error`` is all that Spark says of it.
-    """
-
-    def __init__(self, reason: str, *, progressed: bool, outside: bool = False, error: str = "") -> None:
-        super().__init__(reason)
-        self.progressed = progressed
-        self.outside = outside
-        self.error = error
-
-    @property
-    def is_of_reading(self) -> bool:
-        """Whether a worker that executed no lane died, or ran out of memory while it read; of a lost executor it is not known."""
-        if READ_FAILED in str(self) or executor_lost(self.error):
-            return True
-        return worker_died(self.error) and executed_lane(self.error) is None
-
-
 def _follow(
     query: StreamingQuery,
     stop: StopSignal,
@@ -343,7 +347,10 @@ def _follow(
         reason, foreseen = reason_of(error)
         if reason == OUT_OF_MEMORY:
             raise OutOfMemory from None
-        if is_outside(report) and (not foreseen or WRITER_GONE in reason):
+        if (damage := damaged_state(report)) is not None and not is_outside(report):
+            raise StateDamaged(damage, progressed=last_batch >= 0, error=report) from None
+        # inputs that a broker does not have may be there: the next start looks (`refuse_lost_inputs`)
+        if reason.startswith(INPUTS_GONE) or (is_outside(report) and (not foreseen or WRITER_GONE in reason)):
             last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(unwritable(report) or reason, progressed=last_batch >= 0, outside=True) from None
         if may_pass(report, reason):

@@ -22,8 +22,9 @@ from rocksdict import AccessType, Options, Rdict
 
 from streaming.changelog import Change, Kind, StoreUnreadable, read_changes
 from streaming.spark_rows import variable_prefix
+from validator.service.checkpoint import CHANGELOG, SNAPSHOT
 
-TABLES, SNAPSHOT, CHANGELOG = "SSTs", ".zip", ".changelog"
+TABLES = "SSTs"
 _METADATA = "metadata"
 
 
@@ -109,7 +110,7 @@ def open_store(partition: Path, version: int, folder: Path) -> Iterator[Store]:
 
 
 def _snapshots(partition: Path) -> list[int]:
-    return [int(path.stem) for path in partition.glob(f"*{SNAPSHOT}") if path.stem.isdecimal()]
+    return [int(path.stem) for path in partition.glob(f"[0-9]*{SNAPSHOT}") if path.stem.isdecimal() and path.is_file()]
 
 
 def _unpack(partition: Path, snapshot: int, folder: Path) -> dict[str, Any]:

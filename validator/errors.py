@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 class UserError(Exception):
     """Bad input or environment; the message names the thing, what was expected and what was found.
@@ -21,6 +26,14 @@ class GivenUp(UserError):
 
 class LeaseLost(UserError):
     """A transport is no longer the active process of its name; the command line exits with code 3."""
+
+
+def written_by_newer(path: Path, expected: object, found: object) -> UserError:
+    """Return the error for a kept file of a version that this program does not know; going back needs what the upgrade has replaced."""
+    return UserError(
+        f"{path}: expected version {expected}, found {found}: a newer version of validator has written it: continue with that one, or "
+        "restore the backup from before the upgrade (docs/upgrade.md)"
+    )
 
 
 class PluginFailed(Exception):

@@ -77,6 +77,16 @@ BAD_JOBS = {
     "a state that is none": ("[chains.polkadot]\nstate = 'state.json'\n", "state.json:1:2: not JSON"),
     "another prefix": ("[topics]\nprefix = 'b.'\n[chains.polkadot]\n", "[topics] prefix: "),
     "a job in the folder": ("[chains.polkadot]\n", "another job is using "),
+    "changed offsets": ("[chains.polkadot]\n", "offsets/0 does not have the sum that .0.crc next to it says: "),
+    "a newer start": (
+        "[chains.polkadot]\n",
+        "polkadot.start: expected version 2, found 3: a newer version of validator",
+    ),
+    "newer ids": ("[chains.polkadot]\n", "topics.json: expected version 1, found 2: a newer version of validator"),
+    "a newer checkpoint": (
+        "[chains.polkadot]\n",
+        "offsets/0: expected version v1, found v2: a newer version of validator",
+    ),
 }
 
 
@@ -94,6 +104,15 @@ def test_job_that_would_be_refused_starts_nothing(
     sources = {f"a.{topic}" if "prefix" in what else f"validator.{topic}": {"0": 1} for topic in INPUT_TOPICS}
     (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(sources)}")
     (tmp_path / "state.json").write_text("{")
+    if what == "a newer start":
+        (home / "job" / "lanes").mkdir()
+        (home / "job" / "lanes" / "polkadot.start").write_text('{"version": 3}')
+    if what == "changed offsets":
+        (offsets / ".0.crc").write_bytes(b"crc\0\0\0\2\0abcd")
+    if what == "newer ids":
+        (home / "job" / "topics.json").write_text('{"version": 2}')
+    if what == "a newer checkpoint":
+        (offsets / "0").write_text("v2\n{}")
     if "folder" in what:
         started = start_time(os.getpid(), reap=False)
         (home / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": started}))
@@ -109,7 +128,7 @@ def test_job_that_would_be_refused_starts_nothing(
 
 @pytest.mark.parametrize("command", ["run", "up"])
 def test_accepted_changes_reach_the_job(chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    stand_in(monkeypatch, "import sys; sys.stderr.write(f'validator: {sys.argv[2:]}\\n'); sys.exit(2)")
+    stand_in(monkeypatch, "import sys; sys.stderr.write(f'validator: {sys.argv[1:]}\\n'); sys.exit(2)")
     options = ("--accept-change=polkadot:genesis", "--accept-change=polkadot:17")
     result = invoke(command, chain.option(), *options)
     assert result.exit_code == 2
@@ -133,7 +152,7 @@ def test_run_refuses_missing_topics(chain: Follower, monkeypatch: pytest.MonkeyP
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    monkeypatch.setattr(job_module, "job_command", lambda path: [sys.executable, "-c", program, str(path)])
+    monkeypatch.setattr(job_module, "job_command", lambda: [sys.executable, "-c", program])
 
 
 FAILS = """
@@ -231,7 +250,7 @@ PROGRAM = """
 import sys
 from validator.service import job
 program = sys.argv.pop()
-job.job_command = lambda path: [sys.executable, "-c", program, str(path)]
+job.job_command = lambda: [sys.executable, "-c", program]
 from validator.cli.main import main
 main()
 """

@@ -16,7 +16,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 UP = "validator up"
 IN_FIRST_TERMINAL = """up_log=$(mktemp)
-validator up > $up_log 2>&1 &
+COMMAND > $up_log 2>&1 &
 until grep -q Ctrl-C $up_log; do kill -0 $! || { cat $up_log; exit 1; }; sleep 0.2; done
 grep -v "^..:..:..  waiting  " $up_log
 cd $first_folder"""
@@ -108,9 +108,14 @@ def script(parts: list[Block], before: list[str]) -> str:
             lines += [f"cat > {block.file} <<'END-OF-FILE'", block.content.rstrip("\n"), "END-OF-FILE"]
             continue
         for command in commands(block):
-            lines += [f"echo '=== {number}'", IN_FIRST_TERMINAL if command.plain() == UP else command.line]
+            lines += [f"echo '=== {number}'", _run_as_shown(command)]
             number += 1
     return "\n".join([*lines, "echo '=== end'", 'printf "%s\\n" "$PWD" "$PYTHONPATH"'])
+
+
+def _run_as_shown(command: Command) -> str:
+    line = command.plain()
+    return IN_FIRST_TERMINAL.replace("COMMAND", line) if line in (UP, f"{UP} --rebuild") else command.line
 
 
 def pattern(prints: str) -> str:

@@ -17,8 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming.deaths import DEATHS_MAX, Deaths
-from streaming.reasons import may_pass, reason_of
-from streaming.run import BatchFailed
+from streaming.reasons import BatchFailed, may_pass, reason_of
 from tests.streaming.harness import (
     PATIENCE_S,
     SAME_WHATEVER_ARRIVES,

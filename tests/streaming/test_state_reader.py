@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from streaming import state_reader
 from streaming.state_reader import main, read_lanes
-from streaming.state_store import SNAPSHOT, TABLES, Store
+from streaming.state_store import TABLES, Store
 from tests.streaming.harness import Stream, first_difference, of_lane, wait_until
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definition, reference
 from tests.streaming.spark_reader import lanes_by_spark
@@ -25,7 +25,7 @@ from validator.cli.main import app
 from validator.errors import UserError
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.stored import StateExport
-from validator.service.checkpoint import last_committed_batch
+from validator.service.checkpoint import SNAPSHOT, last_committed_batch
 from validator.service.state import restore
 from validator.service.toml import to_toml
 

@@ -8,7 +8,7 @@ not take it for its own.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from validator.errors import UserError
@@ -16,6 +16,9 @@ from validator.kafka.process import start_time
 from validator.private import write_private
 
 _NAME = "broker.json"
+
+_VERSION = 1
+"""Of the record. It is not written as long as it is 1: the first programs did not know the key, and would call it damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,24 @@ class BrokerRecord:
 
 
 def read_record(directory: Path) -> BrokerRecord | None:
-    """Return the record in a broker's folder, or None if there is none. Raises `UserError` if it is damaged."""
+    """Return the record in a broker's folder, or None if there is none. Raises `UserError` if it is damaged or newer."""
+    path = directory / _NAME
     try:
-        return BrokerRecord(**json.loads((directory / _NAME).read_text(encoding="utf-8")))
+        values = dict(json.loads(path.read_text(encoding="utf-8")))
+        version = values.pop("version", _VERSION)
+        unknown = sorted(values.keys() - {each.name for each in fields(BrokerRecord)})
+        if version != _VERSION or unknown:
+            raise UserError(
+                f"{path}: a newer version of validator has written it ({', '.join([f'version {version}', *unknown])}): use that "
+                "one, or stop its broker with that one and remove the file, which only names the process and its ports"
+            )
+        return BrokerRecord(**values)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
     except (ValueError, TypeError) as error:
-        raise UserError(f"{directory / _NAME} is damaged ({error}): remove it") from error
+        raise UserError(f"{path} is damaged ({error}): remove it") from error
 
 
 def keep_record(directory: Path, record: BrokerRecord) -> None:

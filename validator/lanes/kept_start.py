@@ -8,7 +8,7 @@ be ignored by the one, and silently give other results in the other. `validator.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 from validator.config import Config, configuration_meaning
 from validator.config.changes import CHAIN, EFFECTS, LIMITS, Effect
 from validator.core.types import BlockNumber
-from validator.errors import UserError
+from validator.errors import UserError, written_by_newer
 from validator.lanes.accepted import GENESIS, OPTION, Accepted
 from validator.lanes.configured import started_chain
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.runtime import Epoch, digest_of_all
 
 START_VERSION = 2
+"""Also the version of what the job's folder holds: a new encoding in the store (head, journal, a parked lane) has a new one here. So an
+earlier program refuses to start, instead of parking every lane with its first batch."""
 _SUFFIX = ".start"
 
 _LISTED = {"genesis_paras": ("kind", "balance")}
@@ -142,8 +144,11 @@ def keep_start(folder: Path, lane: str, start: LaneStart) -> None:
 
 
 def kept_starts(folder: Path) -> dict[str, LaneStart]:
-    """Return what is kept, by lane; empty if no job has started here. Raises `UserError` for a file that is damaged or newer."""
-    return {path.name.removesuffix(_SUFFIX): _read(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+    """Return what is kept, by lane; empty if no job has started here. Raises `UserError` for a file that is damaged or newer.
+
+    A hidden name is no lane's: other machines leave such files.
+    """
+    return {path.name.removesuffix(_SUFFIX): _read(path) for path in sorted(folder.glob(f"[!.]*{_SUFFIX}"))}
 
 
 def _read(path: Path) -> LaneStart:
@@ -151,9 +156,7 @@ def _read(path: Path) -> LaneStart:
         values = json.loads(path.read_text(encoding="utf-8"))
         version = values.pop("version")
         if version not in (1, START_VERSION):
-            raise UserError(
-                f"{path}: expected version {START_VERSION}, found {version}: a newer program has written it"
-            )
+            raise written_by_newer(path, START_VERSION, version)
         epochs = tuple(StartedEpoch(start, digest, tuple(plugins)) for start, digest, plugins in values.pop("epochs"))
         changes = tuple(AcceptedChange(*each) for each in values.pop("changes", ()))
         bytes.fromhex(values.get("rules", ""))
@@ -227,6 +230,17 @@ def _difference(lane: str, name: str, rest: str, before: object, now: object) ->
 
 def _word(value: object) -> str:
     return "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def refuse_newer_pages(before: Mapping[str, LaneStart], now: Mapping[str, LaneStart]) -> None:
+    """Raise `UserError` for the first lane, by name, whose pages a newer version of its protocol may have written."""
+    for lane in sorted(before.keys() & now.keys()):
+        found, known = before[lane].encoding_version, now[lane].encoding_version
+        if found > known:
+            raise UserError(
+                f"lane {lane}: its pages have version {found}, and protocol {now[lane].meaning['protocol']} writes version {known}: a "
+                "newer version of it has run here: install that one, or restore the backup from before the upgrade (docs/upgrade.md)"
+            )
 
 
 # --- deciding ----------------------------------------------------------------------------------------------------------------------------

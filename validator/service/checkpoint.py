@@ -8,17 +8,25 @@ existing file. Only `follow_move` does, before a start.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from validator.errors import UserError
+from validator.errors import UserError, written_by_newer
 from validator.topics import INPUT_TOPICS
 
 T = TypeVar("T")
 
 COMMITS, OFFSETS = "commits", "offsets"
 """Folders of the checkpoint with one file per batch."""
+
+SNAPSHOT, CHANGELOG = ".zip", ".changelog"
+"""Suffixes of the files of a state's version."""
+
+_LOG_VERSION = "v1"
+_IS_VERSION = re.compile(r"v\d+")
+"""The first line of such a file."""
 
 
 def last_committed_batch(checkpoint: Path) -> int:
@@ -49,6 +57,29 @@ def consumed_by_batch(checkpoint: Path, batch: int) -> dict[tuple[str, int], int
     return _of_offsets(checkpoint, batch, parse)
 
 
+def consumed_so_far(checkpoint: Path) -> dict[tuple[str, int], int]:
+    """Return, by topic and partition, the offset after the last record of the last complete batch, of all sources; empty without a batch.
+
+    Raises `UserError` as `consumed_by_batch`.
+    """
+    batch = max(_batches(checkpoint, COMMITS), default=None)
+    if batch is None:
+        return {}
+    path = checkpoint / OFFSETS / str(batch)
+    try:
+        _, _, *sources = path.read_text(encoding="utf-8").splitlines()
+        return {
+            (topic, int(partition)): int(offset)
+            for source in sources
+            for topic, partitions in json.loads(source).items()
+            for partition, offset in partitions.items()
+        }
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: expected the offsets of a batch as Spark writes them: {error}") from error
+
+
 def state_options(checkpoint: Path, batch: int) -> dict[str, str]:
     """Return the options of the session that determine the format of a batch's state. Raises `UserError` as `consumed_by_batch`."""
 
@@ -62,9 +93,12 @@ def _of_offsets(checkpoint: Path, batch: int, parse: Callable[[str, str], T]) ->
     """Return what is parsed from the line about the session and that about the query's only source."""
     path = checkpoint / OFFSETS / str(batch)
     try:
-        version, session, source = path.read_text(encoding="utf-8").splitlines()
-        if version != "v1":
-            raise ValueError(f"version {version}")
+        version, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        if version != _LOG_VERSION and _IS_VERSION.fullmatch(version):
+            raise written_by_newer(path, _LOG_VERSION, version)
+        session, source = rest.splitlines()
+        if version != _LOG_VERSION:
+            raise ValueError(f"version {version!r}")
         return parse(session, source)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
@@ -113,30 +147,56 @@ def refuse_another_prefix(checkpoint: Path, prefix: str) -> None:
         )
 
 
+def refuse_foreign(checkpoint: Path) -> None:
+    """Raise `UserError` for the first file that Spark would take for one of its state, and then not read that state at all.
+
+    It takes every name with its suffix, such as ``._5.zip`` of another machine; it leaves other names alone.
+    """
+    for operator in numbered(checkpoint / "state", Path.is_dir):
+        for partition in numbered(operator, Path.is_dir):
+            for path in sorted(partition.iterdir()):
+                if path.suffix in (SNAPSHOT, CHANGELOG) and not _is_number(path.stem):
+                    raise UserError(
+                        f"{path}: expected only files that Spark has written, whose names here are numbers: remove this one"
+                    )
+
+
 def follow_move(checkpoint: Path) -> bool:
     """Let a checkpoint that was moved or copied name its own files; return whether it named others. No job may be using it.
 
     Spark keeps the paths of the schemas of its state as they were when they were written, and would look for them there.
     """
     moved = False
-    for path in sorted(checkpoint.glob("state/*/_metadata/v2/*")):
-        version, _, body = path.read_text(encoding="utf-8").partition("\n")
-        try:
-            metadata = json.loads(body) if path.name.isdecimal() else {}
-        except ValueError:  # Spark says what is wrong with it
-            continue
-        stores = metadata.get("stateStoreInfo", [])
-        before = json.dumps(stores)
-        for store in stores:
-            named = [_beside(path.parents[2], each) for each in store.get("stateSchemaFilePaths", [])]
-            store["stateSchemaFilePaths"] = named
-        if json.dumps(stores) != before:
+    for operator in numbered(checkpoint / "state", Path.is_dir):
+        for path in numbered(operator / "_metadata" / "v2", Path.is_file):
+            version, metadata = _state_metadata(path)
+            stores = metadata["stateStoreInfo"]
+            before = json.dumps(stores)
+            for store in stores:
+                store["stateSchemaFilePaths"] = [_beside(operator, each) for each in store["stateSchemaFilePaths"]]
+            if json.dumps(stores) == before:
+                continue
             written = path.with_name(f".{path.name}.moved")
             written.write_text(f"{version}\n{json.dumps(metadata, separators=(',', ':'))}", encoding="utf-8")
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # it is the sum of the earlier bytes
             written.replace(path)
             moved = True
     return moved
+
+
+def _state_metadata(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the version and the metadata of a stateful operator. Raises `UserError`."""
+    try:
+        version, _, body = path.read_text(encoding="utf-8").partition("\n")
+        metadata: dict[str, Any] = json.loads(body)
+        for store in metadata["stateStoreInfo"]:
+            for each in store["stateSchemaFilePaths"]:
+                each.rpartition("/")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: expected the metadata of a state as Spark writes it: {error}") from error
+    return version, metadata
 
 
 def _beside(operator: Path, schema: str) -> str:
@@ -146,5 +206,19 @@ def _beside(operator: Path, schema: str) -> str:
 
 
 def _batches(checkpoint: Path, folder: str) -> list[int]:
-    files = checkpoint / folder
-    return [int(path.name) for path in files.iterdir() if path.name.isdecimal()] if files.is_dir() else []
+    return [int(path.name) for path in numbered(checkpoint / folder, Path.is_file)]
+
+
+def numbered(folder: Path, kind: Callable[[Path], bool]) -> list[Path]:
+    """Return, by their numbers, the files or folders that Spark names by a number; empty without the folder.
+
+    A folder also holds sums of files (``.0.crc``), files that are being written, and what the storage, other machines and editors leave.
+    """
+    if not folder.is_dir():
+        return []
+    found = (path for path in folder.iterdir() if _is_number(path.name) and kind(path))
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and str(int(name)) == name

@@ -215,14 +215,15 @@ def test_environment_variable_can_hold_table(monkeypatch: pytest.MonkeyPatch, tm
     assert load(tmp_path, "").kafka == {"bootstrap.servers": "b:2", "linger.ms": 4}
 
 
-@pytest.mark.parametrize("text", ['{"bootstrap.servers": "b:2",}', "5", "[]", "", "[" * 20_000])
+@pytest.mark.parametrize("text", ['{"sasl.password": "hidden",}', "5", "[]", "", "[" * 20_000])
 def test_environment_variable_of_kafka_that_is_no_table_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
 ) -> None:
     monkeypatch.setenv("VALIDATOR_KAFKA", text)
     (line,) = errors_of(tmp_path, "")
-    assert line.startswith("VALIDATOR_KAFKA: expected a JSON object of Kafka's options, found '")
-    assert len(line) < 140
+    assert (
+        line == "VALIDATOR_KAFKA: expected a JSON object of Kafka's options"
+    )  # without its value, which may have a password
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 5_000, "kafka." + "a." * 2_000 + "a = 1"])

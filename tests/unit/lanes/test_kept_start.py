@@ -12,9 +12,14 @@ import pytest
 
 from validator.config import Config
 from validator.config.changes import CHAIN, EFFECTS, Effect
+from validator.core import lane as core_lane
+from validator.core.handlers import state
 from validator.errors import UserError
+from validator.lanes import processor, store
 from validator.lanes.accepted import NOTHING, Accepted, read_accepted
 from validator.lanes.configured import lane_definition
+from validator.lanes.definition import RULES_ENCODING_VERSION
+from validator.lanes.journal import JOURNAL_VERSION
 from validator.lanes.kept_rules import refuse_changed_past
 from validator.lanes.kept_start import (
     START_VERSION,
@@ -24,9 +29,11 @@ from validator.lanes.kept_start import (
     keep_start,
     kept_starts,
     refuse_changes,
+    refuse_newer_pages,
     start_of,
     with_changes,
 )
+from validator.lanes.parked import PARKED_VERSION
 from validator.plugin.lock import write_lock
 from validator.plugin.registry import discover, load_all
 
@@ -285,6 +292,8 @@ def test_start_is_read_as_it_was_kept(tmp_path: Path) -> None:
     keep_start(tmp_path / "lanes", "b", LaneStart(1, "00", 1, {}, removed=True))
     assert kept_starts(tmp_path / "lanes") == {"a": start, "b": LaneStart(1, "00", 1, {}, removed=True)}
     assert kept_starts(tmp_path / "nowhere") == {}
+    (tmp_path / "lanes" / "._a.start").write_bytes(b"\x00\x05\x16\x07of another machine")
+    assert list(kept_starts(tmp_path / "lanes")) == ["a", "b"]
 
 
 def test_accepted_changes_are_kept_with_their_blocks(tmp_path: Path) -> None:
@@ -314,7 +323,10 @@ def test_start_of_an_earlier_program_is_read(tmp_path: Path) -> None:
         ("{", "is damaged"),
         ("[]", "is damaged"),
         ('{"version": 1}', "is damaged"),
-        (json.dumps({"version": START_VERSION + 1}), f"expected version {START_VERSION}, found {START_VERSION + 1}"),
+        (
+            json.dumps({"version": START_VERSION + 1}),
+            f"expected version {START_VERSION}, found {START_VERSION + 1}: a newer version",
+        ),
     ],
 )
 def test_damaged_start_is_refused_in_one_line(text: str, words: str, tmp_path: Path) -> None:
@@ -322,6 +334,30 @@ def test_damaged_start_is_refused_in_one_line(text: str, words: str, tmp_path: P
     with pytest.raises(UserError, match=words) as error:
         kept_starts(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_a_new_encoding_in_the_store_has_a_new_version_of_the_start() -> None:
+    """By that number alone an earlier version refuses to start on the folder, instead of parking each lane with its first batch."""
+    assert START_VERSION == 2
+    encodings = (
+        store.HEAD_VERSION,
+        JOURNAL_VERSION,
+        processor.SNAPSHOT_VERSION,
+        core_lane.SNAPSHOT_VERSION,
+        PARKED_VERSION,
+    )
+    assert (*encodings, RULES_ENCODING_VERSION, state.ENCODING_VERSION) == (3, 1, 1, 2, 0x81, 1, 0x81)
+
+
+def test_pages_of_a_newer_version_are_refused(tmp_path: Path) -> None:
+    config = config_of({}, tmp_path)
+    start = start_of(config, lane_definition(config, "a"))
+    refuse_newer_pages({"a": start, "b": start}, {"a": replace(start, encoding_version=start.encoding_version + 1)})
+    newer = replace(start, encoding_version=start.encoding_version + 1)
+    with pytest.raises(
+        UserError, match=r"^lane a: its pages have version \d+, and protocol router writes version \d+: a newer version"
+    ):
+        refuse_newer_pages({"a": newer}, {"a": start})
 
 
 def test_start_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> None:

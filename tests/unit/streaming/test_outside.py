@@ -12,9 +12,9 @@ from pyspark.errors import StreamingQueryException
 from streaming.batch_watch import Stalled
 from streaming.held_inputs import ReadFailed
 from streaming.outside import WRITER_GONE, Outages, is_outside, unwritable
-from streaming.range_source import InputsRemoved
-from streaming.reasons import _FORESEEN, READ_FAILED, reason_of, report_of
-from streaming.run import BatchFailed, _follow, ended_in_order, run_queries
+from streaming.range_source import InputsRemoved, TopicReplaced
+from streaming.reasons import _FORESEEN, READ_FAILED, BatchFailed, reason_of, report_of
+from streaming.run import _follow, ended_in_order, run_queries
 from streaming.session import StartFailed
 from streaming.transactions import KafkaGone, WriteFailed, WriterFenced
 from tests.registry_stand_in import stand_in
@@ -290,6 +290,7 @@ def test_exceptions_that_are_known_by_their_names_have_them() -> None:
         WriterFenced,
         KafkaGone,
         InputsRemoved,
+        TopicReplaced,
     )
     assert [f".{each.__name__}" for each in known] == [name.rstrip(": ") for name in _FORESEEN]
     assert f"{KafkaGone.__module__}.{KafkaGone.__name__}:" == WRITER_GONE

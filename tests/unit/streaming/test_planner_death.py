@@ -7,8 +7,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming.deaths import TALKS_TO_PLANNER, worker_died
-from streaming.reasons import reason_of, report_of
-from streaming.run import BatchFailed
+from streaming.reasons import BatchFailed, reason_of, report_of
 from tests.unit.streaming.queries import EXECUTOR_GONE, KILLED
 
 MESSAGE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Broken pipe SQLSTATE: XXKST: {error}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,11 +28,12 @@ from streaming.range_source import (
     RangeStreamReader,
     SourceSettings,
     TaskRanges,
+    TopicReplaced,
     check_not_before,
     committed_ends,
 )
 from streaming.ranges import OffsetRange, Offsets, divided, records_between
-from streaming.reasons import reason_of
+from streaming.reasons import INPUTS_GONE, may_pass, reason_of
 from streaming.transactions import KafkaGone
 from tests.repetitions import repetitions
 from validator.errors import UserError
@@ -261,7 +263,7 @@ def test_inputs_that_are_gone_are_named(latest: Offsets, found: str) -> None:
     line = str(gone.value)
     assert f"({found})" in line
     assert "\n" not in line
-    assert line.startswith("retention removed inputs from Kafka before the job read them")
+    assert line.startswith(INPUTS_GONE)
     raised = (
         f"Traceback (most recent call last):\n  File x\nstreaming.range_source.InputsRemoved: {line}\n\n\tat org.apache"
     )
@@ -332,6 +334,39 @@ def test_reader_refuses_inputs_that_end_before(client: Client) -> None:
     client.ends = {"p.a": {"0": 3}, "p.b": {"0": 10}}
     with pytest.raises(InputsRemoved, match=r"p\.a\[0\] was read up to offset 4, and now ends at 3"):
         reader.latestOffset({"p.a": {"0": 4}}, ReadMaxRows(1))
+
+
+def test_reader_refuses_a_topic_of_the_same_name(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has as many records as the one before or more, so offsets do not say so."""
+    asked: list[list[str]] = []
+    named = {"p.a": "first", "p.b": "second"}
+
+    def ids(_: object, topics: Mapping[str, str]) -> dict[str, str]:
+        asked.append(list(topics))
+        return named
+
+    monkeypatch.setattr(range_source, "ids_of", ids)
+    reader = RangeStreamReader(replace(SETTINGS, ids=dict(named)))
+    start: Offsets = {"p.a": {"0": 10**6}, "p.b": {"0": 9}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == client.ends
+    named = {"p.a": "first"}  # Kafka does not name every id
+    assert reader.latestOffset(start, ReadAllAvailable()) == client.ends
+    named = {"p.a": "first", "p.b": "third"}
+    assert reader.latestOffset(client.ends, ReadAllAvailable()) == client.ends, "nothing to read, so nothing is asked"
+    assert len(asked) == 2
+    with pytest.raises(TopicReplaced, match=r"^p\.b has id third, and the topic that was read had second$") as replaced:
+        reader.latestOffset(start, ReadAllAvailable())
+    raised = f"Traceback (most recent call last):\n  File x\nstreaming.range_source.TopicReplaced: {replaced.value}\n"
+    reason, foreseen = reason_of(StreamingQueryException(raised))
+    assert foreseen
+    assert may_pass(raised, reason), "the next start of the query looks at the topics again"
+    monkeypatch.setattr(range_source, "ids_of", lambda *_: _fails_with(KafkaError._TRANSPORT))
+    with pytest.raises(KafkaGone, match="the inputs cannot be read"):
+        reader.latestOffset(start, ReadAllAvailable())
+
+
+def _fails_with(code: int) -> dict[str, str]:
+    raise kafka_error(code)
 
 
 def test_workers_get_the_settings_only(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
