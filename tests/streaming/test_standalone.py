@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from streaming.partitions import divided
 from tests.listening import with_children
 from tests.streaming.harness import (
     SAME_WHATEVER_ARRIVES,
@@ -40,6 +41,9 @@ LOST = 3
 
 LATER = 40
 """The last block that is executed before the driver is started again."""
+
+PARTITIONS = 3
+"""State partitions, of which each lane has one."""
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker]
 
@@ -119,6 +123,7 @@ def test_executor_that_is_lost_in_a_batch_costs_only_its_own_tasks(
     records = [record for chain in chains() for record in chain.records]
     blocks = sum(record.topic == "blocks" for record in records)
     produce(kafka, prefix, records)
+    assert all(len(lanes) == 1 for lanes in divided([chain.lane for chain in chains()], PARTITIONS).values())
     (tmp_path / ENVIRONMENT).symlink_to(sys.prefix)
     monkeypatch.chdir(tmp_path)
     with standalone(tmp_path / "cluster", 2) as cluster:
@@ -130,7 +135,7 @@ def test_executor_that_is_lost_in_a_batch_costs_only_its_own_tasks(
             kafka,
             prefix,
             master=cluster.address,
-            state_partitions=2,
+            state_partitions=PARTITIONS,
             driver_memory="512m",
             max_records_per_trigger=len(records) // BATCHES,
         )

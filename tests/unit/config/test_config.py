@@ -276,19 +276,9 @@ def test_invalid_environment_variable_is_reported_as_environment(
             "topics.retention_ms: 'verdict' is none of the topics; did you mean 'verdicts'?",
         ),
         ("[topics.retention_ms]\nlanes = 1", "topics.retention_ms: no retention for 'lanes': a compacted topic keeps"),
-        *(
-            (
-                f"[job]\ndirectory = '{uri}'",
-                f"job.directory: expected a path that the driver and every executor reach, found the URI '{uri}': the job locks, renames",
-            )
-            for uri in (
-                "s3a://bucket/job",
-                "gs://bucket/job",
-                "hdfs://name-node:8020/job",
-                "hdfs:/job",
-                "file:///job",
-                "S3A://bucket",
-            )
+        (
+            "[job]\ndirectory = 's3a://bucket/job'",
+            "job.directory: expected a path that the driver and every executor reach, found the URI 's3a://bucket/job'",
         ),
         ("[job]\ndriver_memory = '511m'", "job.driver_memory: expected at least 512m, found '511m'"),
         ("[job]\nworker_memory = '128m'", "job.worker_memory: expected at least 256m, found '128m'"),

@@ -15,6 +15,7 @@ from streaming import shared_folder
 from streaming.reasons import reason_of
 from streaming.shared_folder import AlreadyFailed, SharedFolder, attempt_with, checkpoint_location, share
 from streaming.transactions import WriterFenced
+from validator.config import Config
 from validator.errors import UserError
 
 
@@ -77,6 +78,22 @@ def test_folder_that_may_not_be_written_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK | os.X_OK))
     with pytest.raises(UserError, match=r"the executor on \S+ may not write there: let it run as the driver's user"):
         shared.check()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["s3a://bucket/job", "gs://bucket/job", "hdfs://name-node:8020/job", "hdfs:/job", "file:///job", "S3A://bucket"],
+)
+def test_storage_that_is_no_file_system_is_refused_with_what_to_use(uri: str) -> None:
+    with pytest.raises(ValueError, match="found the URI") as refused:
+        Config.model_validate({"job": {"directory": uri}})
+    assert f"found the URI '{uri}': the job locks, renames and reads files there itself" in str(refused.value)
+    assert "mount one, such as NFS, CephFS or a volume with ReadWriteMany" in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["/mnt/job", "job", "a:b/c", "C:"])
+def test_path_is_no_uri(path: str) -> None:
+    assert Config.model_validate({"job": {"directory": path}}).job.directory == path
 
 
 def test_spark_gets_a_checkpoint_with_its_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
