@@ -195,7 +195,7 @@ def test_transport_says_what_it_lacks(guarded: Guarded) -> None:
 
 
 def test_queue_of_a_transport_that_may_not_write_says_so(guarded: Guarded) -> None:
-    """librdkafka raises this once, out of the thread that polls: the transport must not go on without it."""
+    """librdkafka raises this once, out of the thread that polls: the transport must not continue without it."""
     queue, outcomes = RecordQueue(guarded.kafka("reader"), PREFIX), list[str | None]()
     try:
         assert queue.put("blocks", b"k", b"v", outcomes.append, {})

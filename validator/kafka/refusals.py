@@ -46,13 +46,18 @@ def is_lacking(error: KafkaError) -> bool:
     return error.code() in _LACKING
 
 
+def line_of(error: KafkaError) -> str:
+    """Return librdkafka's text of an error in one line: that of a value out of range ends with a newline."""
+    return " ".join(error.str().split())
+
+
 def why(error: KafkaError, kafka: KafkaTable, right: str, *, group: str = "", transactional_id: str = "") -> str:
     """Return the reason of an error for people.
 
     ``right`` is what the request needs of topics, such as ``Read on topic validator.blocks``. An error about the ``group`` or the
     ``transactional_id`` names that. For an error that may come from a connection it takes up to `LISTEN_S_MAX` to find out more.
     """
-    text = f"{error.str()} ({error.name()})"
+    text = f"{line_of(error)} ({error.name()})"
     if is_lacking(error):
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             right = f"Read on group {group}"

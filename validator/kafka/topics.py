@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
-from validator.kafka.refusals import is_lacking, why
+from validator.kafka.refusals import is_lacking, line_of, why
 from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, partition_numbers, passes, user_error
 from validator.tables import dotted
 from validator.topics import DEAD_LETTERS, TOPICS
@@ -300,7 +300,7 @@ def _admin(kafka: KafkaTable) -> Iterator[AdminClient]:
     except KafkaException as error:
         reason = error.args[0]
         if reason.name() == "_INVALID_ARG":
-            raise UserError(f"[kafka] is not accepted by the client: {reason.str()}") from error
+            raise UserError(f"[kafka] is not accepted by the client: {line_of(reason)}") from error
         address, text = config["bootstrap.servers"], why(reason, kafka, "Describe on the topics")
         if is_lacking(reason):
             raise UserError(f"{address}: {text}") from error

@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from validator.errors import LeaseLost, UserError
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.process import start_time
-from validator.kafka.refusals import why
+from validator.kafka.refusals import line_of, why
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, passes
 from validator.plugin.limits import COMMIT_S_MAX, HEARTBEAT_MS_MAX, SESSION_MS, WATCH_S
 
@@ -65,7 +65,7 @@ class Lease:
         try:
             self._member = Consumer(config)
         except KafkaException as error:
-            raise UserError(f"[kafka]: the client does not accept it: {error.args[0].str()}") from error
+            raise UserError(f"[kafka]: the client does not accept it: {line_of(error.args[0])}") from error
         self._admin = AdminClient(admin_config(kafka))
         self._asking = Lock()
         self._assigned = self._stable = False

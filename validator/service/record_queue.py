@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from validator.errors import UserError
 from validator.kafka.client import producer_config
-from validator.kafka.refusals import why
+from validator.kafka.refusals import line_of, why
 from validator.plugin.enqueued import CLOSED, Enqueued, size_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class RecordQueue:
         try:
             self._producer = Producer(config)
         except KafkaException as error:
-            raise UserError(f"[kafka]: the client does not accept it: {error.args[0].str()}") from error
+            raise UserError(f"[kafka]: the client does not accept it: {line_of(error.args[0])}") from error
         self._thread = Thread(target=self._run, name="enqueued records", daemon=True)
         self._thread.start()
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from validator.errors import UserError
 from validator.kafka.client import producer_config
-from validator.kafka.refusals import why
+from validator.kafka.refusals import line_of, why
 from validator.kafka.retry import missing_topics, user_error
 from validator.kafka.topics import hidden_topics
 
@@ -66,7 +66,7 @@ class RecordSender:
         try:
             self._producer = Producer(config)
         except KafkaException as error:
-            raise UserError(f"[kafka]: the client does not accept it: {error.args[0].str()}") from error
+            raise UserError(f"[kafka]: the client does not accept it: {line_of(error.args[0])}") from error
 
     def check(self, topic: str) -> None:
         """Check that a topic exists. Raises `UserError`."""
