@@ -3,25 +3,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
+from streaming.kafka_calls import PROGRESS_S_MAX, WatchedReader
 from streaming.transactions import KafkaGone
 from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
 from validator.kafka.consume import NotUnpacked
-from validator.kafka.reader import POLL_S, TopicReader
+from validator.kafka.reader import POLL_S
 from validator.kafka.registry import known_ids
 from validator.lanes.definition import LaneDefinition, job_codec
 from validator.lanes.parked import Place, Span
 from validator.lanes.parking import InputsGone, Suspect
 from validator.topics import INPUT_TOPICS
-
-ANSWER_S_MAX: Final = 60.0
-"""Seconds that Kafka has to answer a request."""
 
 
 class ReadFailed(Exception):
@@ -75,7 +74,7 @@ class ParkingSettings:
             raise InputsGone(f"{topic} is not an input topic")
         items: list[Arrival] = []
         size = 0
-        with TopicReader(self.kafka, self.prefix, [topic], nulls=True, patience_s=ANSWER_S_MAX, sparing=True) as reader:
+        with WatchedReader(self.kafka, self.prefix, [topic], lane=lane, nulls=True, sparing=True) as reader:
             first, end = reader.spans().get(place, (0, 0))
             if end < span.end:
                 raise InputsGone(
@@ -87,8 +86,16 @@ class ParkingSettings:
                     "job's checkpoint and import a later state of the lane with `validator lanes import`"
                 )
             reader.restart(topic, partition, span.first)
+            deadline = time.monotonic() + PROGRESS_S_MAX
             while True:
-                for record in reader.poll(POLL_S):
+                records = reader.poll(POLL_S)
+                if records:
+                    deadline = time.monotonic() + PROGRESS_S_MAX
+                elif time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"no record of {self.prefix}{topic}[{partition}] came within {PROGRESS_S_MAX:.0f} s"
+                    )
+                for record in records:
                     if record.offset >= span.end:
                         return items, span.end
                     if size >= bytes_max:

@@ -36,11 +36,12 @@ from validator.core.handlers.errors import HandlerFault
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Unreadable, Withheld
 from validator.core.lane import WaitingOverflow
 from validator.core.scale import DecodeError
+from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.lanes.arrived import DoesNotFit, Inputs
 from validator.lanes.auditing import AuditFailed, Auditor
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.marker import consumed_by
+from validator.lanes.marker import Consumed, ForeignMarker, consumed_by
 from validator.lanes.parked import Fault, Parked, Place, Span, point_of, running, shortened, stored_parts
 from validator.lanes.processor import Observer, of_new_blocks
 from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBackend, StateUnusable, process_batch
@@ -66,6 +67,17 @@ class InputsGone(Exception):
     """Kafka no longer has a held input."""
 
 
+class ConfirmsMarker(Protocol):
+    """Checks the marker because of which something of a batch is left out."""
+
+    def __call__(self, block: BlockNumber | None, consumed: Consumed, *, corrects: bool) -> None:
+        """Raise or return as `validator.lanes.sink.LaneSink.confirm` of the lane."""
+
+
+def _believes(block: BlockNumber | None, consumed: Consumed, *, corrects: bool) -> None:
+    """Confirm any marker, where none is written."""
+
+
 class HeldInputs(Protocol):
     """Reads inputs again."""
 
@@ -81,10 +93,11 @@ class HeldInputs(Protocol):
 class LaneBatch:
     """One batch of one lane.
 
-    ``suspects`` is by lane. ``noted`` gets the lane and its point before anything runs that may end the process, ``on_bug`` the
-    exception of a bug, ``observe`` each executed block, which ``audit`` may check. ``known_skips`` are records that the lane skipped before
-    it was started over. ``left`` and ``too_large`` are of `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's
-    checkpoint. ``was_parked`` is true if the lane was parked before it was started over, which it says if it runs.
+    ``suspects`` is by lane. ``begins`` gets the lane's point when it is known, ``noted`` the lane and its point before anything runs that
+    may end the process, ``on_bug`` the exception of a bug, ``observe`` each executed block, which ``audit`` may check. ``confirms`` is asked
+    before the first block is emitted. ``known_skips`` are records that the lane skipped before it was started over. ``left`` and
+    ``too_large`` are of `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's checkpoint. ``was_parked`` is true if the
+    lane was parked before it was started over, which it says if it runs.
     """
 
     definition: LaneDefinition
@@ -98,12 +111,16 @@ class LaneBatch:
     was_parked: bool = False
     too_large: str = ""
     checkpoint: str = ""
+    begins: Callable[[str], None] = lambda _point: None
     noted: Callable[[str, str], None] = lambda _lane, _point: None
+    confirms: ConfirmsMarker = _believes
     observe: Observer | None = None
     audit: Auditor | None = None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
     consumed: dict[Place, int] = field(default_factory=dict)
     """By topic and partition, the offset after the last input taken; complete when the output is exhausted."""
+    left_at: str = ""
+    """The point at which the batch leaves the lane; known when the output is exhausted."""
 
     @property
     def lane(self) -> str:
@@ -123,7 +140,8 @@ class LaneBatch:
         if any(order.inputs for order in orders):
             head = None
         suspect = self.suspects.get(self.lane)
-        point = point_of(stored)
+        point = self.left_at = point_of(stored)
+        self.begins(point)
         if suspect is not None and suspect.point == point:
             held = self._holding(parked or Parked(Fault.WORKER, "", None)).obeying(orders)
             yield from self._park(
@@ -155,7 +173,7 @@ class LaneBatch:
             parked = replace(parked, resuming=True)
         if not parked.resuming:
             if parked != before:
-                self.backend.save_head(parked.encode(head))
+                self._save_head(parked.encode(head))
             return
         try:
             items, left = self._take(parked.held)
@@ -222,7 +240,9 @@ class LaneBatch:
             state.remove_slots()
         skipped = Skipped(at_fault.skips, at_fault.since_block)
         others: list[BlockOutput] = []
+        first: BlockNumber | None = None
         since = at_fault.since_block
+        corrects = at_fault.resuming and at_fault.fault is Fault.MARKER
         consumed: dict[Place, int] = {}
         observe = of_new_blocks(self.observe, since)
 
@@ -232,13 +252,22 @@ class LaneBatch:
                 consumed = consumed_by(part, consumed)
                 yield list(_inputs(part, at_fault.skips))
 
+        def confirm() -> None:
+            with state.noting(ForeignMarker):
+                self.confirms(first, consumed, corrects=corrects)
+
         try:
             for output in process_batch(self.definition, state, self.cache, parts(), skipped, observe, self.audit):
                 if output.block is None:  # if the batch fails, its dead letters come again
                     others.append(output)
                 else:
                     since = output.block
+                    if first is None:  # the blocks that were emitted come before the others
+                        first = since
+                        confirm()
                     yield output
+            if first is None:
+                confirm()
         except (Exception, SystemExit) as error:
             if state.failed:
                 raise
@@ -251,15 +280,19 @@ class LaneBatch:
             parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=takes_shares)
             yield from self._park(self._holding(parked), head)
             return False
-        state.write(after)
+        self.left_at = point_of(state.write(after))
         self.consumed = consumed
         yield from others
         return True
 
     def _park(self, parked: Parked, head: bytes | None) -> Iterator[BlockOutput]:
         self.cache.take(self.lane)
-        self.backend.save_head(parked.encode(head))
+        self._save_head(parked.encode(head))
         yield parked.record(self.lane)
+
+    def _save_head(self, head: bytes) -> None:
+        self.backend.save_head(head)
+        self.left_at = point_of(head)
 
 
 def _knows_nothing(parked: Parked, head: bytes | None) -> bool:
@@ -297,6 +330,7 @@ def fault_of(error: BaseException) -> Fault:
         (MemoryError, Fault.MEMORY),
         (StateUnusable, Fault.STATE),
         (AuditFailed, Fault.AUDIT),
+        (ForeignMarker, Fault.MARKER),
         (UserError, Fault.CONFIGURATION),
     ):
         if isinstance(error, kinds):
@@ -331,7 +365,7 @@ def _release(error: BaseException) -> None:
 
 
 class CollectedWrites:
-    """A lane's store (`StateBackend`) whose writes wait for `write`; ``failed`` once the store itself has raised."""
+    """A lane's store (`StateBackend`) whose writes wait for `write`; ``failed`` once the store itself, or the log, has raised."""
 
     def __init__(self, backend: StateBackend, head: bytes | None) -> None:
         self._backend = backend
@@ -349,15 +383,15 @@ class CollectedWrites:
 
     def load_slots(self) -> dict[int, bytes]:
         """Return every slot."""
-        with self._noting():
+        with self.noting():
             return self._backend.load_slots()
 
     def load_journal(self) -> Iterator[bytes]:
         """Return the journal's entries in order."""
-        with self._noting():
+        with self.noting():
             entries = iter(self._backend.load_journal())
         while True:
-            with self._noting():
+            with self.noting():
                 entry = next(entries, None)
             if entry is None:
                 return
@@ -384,17 +418,20 @@ class CollectedWrites:
         """Remove every entry."""
         self._writes.append(self._backend.clear_journal)
 
-    def write(self, parked: Parked | None) -> None:
-        """Write everything, the head last; ``parked`` goes around the head."""
+    def write(self, parked: Parked | None) -> bytes:
+        """Write everything, the head last, and return it; ``parked`` goes around the head."""
         for each in self._writes:
             each()
         assert self._head is not None
-        self._backend.save_head(self._head if parked is None else parked.encode(self._head))
+        head = self._head if parked is None else parked.encode(self._head)
+        self._backend.save_head(head)
+        return head
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
+    def noting(self, *of_the_lane: type[Exception]) -> Iterator[None]:
+        """Note that a call outside of the lane has raised; some exceptions are the lane's own."""
         try:
             yield
-        except BaseException:
-            self.failed = True
+        except BaseException as error:
+            self.failed = not isinstance(error, of_the_lane)
             raise
