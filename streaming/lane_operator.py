@@ -201,7 +201,7 @@ class LaneOperator(StatefulProcessor):
             was_parked=lane in parking.parked,
             begins=partial(sink.begin, lane),
             noted=note_point,
-            confirms=partial(sink.confirm, lane),
+            confirms=lambda corrects: sink.confirm(lane, corrects=corrects),
             observe=None if meter is None else meter.executed,
             audit=_auditor(definition, self._audit, meter),
         )

@@ -9,6 +9,7 @@ Kafka does not show the last marker; one that is behind, or that does not answer
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from validator.core.types import BlockNumber
     from validator.kafka.client import KafkaTable
     from validator.kafka.reader import TopicRecord
+    from validator.lanes.marker import Consumed
 
 Ends: TypeAlias = "Mapping[tuple[str, int], int]"
 """By full topic and partition, the offset after a last record."""
@@ -41,6 +43,7 @@ RECEIPTS_FURTHER: Final = 30
 
 JOB_HEADER: Final = "job"
 WRITER_HEADER: Final = "writer"
+DOUBTFUL_HEADER: Final = "doubtful"
 
 
 class Written(NamedTuple):
@@ -67,6 +70,7 @@ class Written(NamedTuple):
         job, writer = (headers.get(name, b"").decode("utf-8", "replace") for name in (JOB_HEADER, WRITER_HEADER))
         is_reset = any(not record.value for record in records)
         marker = Marker.merged(record.value for record in last.values())
+        marker = replace(marker, doubtful=DOUBTFUL_HEADER in headers)
         return cls(marker, job, writer, (newest.partition, newest.offset), is_reset)
 
 
@@ -195,19 +199,20 @@ class GroupCommits:
     """
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[KafkaTable, list[TopicPartition]]] = {}
-        """By group, what is still to be committed."""
+        self._last: dict[str, tuple[KafkaTable, dict[tuple[str, int], int]]] = {}
+        """By group, the offsets that are still to be committed."""
         self._is_new = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def commit(self, kafka: KafkaTable, prefix: str, lane: str, marker: Marker) -> None:
-        """Let the lane's group have a committed marker at some time, if Kafka takes it."""
-        offsets = [TopicPartition(*place, offset) for place, offset in sorted(marker.consumed.items()) if offset]
-        block = 0 if marker.block is None else marker.block + 1
-        offsets.append(TopicPartition(prefix + MARKERS, MARKER_PARTITION, block))
+    def commit(self, kafka: KafkaTable, prefix: str, lane: str, consumed: Consumed, block: BlockNumber | None) -> None:
+        """Let the lane's group have what was committed at some time, if Kafka takes it; ``block`` is the last one that was emitted now."""
+        group = group_of(prefix, lane)
         with self._lock:
-            self._last[group_of(prefix, lane)] = kafka, offsets
+            _, offsets = self._last.setdefault(group, (kafka, {}))
+            offsets |= {place: offset for place, offset in consumed.items() if offset}
+            if block is not None:
+                offsets[prefix + MARKERS, MARKER_PARTITION] = block + 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="group-commits", daemon=True)
                 self._thread.start()
@@ -224,7 +229,8 @@ class GroupCommits:
                 try:
                     if group not in consumers:
                         consumers[group] = Consumer(consumer_config(kafka, group_id=group, lasting=True))
-                    consumers[group].commit(offsets=offsets, asynchronous=False)
+                    places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
+                    consumers[group].commit(offsets=places, asynchronous=False)
                 except KafkaException:  # the next batch's offsets are as good
                     continue
 

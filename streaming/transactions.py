@@ -37,6 +37,7 @@ from streaming.kafka_calls import (
     within,
 )
 from streaming.markers import (
+    DOUBTFUL_HEADER,
     GROUPS,
     JOB_HEADER,
     WRITER_HEADER,
@@ -259,8 +260,10 @@ class TransactionalWriter:
     # twice: the group gets the marker only after the commit, so a group that is ahead of the marker refuses it (`_read_marker`).
     def commit(self, marker: Marker) -> None:
         """Commit the batch's records and the new marker, both or neither. Raises `WriteFailed`, `WriterFenced`."""
-        headers = ((JOB_HEADER, self._job.encode()), (WRITER_HEADER, self._writer.encode()))
-        self.write([marker.encode(self._lane)._replace(headers=headers)])
+        headers = [(JOB_HEADER, self._job.encode()), (WRITER_HEADER, self._writer.encode())]
+        if marker.doubtful:
+            headers.append((DOUBTFUL_HEADER, b""))
+        self.write([marker.encode(self._lane)._replace(headers=tuple(headers))])
         try:
             with within(COMMIT, self._lane):
                 self._producer.commit_transaction(CALL_S_MAX)
@@ -270,10 +273,12 @@ class TransactionalWriter:
         if self._failure is not None:
             raise _failure(self._failure, self._not_taken(self._failure))
         self._open = False
-        self._marker = marker
+        before, self._marker = self._marker, marker
         if self._noted is not None:  # what was read ends before the dead letters of this transaction
             self._noted = self._dead_letters = None
-        GROUPS.commit(self._kafka, self._prefix, self._lane, marker)
+        # the group knows only blocks that were emitted, whatever the marker said before
+        emitted = None if before is None or before.block == marker.block else marker.block
+        GROUPS.commit(self._kafka, self._prefix, self._lane, marker.consumed, emitted)
 
     def _read_marker(self) -> Marker:
         """Read the marker, a second time if the lane's group is ahead of it. Raises `WriteFailed`."""

@@ -23,9 +23,10 @@ from validator.codec.encode import BlockOutput, encode_dead_letter, source_of
 from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter
 from validator.lanes import arrived, store
+from validator.lanes.collected import CollectedWrites
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.parked import Parked, Span, held_with
-from validator.lanes.parking import CollectedWrites, LaneBatch
+from validator.lanes.parking import LaneBatch
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import PARA_SLOTS
 from validator.lanes.store import LaneCache, LiveLane
@@ -37,9 +38,8 @@ SCHEDULES_UNTIL_FOUND = 400
 FAULTS = {
     "worker killed", "job killed", "call failed", "answer lost", "finished late", "never reached", "another job",
     "another job on the checkpoint", "another query on the checkpoint", "speculative attempt", "commit deleted",
-    "commit and offsets deleted", "checkpoint deleted", "backup restored", "offsets expired", "some offsets expired",
-    "offsets in doubt", "dead letters asked for", "another job found", "writer of another worker", "lane parked",
-    "state damaged",
+    "commit and offsets deleted", "checkpoint deleted", "backup restored", "offsets expired", "group silent", "group commit lost",
+    "dead letters asked for", "another job found", "lane parked", "state damaged", "marker not shown", "marker forged",
 }  # fmt: skip
 
 

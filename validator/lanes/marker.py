@@ -44,7 +44,7 @@ class ForeignMarker(UserError):
 class Marker:
     """``block`` is None if no block has been emitted.
 
-    A ``doubtful`` marker says nothing of inputs: it takes the place of one that the lane did not write (`corrected`).
+    A ``doubtful`` marker takes the place of one that the lane did not write (`corrected`): nobody knows what the lane had taken before.
     """
 
     block: BlockNumber | None = None
@@ -75,15 +75,6 @@ class Marker:
         """Raise `MarkerBehind` if a block was committed that the marker does not have."""
         if block is not None and not self.has_written(block):
             raise MarkerBehind(f"at {_at(self.block)}, but block {block} is committed")
-
-    def is_ahead(self, block: BlockNumber | None, consumed: Consumed) -> bool:
-        """Return whether anything of a batch is left out because of the marker, or may be of a later one.
-
-        ``block`` is the first that the batch executed, if any, ``consumed`` what it took.
-        """
-        return (block is not None and self.has_written(block)) or any(
-            self.consumed.get(place, 0) > offset for place, offset in consumed.items()
-        )
 
     def check_own(self, receipt: BlockNumber | None, ends: Consumed) -> None:
         """Compare the marker with the block of the lane's last receipt, and with the ends of the inputs.

@@ -20,10 +20,8 @@ import gc
 import sys
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -36,12 +34,12 @@ from validator.core.handlers.errors import HandlerFault
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Unreadable, Withheld
 from validator.core.lane import WaitingOverflow
 from validator.core.scale import DecodeError
-from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.lanes.arrived import DoesNotFit, Inputs
 from validator.lanes.auditing import AuditFailed, Auditor
+from validator.lanes.collected import CollectedWrites
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.marker import Consumed, ForeignMarker, consumed_by
+from validator.lanes.marker import ForeignMarker, consumed_by
 from validator.lanes.parked import Fault, Parked, Place, Span, point_of, running, shortened, stored_parts
 from validator.lanes.processor import Observer, of_new_blocks
 from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBackend, StateUnusable, process_batch
@@ -67,17 +65,6 @@ class InputsGone(Exception):
     """Kafka no longer has a held input."""
 
 
-class ConfirmsMarker(Protocol):
-    """Checks the marker because of which something of a batch is left out."""
-
-    def __call__(self, block: BlockNumber | None, consumed: Consumed, *, corrects: bool) -> None:
-        """Raise or return as `validator.lanes.sink.LaneSink.confirm` of the lane."""
-
-
-def _believes(block: BlockNumber | None, consumed: Consumed, *, corrects: bool) -> None:
-    """Confirm any marker, where none is written."""
-
-
 class HeldInputs(Protocol):
     """Reads inputs again."""
 
@@ -94,10 +81,10 @@ class LaneBatch:
     """One batch of one lane.
 
     ``suspects`` is by lane. ``begins`` gets the lane's point when it is known, ``noted`` the lane and its point before anything runs that
-    may end the process, ``on_bug`` the exception of a bug, ``observe`` each executed block, which ``audit`` may check. ``confirms`` is asked
-    before the first block is emitted. ``known_skips`` are records that the lane skipped before it was started over. ``left`` and
-    ``too_large`` are of `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's checkpoint. ``was_parked`` is true if the
-    lane was parked before it was started over, which it says if it runs.
+    may end the process, ``on_bug`` the exception of a bug, ``observe`` each executed block, which ``audit`` may check. ``confirms`` checks
+    the lane's marker before the batch is processed, or corrects it. ``known_skips`` are records that the lane skipped before it was started
+    over. ``left`` and ``too_large`` are of `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's checkpoint.
+    ``was_parked`` is true if the lane was parked before it was started over, which it says if it runs.
     """
 
     definition: LaneDefinition
@@ -113,7 +100,7 @@ class LaneBatch:
     checkpoint: str = ""
     begins: Callable[[str], None] = lambda _point: None
     noted: Callable[[str, str], None] = lambda _lane, _point: None
-    confirms: ConfirmsMarker = _believes
+    confirms: Callable[[bool], None] = lambda _corrects: None
     observe: Observer | None = None
     audit: Auditor | None = None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
@@ -240,9 +227,7 @@ class LaneBatch:
             state.remove_slots()
         skipped = Skipped(at_fault.skips, at_fault.since_block)
         others: list[BlockOutput] = []
-        first: BlockNumber | None = None
         since = at_fault.since_block
-        corrects = at_fault.resuming and at_fault.fault is Fault.MARKER
         consumed: dict[Place, int] = {}
         observe = of_new_blocks(self.observe, since)
 
@@ -252,22 +237,15 @@ class LaneBatch:
                 consumed = consumed_by(part, consumed)
                 yield list(_inputs(part, at_fault.skips))
 
-        def confirm() -> None:
-            with state.noting(ForeignMarker):
-                self.confirms(first, consumed, corrects=corrects)
-
         try:
+            with state.noting(ForeignMarker):
+                self.confirms(at_fault.resuming and at_fault.fault is Fault.MARKER)
             for output in process_batch(self.definition, state, self.cache, parts(), skipped, observe, self.audit):
                 if output.block is None:  # if the batch fails, its dead letters come again
                     others.append(output)
                 else:
                     since = output.block
-                    if first is None:  # the blocks that were emitted come before the others
-                        first = since
-                        confirm()
                     yield output
-            if first is None:
-                confirm()
         except (Exception, SystemExit) as error:
             if state.failed:
                 raise
@@ -362,76 +340,3 @@ def _release(error: BaseException) -> None:
         traceback.clear_frames(seen.__traceback__)
         seen = seen.__cause__ or seen.__context__
     gc.collect()
-
-
-class CollectedWrites:
-    """A lane's store (`StateBackend`) whose writes wait for `write`; ``failed`` once the store itself, or the log, has raised."""
-
-    def __init__(self, backend: StateBackend, head: bytes | None) -> None:
-        self._backend = backend
-        self._head = head
-        self._writes: list[Callable[[], None]] = []
-        self.failed = False
-
-    def load_head(self) -> bytes | None:
-        """Return the head as it is in this batch."""
-        return self._head
-
-    def save_head(self, head: bytes) -> None:
-        """Replace the head."""
-        self._head = head
-
-    def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
-        with self.noting():
-            return self._backend.load_slots()
-
-    def load_journal(self) -> Iterator[bytes]:
-        """Return the journal's entries in order."""
-        with self.noting():
-            entries = iter(self._backend.load_journal())
-        while True:
-            with self.noting():
-                entry = next(entries, None)
-            if entry is None:
-                return
-            yield entry
-
-    def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
-        self._writes.append(partial(self._backend.save_slot, number, data))
-
-    def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
-        self._writes.append(partial(self._backend.remove_slot, number))
-
-    def remove_slots(self) -> None:
-        """Remove every slot."""
-        for number in sorted(self.load_slots()):
-            self.remove_slot(number)
-
-    def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
-        self._writes.append(partial(self._backend.append_journal, entry))
-
-    def clear_journal(self) -> None:
-        """Remove every entry."""
-        self._writes.append(self._backend.clear_journal)
-
-    def write(self, parked: Parked | None) -> bytes:
-        """Write everything, the head last, and return it; ``parked`` goes around the head."""
-        for each in self._writes:
-            each()
-        assert self._head is not None
-        head = self._head if parked is None else parked.encode(self._head)
-        self._backend.save_head(head)
-        return head
-
-    @contextmanager
-    def noting(self, *of_the_lane: type[Exception]) -> Iterator[None]:
-        """Note that a call outside of the lane has raised; some exceptions are the lane's own."""
-        try:
-            yield
-        except BaseException as error:
-            self.failed = not isinstance(error, of_the_lane)
-            raise

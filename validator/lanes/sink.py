@@ -50,8 +50,8 @@ class Sink(Protocol):
 class LaneSink(Sink, Protocol):
     """A sink that leaves out what a lane's marker covers."""
 
-    def confirm(self, lane: str, block: BlockNumber | None, consumed: Consumed, *, corrects: bool) -> None:
-        """Check that the lane wrote the marker because of which something of a batch is left out (`Marker.is_ahead`).
+    def confirm(self, lane: str, *, corrects: bool) -> None:
+        """Check, before anything of a batch is written, that the lane wrote its marker.
 
         Raises `ForeignMarker`, unless the sink ``corrects`` the marker.
         """
@@ -132,11 +132,9 @@ class TransactionalSink(KeptWriters[BatchWriter]):
         super().__init__(open_writer)
         self._batches: dict[str, _Batch] = {}
 
-    def confirm(self, lane: str, block: BlockNumber | None, consumed: Consumed, *, corrects: bool) -> None:
+    def confirm(self, lane: str, *, corrects: bool) -> None:
         """Check the marker before anything is left out because of it (`LaneSink`)."""
-        writer = self.writer(lane)
-        if writer.marker(()).is_ahead(block, consumed):
-            writer.confirm(corrects=corrects)
+        self.writer(lane).confirm(corrects=corrects)
 
     def write(self, lane: str, output: list[BlockOutput]) -> None:
         """Write the output at once, except for what belongs to no block: it waits for `commit`, dead letters up to `HELD_BYTES_MAX`."""
