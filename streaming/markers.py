@@ -50,7 +50,7 @@ class Written(NamedTuple):
     """A lane's marker as Kafka has it, and who wrote the last record of it.
 
     ``place`` is that record's partition and offset, None if there is none; ``job`` and ``writer`` are empty if it does not name them.
-    ``is_reset`` says that a person has removed a marker, so that there may be output without one.
+    ``is_reset`` says that a person has removed the marker, so that there may be output without one.
     """
 
     marker: Marker
@@ -68,8 +68,8 @@ class Written(NamedTuple):
         newest = max(last.values(), key=lambda record: record.timestamp_ms)
         headers = dict(newest.headers)
         job, writer = (headers.get(name, b"").decode("utf-8", "replace") for name in (JOB_HEADER, WRITER_HEADER))
-        is_reset = any(not record.value for record in records)
         marker = Marker.merged(record.value for record in last.values())
+        is_reset = marker == Marker() and any(not record.value for record in records)
         marker = replace(marker, doubtful=DOUBTFUL_HEADER in headers)
         return cls(marker, job, writer, (newest.partition, newest.offset), is_reset)
 

@@ -183,9 +183,10 @@ class TransactionalWriter:
 
         The batch must have written nothing yet. If the receipts are gone, the marker is believed.
         """
-        if self._is_own:
-            return
         marker = self.marker(())
+        assert self._found is not None
+        if self._is_own or self._found.is_reset:
+            return
         try:
             try:
                 self._check_own(marker)
@@ -310,7 +311,8 @@ class TransactionalWriter:
     def _wait_for_room(self, call: within) -> None:
         """Wait until a record has been sent. Raises `KafkaGone` if none is for `PROGRESS_S_MAX`."""
         queued, deadline = len(self._producer), time.monotonic() + PROGRESS_S_MAX
-        while len(self._producer) >= queued:
+        self._producer.poll(0.1)
+        while 0 < queued <= len(self._producer):
             if time.monotonic() > deadline:
                 raise KafkaGone(f"Kafka took no record of lane {self._lane} for {PROGRESS_S_MAX:.0f} s")
             self._producer.poll(0.1)
