@@ -156,7 +156,7 @@ class Writer:
         self._pass("read marker", "worker killed", "job killed", "call failed")
         own = self._log.lane(self._lane)
         self._found = own.written_by
-        if known is not None and self._log.schedule.step("look for the end", "marker not shown", often=10) is not None:
+        if known is not None and self._log.schedule.step("look for the end", "marker not shown") is not None:
             return Marker()
         return own.recorded
 
