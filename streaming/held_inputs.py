@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from streaming.kafka_calls import PROGRESS_S_MAX, WatchedReader
 from streaming.transactions import KafkaGone
 from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
 from validator.kafka.consume import NotUnpacked
-from validator.kafka.reader import TopicReader
 from validator.kafka.registry import known_ids
 from validator.lanes.definition import LaneDefinition, job_codec
 from validator.lanes.parked import Place, Span
@@ -24,9 +24,6 @@ from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
-
-ANSWER_S_MAX: Final = 60.0
-"""Seconds that Kafka has to answer a request."""
 
 
 class ReadFailed(Exception):
@@ -69,10 +66,10 @@ class ParkingSettings:
         except UserError as error:
             raise ReadFailed(str(error)) from error
 
-    def _lack(self, place: Place, span: Span, kafka: KafkaTable) -> Lack | None:
+    def _lack(self, lane: str, place: Place, span: Span, kafka: KafkaTable) -> Lack | None:
         """Return whether Kafka no longer has inputs of a span."""
         topic, partition = place
-        with TopicReader(kafka, self.prefix, [topic], patience_s=ANSWER_S_MAX) as reader:
+        with WatchedReader(kafka, self.prefix, [topic], lane=lane) as reader:
             first, end = reader.spans().get(place, (0, 0))
         where = f"{self.prefix}{topic}[{partition}]"
         if end < span.end:
@@ -93,12 +90,12 @@ class ParkingSettings:
         items: list[Arrival] = []
         size = 0
         try:
-            SecondLook(self.kafka, PERSON_S).refuse_soon("held inputs", partial(self._lack, place, span))
+            SecondLook(self.kafka, PERSON_S).refuse_soon("held inputs", partial(self._lack, lane, place, span))
         except SeenTwice as error:
             raise InputsGone(str(error)) from None
-        with TopicReader(self.kafka, self.prefix, [topic], nulls=True, patience_s=ANSWER_S_MAX, sparing=True) as reader:
+        with WatchedReader(self.kafka, self.prefix, [topic], lane=lane, nulls=True, sparing=True) as reader:
             reader.restart(topic, partition, span.first)
-            for record in reader.read_past_transactions(ANSWER_S_MAX, {(self.prefix + topic, partition): span.end}):
+            for record in reader.read_past_transactions(PROGRESS_S_MAX, {(self.prefix + topic, partition): span.end}):
                 if record.offset >= span.end:
                     break
                 if size >= bytes_max:

@@ -36,6 +36,7 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Consumed
 from validator.lanes.meter import MeterSettings
 from validator.lanes.parking import Suspect
+from validator.lanes.sink import LaneSink
 from validator.service.schema_ids import NO_IDS, SchemaIds
 from validator.topics import INPUT_TOPICS
 
@@ -50,7 +51,7 @@ class JobSettings:
     checkpoint: Path | str
     records_per_trigger: int
     trigger_interval_ms: int
-    output: Output | None = None
+    output: Output[LaneSink] | None = None
     """Where the lanes' records go; None means Kafka, exactly once."""
     worker_memory_bytes: int = 4 * 1024**3
     """Memory limit of a worker that executes lanes."""
@@ -84,7 +85,7 @@ class JobSettings:
 
     @classmethod
     def of(
-        cls, config: Config, definitions: dict[str, LaneDefinition], output: Output | None, pace: Pace = QUICK
+        cls, config: Config, definitions: dict[str, LaneDefinition], output: Output[LaneSink] | None, pace: Pace = QUICK
     ) -> JobSettings:
         """Return the settings of a configuration's job."""
         job = config.job

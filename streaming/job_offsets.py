@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from streaming.kafka_calls import CLOSE, waited_for
 from validator.kafka.client import consumer_config
 
 if TYPE_CHECKING:
@@ -42,5 +43,6 @@ class JobOffsets:
             self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def close(self) -> None:
-        """Wait for the last commit and close the connections."""
-        self._consumer.close()
+        """Wait for the last commit and close the connections, if Kafka answers."""
+        with suppress(TimeoutError):
+            waited_for(CLOSE, self._consumer.close)

@@ -27,7 +27,7 @@ from streaming.batch_watch import Beat, beat_next_to
 from streaming.kafka_rows import cut
 from streaming.options import CHUNK_BYTES, source_options
 from streaming.shared_folder import SharedFolder, attempt_with, checkpoint_location, share
-from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output, write_batch
+from streaming.sink import NO_ROWS, KafkaOutput, Output, opened, write_batch
 from streaming.stages import CONDENSE, KEYED, with_own_workers
 from streaming.workers import bound_worker, tune_garbage_collector
 from validator.codec.framing import plain_form
@@ -76,7 +76,7 @@ class KeyedJobSettings:
     trigger_interval_ms: int = 0
     recoveries: dict[str, Recovery] = field(default_factory=dict)
     """By key, what a key begins with if its stored state is lost."""
-    output: Output | None = None
+    output: Output[Sink] | None = None
     """Where the records go; None means Kafka, exactly once."""
     ids: SchemaIds = NO_IDS
     """What the schema registry has said."""
@@ -92,12 +92,12 @@ class KeyedJobSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class StepOutput(ExactlyOnceOutput):
+class StepOutput(KafkaOutput):
     """Kafka, with one transactional producer for each key."""
 
     def open(self) -> Sink:
-        """Open a sink whose writers fence off earlier ones."""
-        return StepSink(self._writer)
+        """Open a sink of steps."""
+        return StepSink(self.writer)
 
 
 def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> StreamingQuery:
@@ -136,7 +136,7 @@ def _source(
     return cut(reader.load())
 
 
-def _process(items: DataFrame, settings: KeyedJobSettings, output: Output, shared: SharedFolder) -> DataFrame:
+def _process(items: DataFrame, settings: KeyedJobSettings, output: Output[Sink], shared: SharedFolder) -> DataFrame:
     return items.groupBy("lane").transformWithStateInPandas(
         KeyedOperator(
             settings.job,
@@ -234,7 +234,7 @@ class KeyedOperator(StatefulProcessor):
         job: Job,
         prefix: str,
         recoveries: dict[str, Recovery],
-        output: Output,
+        output: Output[Sink],
         *,
         measured: bool = False,
         worker_memory_bytes: int | None = None,
@@ -270,13 +270,16 @@ class KeyedOperator(StatefulProcessor):
         if self._worker_memory_bytes is not None:
             bound_worker(self._worker_memory_bytes, len(self._job.keys))
         try:
-            output, consumed = self._step(key, rows)
+            output, consumed, found, left = self._step(key, rows)
         except MemoryError:
             CACHE.live.pop(key, None)
             raise UserError(
                 f"job {self._job.name}, {key}: its worker ran out of memory: raise [job] worker_memory"
             ) from None
-        write_batch(self._output, key, [output], lambda: consumed)
+        with opened(self._output) as sink:
+            sink.begin(key, found)
+            write_batch(sink, key, [output], lambda: consumed)
+            sink.leave(key, left)
         if self._beat is not None:
             self._beat.beat()
 

@@ -19,7 +19,7 @@ from streaming.chunk_files import PassedOn, chunk_of
 from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
 from streaming.shared_folder import SharedFolder, attempt_with
-from streaming.sink import Output, write_batch
+from streaming.sink import Output, opened, write_batch
 from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
 from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival
@@ -32,6 +32,7 @@ from validator.lanes.marker import Consumed, consumed_by, has_taken
 from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Place
 from validator.lanes.parking import LaneBatch
+from validator.lanes.sink import LaneSink
 from validator.lanes.store import LaneCache, Recovery
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class LaneOperator(StatefulProcessor):
     def __init__(
         self,
         definitions: dict[str, LaneDefinition],
-        output: Output,
+        output: Output[LaneSink],
         worker_memory_bytes: int | None = None,
         retired: Mapping[str, Consumed] | None = None,
         beat: Beat | None = None,
@@ -174,9 +175,21 @@ class LaneOperator(StatefulProcessor):
             bound_worker(self._worker_memory_bytes, len(self._definitions))
         chunks = _chunks(rows)
         definition = self._definitions.get(lane)
-        if definition is None:
-            write_batch(self._output, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
-            return
+        with opened(self._output) as sink:
+            if definition is None:
+                self._bury(sink, lane, chunks)
+            else:
+                self._run(sink, lane, definition, chunks)
+
+    def _bury(self, sink: LaneSink, lane: str, chunks: Iterator[Chunk]) -> None:
+        """Write the dead letters of a lane that is not configured. It has no state, so what names its points are batches."""
+        task = TaskContext.get()
+        batch = 0 if task is None else int(task.getLocalProperty("streaming.sql.batchId") or 0)
+        sink.begin(lane, f"batch {batch}")
+        write_batch(sink, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
+        sink.leave(lane, f"batch {batch + 1}")
+
+    def _run(self, sink: LaneSink, lane: str, definition: LaneDefinition, chunks: Iterator[Chunk]) -> None:
         items, left, too_large = arrived(chunks, self._batch_bytes_max)
         parking, cache = self._parking, CACHE if self._cache is None else self._cache
         meter = _meter(lane, self._meter)
@@ -192,12 +205,15 @@ class LaneOperator(StatefulProcessor):
             too_large=too_large,
             checkpoint=_query(),
             was_parked=lane in parking.parked,
+            begins=partial(sink.begin, lane),
             noted=note_point,
+            confirms=lambda corrects: sink.confirm(lane, corrects=corrects),
             observe=None if meter is None else meter.executed,
             audit=_auditor(definition, self._audit, meter),
         )
         outputs = batch.run() if meter is None else meter.measured(batch.run(), lambda: cache.look(lane))
-        written = write_batch(self._output, lane, _seen(self._beat, outputs), lambda: batch.consumed)
+        written = write_batch(sink, lane, _seen(self._beat, outputs), lambda: batch.consumed)
+        sink.leave(lane, batch.left_at)
         if meter is not None:
             meter.written(written)
 

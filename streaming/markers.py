@@ -1,62 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads how much of a lane's output Kafka holds: the lane's marker, its consumer group's offsets and its dead letters.
+"""Reads how much of a lane's output Kafka holds: the lane's marker, its last receipt, its dead letters, and its consumer group's offsets.
 
 The marker is read from its topic. It is written in the same transaction as the output that it marks, so both commit or neither does. The
-offsets of the lane's consumer group are for people, and for a quick check whether another writer has written the lane. They are not the
-truth: after a Kafka 4.3 broker is killed during a commit, they can stay in doubt indefinitely (KAFKA-20734).
+offsets of the lane's consumer group are committed after it, at some time or not at all. So a group that is ahead of the marker says that
+Kafka does not show the last marker; one that is behind, or that does not answer, says nothing.
 """
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from streaming.kafka_calls import ABANDONED_S_MAX, ASK_GROUP, GROUP_S_MAX, PROGRESS_S_MAX, WatchedReader, within
+from validator.codec.json_form import to_json
 from validator.kafka.client import consumer_config
-from validator.kafka.reader import TopicReader
-from validator.kafka.retry import committed_of, passes
+from validator.kafka.partitioner import partition_of
+from validator.kafka.retry import committed_of
 from validator.lanes.marker import Marker
-from validator.topics import DEAD_LETTERS, MARKERS
+from validator.topics import DEAD_LETTERS, INPUT_TOPICS, MARKERS, RECEIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from validator.core.types import BlockNumber
     from validator.kafka.client import KafkaTable
     from validator.kafka.reader import TopicRecord
+    from validator.lanes.marker import Consumed
 
 Ends: TypeAlias = "Mapping[tuple[str, int], int]"
 """By full topic and partition, the offset after a last record."""
 
-CALL_S_MAX: Final = 60.0
-"""Seconds that one call to Kafka may take."""
-
-PROGRESS_S_MAX: Final = 60.0
-"""Seconds that reading a topic may make no progress."""
-
 MARKER_PARTITION: Final = 0
+"""The partition of `markers` at which a lane's group has the number of the block after the last one emitted, wherever the marker is."""
 
-IN_DOUBT_S_MAX: Final = 2.0
-"""Seconds that an offset commit may stay in doubt before it is ignored."""
+RECEIPTS_BACK: Final = 1_000
+"""Offsets before the end of `receipts` in which a lane's last one is looked for first; each further look is `RECEIPTS_FURTHER` times as
+long."""
+RECEIPTS_FURTHER: Final = 30
+
+JOB_HEADER: Final = "job"
+WRITER_HEADER: Final = "writer"
+DOUBTFUL_HEADER: Final = "doubtful"
 
 
-class LastWrite(NamedTuple):
-    """The last committed write, if any: the number of the block after the last one emitted, 0 without one, and who wrote it."""
+class Written(NamedTuple):
+    """A lane's marker as Kafka has it, and who wrote the last record of it.
 
-    offset: int | None
-    job: str | None
-    writer: str | None = None
-    """Differs between any two writers, those of one job too."""
+    ``place`` is that record's partition and offset, None if there is none; ``job`` and ``writer`` are empty if it does not name them.
+    ``is_reset`` says that a person has removed the marker, so that there may be output without one.
+    """
 
-    @property
-    def metadata(self) -> str:
-        """What Kafka keeps with the offset."""
-        return f"{self.job} {self.writer}"
+    marker: Marker
+    job: str = ""
+    writer: str = ""
+    place: tuple[int, int] | None = None
+    is_reset: bool = False
 
     @classmethod
-    def of(cls, offset: int, metadata: str | None) -> LastWrite:
-        """Return the write that an offset and its metadata stand for."""
-        job, _, writer = (metadata or "").partition(" ")
-        return cls(offset, job or None, writer or None)
+    def of(cls, records: list[TopicRecord]) -> Written:
+        """Return what the records of a lane say. Raises `UserError` if one is not a marker."""
+        last = {record.partition: record for record in records}
+        if not last:
+            return cls(Marker())
+        newest = max(last.values(), key=lambda record: record.timestamp_ms)
+        headers = dict(newest.headers)
+        job, writer = (headers.get(name, b"").decode("utf-8", "replace") for name in (JOB_HEADER, WRITER_HEADER))
+        marker = Marker.merged(record.value for record in last.values())
+        is_reset = marker == Marker() and any(not record.value for record in records)
+        marker = replace(marker, doubtful=DOUBTFUL_HEADER in headers)
+        return cls(marker, job, writer, (newest.partition, newest.offset), is_reset)
 
 
 def group_of(prefix: str, lane: str) -> str:
@@ -64,21 +79,38 @@ def group_of(prefix: str, lane: str) -> str:
     return f"{prefix}lane.{lane}"
 
 
+def read_written(kafka: KafkaTable, prefix: str, lane: str, progress_s: float = PROGRESS_S_MAX) -> Written:
+    """Return a lane's marker and who wrote it; waits for transactions that are open. Raises `UserError`."""
+    return Written.of(list(_committed(kafka, prefix, MARKERS, lane, progress_s)))
+
+
 def read_marker(kafka: KafkaTable, prefix: str, lane: str, progress_s: float = PROGRESS_S_MAX) -> Marker:
     """Return a lane's marker, an empty one after a record without a value. Raises `UserError`, also if the record is not a marker."""
-    last = {record.partition: record.value for record in _committed(kafka, prefix, MARKERS, lane, progress_s)}
-    return Marker.merged(last.values())
+    return read_written(kafka, prefix, lane, progress_s).marker
+
+
+def last_written(kafka: KafkaTable, prefix: str, lane: str) -> Written:
+    """Return what Kafka shows of a lane's marker now, without waiting for open transactions. Raises `UserError`."""
+    key = lane.encode()
+    with WatchedReader(kafka, prefix, [MARKERS], lane=lane, nulls=True) as reader:
+        return Written.of([record for record in reader.read_to_end() if record.key == key])
 
 
 def marked_keys(kafka: KafkaTable, prefix: str, progress_s: float = PROGRESS_S_MAX) -> list[str]:
     """Return every key that has a marker: the lanes and the keys of jobs of which Kafka holds output. Raises `UserError`."""
-    with TopicReader(kafka, prefix, [MARKERS], patience_s=CALL_S_MAX) as reader:
+    with WatchedReader(kafka, prefix, [MARKERS], lane="") as reader:
         return sorted({(record.key or b"").decode() for record in reader.read_past_transactions(progress_s)})
 
 
-def dead_letter_ends(kafka: KafkaTable, prefix: str) -> Ends:
+def dead_letter_ends(kafka: KafkaTable, prefix: str, lane: str) -> Ends:
     """Return where the dead letters of all lanes end, those of open transactions included. Raises `UserError`."""
-    with TopicReader(kafka, prefix, [DEAD_LETTERS], patience_s=CALL_S_MAX) as reader:
+    with WatchedReader(kafka, prefix, [DEAD_LETTERS], lane=lane) as reader:
+        return reader.ends()
+
+
+def input_ends(kafka: KafkaTable, prefix: str, lane: str) -> Ends:
+    """Return where the inputs end. Raises `UserError`."""
+    with WatchedReader(kafka, prefix, list(INPUT_TOPICS), lane=lane) as reader:
         return reader.ends()
 
 
@@ -90,42 +122,113 @@ def read_dead_letters(
     return {dict(record.headers)["source"] for record in records}
 
 
+class ReceiptsGone(Exception):
+    """The receipts of a lane, if there were any, are no longer in Kafka."""
+
+
+def last_receipt(kafka: KafkaTable, prefix: str, lane: str) -> BlockNumber | None:
+    """Return the block of a lane's last committed receipt, None if it never had one.
+
+    Reads back from the end, and waits for transactions that are open there. The lane must have none of its own. Raises `ReceiptsGone`,
+    `UserError`.
+    """
+    key, removed = lane.encode(), False
+    with WatchedReader(kafka, prefix, [RECEIPTS], lane=lane, nulls=True) as reader:
+        ends = {partition: end for (_, partition), end in reader.ends().items()}
+        firsts = {partition: first for (_, partition), (first, _) in reader.spans().items()}
+        own = partition_of(key, len(ends))
+        # before partitions were added the lane's receipts went to another one
+        for partition in (own, *(each for each in sorted(ends) if each != own)):
+            first, back = firsts[partition], RECEIPTS_BACK
+            removed = removed or first > 0
+            while True:
+                start = max(first, ends[partition] - back)
+                reader.restart(RECEIPTS, partition, start)
+                wanted = {(prefix + RECEIPTS, partition): ends[partition]}
+                found = [each for each in reader.read_past_transactions(ABANDONED_S_MAX, wanted) if each.key == key]
+                if found:
+                    block: int = to_json(RECEIPTS, found[-1].value)["block"]
+                    return block
+                if start == first:
+                    break
+                back *= RECEIPTS_FURTHER
+    if removed:
+        raise ReceiptsGone
+    return None
+
+
 def _committed(
     kafka: KafkaTable, prefix: str, topic: str, lane: str, progress_s: float, ends: Ends | None = None
 ) -> Iterator[TopicRecord]:
     """Yield a lane's committed records up to the topic's current end, or earlier ``ends``, those without a value too."""
     key = lane.encode()
-    with TopicReader(kafka, prefix, [topic], nulls=True, patience_s=CALL_S_MAX) as reader:
+    with WatchedReader(kafka, prefix, [topic], lane=lane, nulls=True) as reader:
         yield from (record for record in reader.read_past_transactions(progress_s, ends) if record.key == key)
 
 
-class LaneOffsets:
-    """The consumer group of a lane, in whose offsets each write leaves its block, its job and its writer.
+def block_of_group(kafka: KafkaTable, prefix: str, lane: str) -> BlockNumber | None:
+    """Return the last block that the lane's group knows, None if it knows none or does not answer within `GROUP_S_MAX`.
 
-    librdkafka's admin client is not used here: it crashes the process if the group's coordinator is still loading.
+    librdkafka's admin client is not used: it crashes the process if the group's coordinator is still loading.
+    """
+    place = TopicPartition(prefix + MARKERS, MARKER_PARTITION)
+
+    with within(ASK_GROUP, lane):
+        # what an earlier version has left in an open transaction does not count, and is not waited for
+        settings = {"isolation.level": "read_uncommitted"}
+        consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)) | settings)
+        try:
+            (found,) = committed_of(consumer, [place], patience_s=GROUP_S_MAX)
+        except KafkaException:
+            return None
+        finally:
+            consumer.close()
+    return found.offset - 1 if found.offset > 0 else None
+
+
+class GroupCommits:
+    """Commits the offsets of lanes' groups in a thread, of each lane the last ones: no lane waits for a group's coordinator.
+
+    A client that has commits on their way cannot be closed while the coordinator does not answer. So the clients stay open, and belong to
+    the thread.
     """
 
-    def __init__(self, kafka: KafkaTable, prefix: str, lane: str) -> None:
-        """Raises `confluent_kafka.KafkaException`."""
-        settings = consumer_config(kafka, group_id=group_of(prefix, lane))
-        self._place = TopicPartition(prefix + MARKERS, MARKER_PARTITION)
-        self._settled = Consumer(settings)
-        self._any = Consumer(settings | {"isolation.level": "read_uncommitted"})
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[KafkaTable, dict[tuple[str, int], int]]] = {}
+        """By group, the offsets that are still to be committed."""
+        self._is_new = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
-    def group_metadata(self) -> Any:
-        """Return the metadata with which a producer commits offsets in a transaction."""
-        return self._settled.consumer_group_metadata()
+    def commit(self, kafka: KafkaTable, prefix: str, lane: str, consumed: Consumed, block: BlockNumber | None) -> None:
+        """Let the lane's group have what was committed at some time, if Kafka takes it; ``block`` is the last one that was emitted now."""
+        group = group_of(prefix, lane)
+        with self._lock:
+            _, offsets = self._last.setdefault(group, (kafka, {}))
+            offsets |= {place: offset for place, offset in consumed.items() if offset}
+            if block is not None:
+                offsets[prefix + MARKERS, MARKER_PARTITION] = block + 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="group-commits", daemon=True)
+                self._thread.start()
+        self._is_new.set()
 
-    def last_write(self) -> LastWrite:
-        """Return the last write. Raises `confluent_kafka.KafkaException`.
+    def _run(self) -> None:
+        consumers: dict[str, Any] = {}
+        while True:
+            self._is_new.wait()
+            self._is_new.clear()
+            with self._lock:
+                last, self._last = self._last, {}
+            for group, (kafka, offsets) in last.items():
+                try:
+                    if group not in consumers:
+                        consumers[group] = Consumer(consumer_config(kafka, group_id=group, lasting=True))
+                    places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
+                    consumers[group].commit(offsets=places, asynchronous=False)
+                except KafkaException:  # the next batch's offsets are as good
+                    continue
 
-        Waits at most `IN_DOUBT_S_MAX` for a commit in progress; after that the previous commit counts.
-        """
-        # right after a broker starts, the group's coordinator must first be found and load its state
-        (found,) = committed_of(self._any, [self._place], patience_s=CALL_S_MAX)
-        try:
-            (found,) = committed_of(self._settled, [self._place], patience_s=IN_DOUBT_S_MAX)
-        except KafkaException as error:
-            if not passes(error.args[0]):
-                raise
-        return LastWrite(None, None) if found.offset == OFFSET_INVALID else LastWrite.of(found.offset, found.metadata)
+
+GROUPS: Final = GroupCommits()
+"""The commits of this worker."""

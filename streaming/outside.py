@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.deaths import WORKER_LATE
+from streaming.kafka_calls import KAFKA_GONE
 from validator.errors import GivenUp
 from validator.kafka.retry import passes_in_java
 from validator.service.retention import unread_inputs
@@ -40,7 +41,7 @@ _DISK: Final = {
 """What Java, RocksDB, Hadoop's file system and Python say of a folder that cannot be written, with our words; in parentheses as Java quotes
 the system."""
 
-WRITER_GONE: Final = "streaming.transactions.KafkaGone:"
+WRITER_GONE: Final = KAFKA_GONE
 """A worker's `streaming.transactions.KafkaGone`, in the text of the query's exception."""
 
 _ERRNO: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)

@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from streaming.chunk_files import ChunkFile
 from streaming.decode_stage import Decoder
 from streaming.held_inputs import ReadFailed, no_memory
+from streaming.kafka_calls import CLOSE, READ_RANGE, within
 from streaming.options import WHOLE_BYTES_MAX
 from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings, TaskRanges, failure
 from streaming.shared_folder import attempt_with
@@ -55,7 +56,7 @@ HELD_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 32 * 1024 * 1024
 """The same in bytes of values, all partitions together."""
 
-SILENCE_S_MAX: Final = 60.0
+SILENCE_S_MAX: Final = 45.0
 """Seconds without a record of a range that Kafka has said to have, after which the batch fails and is repeated."""
 
 POLL_S: Final = 0.2
@@ -126,7 +127,8 @@ class Cursor:
         if self._earlier:
             messages, self._earlier = self._earlier, []
             return messages
-        return available(self._consumer, RECORDS_AT_ONCE, POLL_S)
+        with within(READ_RANGE):
+            return available(self._consumer, RECORDS_AT_ONCE, POLL_S)
 
     def hold(self, place: tuple[str, int], message: Message) -> None:
         """Keep a message that lies behind its range."""
@@ -142,7 +144,8 @@ class Cursor:
 
     def close(self) -> None:
         """Close the connections."""
-        self._consumer.close()
+        with within(CLOSE):
+            self._consumer.close()
 
 
 class Reading:

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from streaming.sink import Output
     from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
+    from validator.lanes.sink import LaneSink
 
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
@@ -101,7 +102,7 @@ TOPICS_S_MAX = 60.0
 """Seconds to wait for the topics once Spark is up."""
 
 
-def run_job(config: Config, output: Output | None = None, accepted: Accepted = NOTHING) -> int:
+def run_job(config: Config, output: Output[LaneSink] | None = None, accepted: Accepted = NOTHING) -> int:
     """Run a configuration's job and return its exit code. Writes to Kafka unless ``output`` says otherwise. Raises `UserError`."""
     look_offline(config)  # first, since it refuses what must leave the folder as it is
     directory = job_directory(config)

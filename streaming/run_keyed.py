@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming.batch_watch import BatchWatch, signs_of
+from streaming.kafka_calls import ABANDONED_S_MAX
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import locked, logger, own_output
 from streaming.markers import marked_keys, read_marker
@@ -22,7 +23,6 @@ from streaming.reasons import BatchFailed
 from streaming.run import TOPICS_S_MAX, end_open_transactions, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED
-from streaming.transactions import ABANDONED_S_MAX
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import Unavailable, UserError
 from validator.kafka.reader import TopicReader

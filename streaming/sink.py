@@ -9,13 +9,14 @@ order and are written before the batch counts as done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from streaming.transactions import NO_FRAMES, TransactionalWriter
 from validator.codec.encode import BlockOutput, values_size
 from validator.lanes.marker import Consumed
-from validator.lanes.sink import Sink, TransactionalSink
+from validator.lanes.sink import LaneSink, Sink, TransactionalSink
 
 NO_ROWS: Final = "lane string"
 """Schema of a stage that writes its output itself, and returns no row."""
@@ -24,17 +25,20 @@ RUN_BYTES: Final = 1024 * 1024
 """Bytes of record values that are handed to the producer at once."""
 
 
-class Output(Protocol):
+S_co = TypeVar("S_co", bound=Sink, covariant=True)
+
+
+class Output(Protocol, Generic[S_co]):
     """Where the lanes' records go, in the form that is sent to the workers. Equal outputs share a worker's sink."""
 
-    def open(self) -> Sink:
+    def open(self) -> S_co:
         """Open a sink in a worker."""
 
     def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class ExactlyOnceOutput:
+class KafkaOutput:
     """Kafka, with one transactional producer for each lane."""
 
     kafka: tuple[tuple[str, Any], ...]
@@ -51,31 +55,42 @@ class ExactlyOnceOutput:
         """Return the output of a configuration."""
         return cls(tuple(sorted(kafka.items())), prefix, job, tuple(sorted(frames.items())))
 
-    def open(self) -> Sink:
-        """Open a sink whose writers fence off earlier ones."""
-        return TransactionalSink(self._writer)
-
-    def _writer(self, key: str) -> TransactionalWriter:
+    def writer(self, key: str) -> TransactionalWriter:
+        """Open the writer of a lane, which fences off earlier ones."""
         return TransactionalWriter(dict(self.kafka), self.prefix, key, self.job, dict(self.frames))
 
 
-_SINKS: dict[Output, Sink] = {}
+@dataclass(frozen=True, slots=True)
+class ExactlyOnceOutput(KafkaOutput):
+    """Kafka, with one transactional producer for each lane."""
+
+    def open(self) -> LaneSink:
+        """Open a sink of lanes."""
+        return TransactionalSink(self.writer)
+
+
+_SINKS: dict[Any, Any] = {}
 """This worker's sinks by output, so that connections outlive a batch."""
 
 
+@contextmanager
+def opened(output: Output[S_co]) -> Iterator[S_co]:
+    """Give this worker's sink of an output for a batch; if anything fails, it is not used again."""
+    sink = _SINKS.pop(output, None) or output.open()
+    yield sink
+    _SINKS[output] = sink  # reached only if nothing failed
+
+
 def write_batch(
-    output: Output, lane: str, outputs: Iterable[BlockOutput], consumed: Callable[[], Consumed]
+    sink: Sink, lane: str, outputs: Iterable[BlockOutput], consumed: Callable[[], Consumed]
 ) -> dict[str, int]:
     """Write one lane's batch and commit it; ``consumed`` is called after the last output. Returns how many records went to each topic.
 
-    Raises what the sink raises, which is then not used again.
+    Raises what the sink raises.
     """
-    sink = _SINKS.pop(output, None) or output.open()
     for run in _runs(outputs):
         sink.write(lane, run)
-    written = sink.commit(lane, consumed())
-    _SINKS[output] = sink  # reached only if the sink did not fail
-    return written
+    return sink.commit(lane, consumed())
 
 
 def _runs(outputs: Iterable[BlockOutput]) -> Iterator[list[BlockOutput]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.transactions import ABANDONED_S_MAX, KafkaGone, WriteFailed, take_over
+from streaming.kafka_calls import ABANDONED_S_MAX
+from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator.codec.arrivals import NO_LANE
 from validator.errors import Unavailable, UserError
 from validator.service.lane_inputs import skipped_records

@@ -102,5 +102,6 @@ DRY_RUN_TOPICS: Final = (
 OUTPUT_TOPICS: Final[tuple[str, ...]] = tuple(topic.name for topic in TOPICS if topic.kind is None)
 
 MARKERS: Final = "markers"
+RECEIPTS: Final = "receipts"
 DEAD_LETTERS: Final = "dead-letters"
 DEAD_LETTER_REPLAYS: Final = "dead-letter-replays"

@@ -23,6 +23,7 @@ class Break:
 
 SINK = "validator/lanes/sink.py"
 MARKER = "validator/lanes/marker.py"
+COLLECTED = "validator/lanes/collected.py"
 STORE = "validator/lanes/store.py"
 SLOTS = "validator/lanes/slots.py"
 PARKING = "validator/lanes/parking.py"
@@ -35,6 +36,18 @@ OF_SINK = (
     Break(
         "marker left behind where a transaction is split", SINK, "schedules",
         "                    marker = marker.after(block, {})\n", "",
+    ),
+    Break(
+        "marker behind its group believed", MARKER, "schedules",
+        "if block is not None and not self.has_written(block):", "if block is None and self.block is None and not self:",
+    ),
+    Break(
+        "marker of somebody else believed", MARKER, "schedules",
+        "        if self.block != receipt:\n", "        if self.block is None and receipt is not None:\n",
+    ),
+    Break(
+        "inputs of a marker of somebody else believed", MARKER, "schedules",
+        "return cls(receipt, {}, doubtful=True)", "return cls(receipt, {})",
     ),
     Break("consumed offsets one too low", MARKER, "schedules", "consumed[place] = offset + 1", "consumed[place] = offset"),
     Break(
@@ -120,7 +133,7 @@ OF_PARKING = (
         '                pass\n',
     ),
     Break(
-        "pages of a failed batch written", PARKING, "schedules",
+        "pages of a failed batch written", COLLECTED, "schedules",
         "self._writes.append(partial(self._backend.save_slot, number, data))", "self._backend.save_slot(number, data)",
     ),
     Break(
@@ -152,11 +165,6 @@ OF_WRITER = (
         "            self._producer.commit_transaction(CALL_S_MAX)\n", "",
     ),
     Break(
-        "offsets not in the transaction", WRITER, "writers",
-        "self._producer.send_offsets_to_transaction(offsets, self._offsets.group_metadata(), CALL_S_MAX)",
-        "self._offsets._settled.commit(offsets=offsets, asynchronous=False)",
-    ),
-    Break(
         "marker in a separate transaction", WRITER, "writers",
         "        self.write([marker.encode(self._lane)])\n",
         "        try:\n            self._begin()\n            self._producer.commit_transaction(CALL_S_MAX)\n"
@@ -165,7 +173,7 @@ OF_WRITER = (
     ),
     Break(
         "another job not refused", WRITER, "writers",
-        "if self._is_further(last) and last.job != self._job:", "if not self._lane:",
+        "if seen or last.place is None or last.job == self._job:", "if self._lane:",
     ),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any, TypedDict
 
-from streaming.sink import ExactlyOnceOutput
+from streaming.sink import ExactlyOnceOutput, opened
 from streaming.sink import write_batch as write_output
 from streaming.transactions import WriteFailed, WriterFenced
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
@@ -48,7 +48,10 @@ def write_batch(work: Work, batch: int) -> None:
     """Write one batch as the job does. Raises what the sink raises."""
     output = ExactlyOnceOutput.of(work["kafka"], work["prefix"], work["job"])
     consumed = {(work["prefix"] + "candidates", 0): batch + 1}
-    write_output(output, LANE, outputs(work["prefix"], batch), lambda: consumed)
+    with opened(output) as sink:
+        sink.begin(LANE, f"batch {batch}")
+        write_output(sink, LANE, outputs(work["prefix"], batch), lambda: consumed)
+        sink.leave(LANE, f"batch {batch + 1}")
 
 
 def run(work: Work) -> int:

@@ -227,10 +227,12 @@ class World:
             before = states.get(key, Pages())
             pages = Pages(before.head, dict(before.pages))
             recovery = self._recoveries.get(key)
-            output, consumed = process_keyed(self.inputs.job, key, pages, cache, items, "", recovery)
+            output, consumed, found, left = process_keyed(self.inputs.job, key, pages, cache, items, "", recovery)
             self._step("between state and sink", "worker killed", "job killed")
+            sink.begin(key, found)
             sink.write(key, [output])
             sink.commit(key, consumed)
+            sink.leave(key, left)
             self._step("after the sink", "worker killed", "job killed", "call failed")
             states[key] = pages
         self._step("before the commit log", "job killed")

@@ -6,15 +6,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
-from streaming.markers import LastWrite
 from tests.simulation.inputs import source_of_header
 from tests.simulation.schedule import Schedule
 from validator.codec.encode import OutputRecord
-from validator.lanes.marker import Marker
-
-NO_WRITE: Final = LastWrite(None, None)
+from validator.codec.json_form import to_json
+from validator.core.types import BlockNumber
+from validator.lanes.marker import Consumed, ForeignMarker, Marker, MarkerBehind
 
 
 class CallFailed(Exception):
@@ -39,7 +37,7 @@ class Transaction:
 
     records: list[OutputRecord] = field(default_factory=list)
     marker: Marker | None = None
-    write: LastWrite = NO_WRITE
+    written_by: tuple[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -47,38 +45,41 @@ class LaneLog:
     """Kafka's data for one lane's output."""
 
     committed: list[OutputRecord] = field(default_factory=list)
-    group: Marker | None = None
-    """Offsets of the lane's consumer group; None if there are none, or no longer any."""
-    last: LastWrite = NO_WRITE
-    """The group's offset for the block, with its metadata."""
+    group: BlockNumber | None = None
+    """The last block that the lane's consumer group knows; None if it knows none, or no longer any."""
+    on_their_way: list[BlockNumber] = field(default_factory=list)
+    """Commits of the group that have not reached its coordinator."""
     recorded: Marker = field(default_factory=Marker)
     """The last record on the topic of markers."""
+    written_by: tuple[str, str] | None = None
+    """The job and the writer that wrote it."""
     epoch: int = 0
     open: Transaction | None = None
     in_doubt: Transaction | None = None
     """Its commit has reached the coordinator, which has not finished it."""
 
-    def apply(self, transaction: Transaction, *, offsets: bool = True) -> None:
-        """Commit, without the group's offsets if those stay in doubt."""
+    def apply(self, transaction: Transaction) -> None:
+        """Commit."""
         assert transaction.marker is not None
         self.committed += transaction.records
-        self.recorded = transaction.marker
-        if offsets:
-            self.group, self.last = transaction.marker, transaction.write
+        self.recorded, self.written_by = transaction.marker, transaction.written_by
 
-    def forget_offsets(self) -> None:
-        """Forget the group's offsets, as Kafka does."""
-        self.group, self.last = None, NO_WRITE
+    def receipt(self) -> BlockNumber | None:
+        """Return the block of the last committed receipt."""
+        last = next((record for record in reversed(self.committed) if record.topic == "receipts"), None)
+        return None if last is None else to_json("receipts", last.value)["block"]
 
 
 class Log:
     """The logs of all lanes.
 
-    ``on_commit`` is called with a lane after each commit; ``fences``, ``atomic`` and ``finishes`` are off in broken worlds.
+    ``on_commit`` is called with a lane after each commit, ``ends`` are those of the inputs; ``fences``, ``atomic`` and ``finishes`` are off
+    in broken worlds.
     """
 
-    def __init__(self, schedule: Schedule, on_commit: Callable[[str], None]) -> None:
+    def __init__(self, schedule: Schedule, on_commit: Callable[[str], None], ends: Callable[[], Consumed]) -> None:
         self.schedule = schedule
+        self.ends = ends
         self.lanes: defaultdict[str, LaneLog] = defaultdict(LaneLog)
         self.on_commit = on_commit
         self.fences = True
@@ -91,13 +92,17 @@ class Log:
 
     def apply(self, lane: str, transaction: Transaction) -> None:
         """Commit a transaction of a lane."""
-        fault = self.schedule.step("commit offsets", "offsets in doubt")
-        self.lane(lane).apply(transaction, offsets=fault is None)
+        self.lane(lane).apply(transaction)
         self.on_commit(lane)
 
     def settle(self, lane: str, *, now: bool = False) -> None:
-        """Finish a commit that is in doubt: at some point by itself, at the latest before another writer opens."""
+        """Finish a commit that is in doubt: at some point by itself, at the latest before another writer opens.
+
+        Commits of the group arrive at any time and in any order, since a writer that was fenced off may still have some on their way.
+        """
         own = self.lane(lane)
+        if own.on_their_way and self.schedule.chance(0.3):
+            own.group = own.on_their_way.pop(self.schedule.random.randrange(len(own.on_their_way)))
         if own.in_doubt is not None and (now or self.schedule.chance(0.2)):
             finished, own.in_doubt = own.in_doubt, None
             self.apply(lane, finished)
@@ -112,7 +117,8 @@ class Writer:
         self._job = job
         self._interrupt = interrupt
         self._marker: Marker | None = None
-        self._found = self._seen = NO_WRITE
+        self._is_own = False
+        self._found: tuple[str, str] | None = None
         self._transaction: Transaction | None = None
         self._dead_letters: set[bytes] | None = None
         self._noted = False
@@ -125,26 +131,52 @@ class Writer:
         log.settle(lane, now=log.finishes)
         self._pass("after init", "worker killed", "job killed", "call failed")
 
-    def is_current(self) -> bool:
-        """Return whether no other writer has written the lane since."""
-        self._pass("read who was last", "worker killed", "job killed", "call failed")
-        if self._marker is None:
-            return False
-        self._refuse_another_job()
-        last = self._last_written()
-        current = last == self._found or last.writer == self._writer
-        self._log.schedule.faults["writer of another worker"] += not current
-        return current
-
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return the lane's marker."""
         self._pass("read marker", "worker killed", "job killed", "call failed")
         if self._marker is None:
-            marker = self._log.lane(self._lane).recorded
-            self._pass("read who was last", "worker killed", "job killed", "call failed")
-            self._marker, self._found = marker, self._last_written()
-            self._seen = self._found
+            self._marker = self._read_marker()
         return self._marker.after(None, dict.fromkeys(places, 0))
+
+    def _read_marker(self) -> Marker:
+        """Ask the group, then read the marker, a second time if it is behind."""
+        silent = self._log.schedule.step("ask the group", "group silent") is not None
+        known = None if silent else self._log.lane(self._lane).group
+        marker = self._shown(known)
+        if known is not None and not marker.has_written(known):
+            marker = self._shown(known)
+            try:
+                marker.check_not_behind(known)
+            except MarkerBehind:
+                raise CallFailed from None
+        return marker
+
+    def _shown(self, known: BlockNumber | None) -> Marker:
+        """Return the marker, or none at all where that must be noticed: Kafka says so right after a partition's leader has died."""
+        self._pass("read marker", "worker killed", "job killed", "call failed")
+        own = self._log.lane(self._lane)
+        self._found = own.written_by
+        if known is not None and self._log.schedule.step("look for the end", "marker not shown") is not None:
+            return Marker()
+        return own.recorded
+
+    def confirm(self, *, corrects: bool) -> None:
+        """Compare the marker with the receipts and the ends of the inputs."""
+        if self._is_own:
+            return
+        if self._transaction is not None:
+            raise CallFailed  # no reader gets past the writer's own transaction
+        self._pass("read receipts", "worker killed", "job killed", "call failed")
+        own, marker = self._log.lane(self._lane), self.marker(())
+        try:
+            marker.check_own(own.receipt(), self._log.ends())
+        except MarkerBehind:
+            raise CallFailed from None
+        except ForeignMarker:
+            if not corrects:
+                raise
+            self._marker = Marker.corrected(own.receipt())
+        self._is_own = True
 
     def note_dead_letters(self) -> None:
         """Note where the committed dead letters end."""
@@ -182,8 +214,7 @@ class Writer:
         self._check()
         own, transaction = self._log.lane(self._lane), self._transaction
         assert transaction is not None
-        write = LastWrite(0 if marker.block is None else marker.block + 1, self._job, self._writer)
-        transaction.marker, transaction.write = marker, write
+        transaction.marker, transaction.written_by = marker, (self._job, self._writer)
         fault = self._log.schedule.step("commit", "answer lost", "finished late", "never reached", often=4)
         if fault == "never reached":
             raise CallFailed
@@ -195,15 +226,17 @@ class Writer:
             own.committed += transaction.records
             self._log.on_commit(self._lane)
             self._pass("between records and marker", "worker killed", "job killed")
-            transaction = Transaction([], marker, write)
+            transaction = Transaction([], marker, transaction.written_by)
         self._log.apply(self._lane, transaction)
         if fault == "answer lost":
             raise CallFailed
         self._pass("after commit", "worker killed", "job killed")
-        self._marker = marker
-        self._seen = write
+        before, self._marker = self._marker, marker
         if self._noted:
             self._noted, self._dead_letters = False, None
+        lost = self._log.schedule.step("commit the group's offsets", "group commit lost", often=5) is not None
+        if not lost and before is not None and marker.block is not None and before.block != marker.block:
+            own.on_their_way.append(marker.block)
 
     def _begin(self) -> None:
         self._check()
@@ -217,12 +250,9 @@ class Writer:
             self._refuse_another_job()
             raise CallFailed
 
-    def _last_written(self) -> LastWrite:
-        return self._log.lane(self._lane).last
-
     def _refuse_another_job(self) -> None:
-        last = self._last_written()
-        if last.offset is not None and last.offset > (self._seen.offset or 0) and last.job != self._job:
+        last = self._log.lane(self._lane).written_by
+        if last is not None and last != self._found and last[0] != self._job:
             self._log.schedule.faults["another job found"] += 1
             raise Fenced
 

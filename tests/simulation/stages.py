@@ -52,6 +52,18 @@ class SteppedSink:
         self._job = job
         self._sink = TransactionalSink(job.open_writer)
 
+    def begin(self, lane: str, point: str) -> None:
+        """Begin a lane's batch."""
+        self._sink.begin(lane, point)
+
+    def leave(self, lane: str, point: str) -> None:
+        """Note where a batch leaves a lane."""
+        self._sink.leave(lane, point)
+
+    def confirm(self, lane: str, *, corrects: bool) -> None:
+        """Check the lane's marker."""
+        self._sink.confirm(lane, corrects=corrects)
+
     def write(self, lane: str, output: list[BlockOutput]) -> None:
         """Write a run of a lane's output."""
         self._sink.write(lane, output)

@@ -14,7 +14,7 @@ import pytest
 from streaming import lane_operator, sink
 from tests.repetitions import repetitions
 from tests.simulation import spark
-from tests.simulation.inputs import Item, Place
+from tests.simulation.inputs import Item, Place, inputs
 from tests.simulation.log import Log, Writer
 from tests.simulation.search import search
 from tests.simulation.world import World
@@ -23,9 +23,10 @@ from validator.codec.encode import BlockOutput, encode_dead_letter, source_of
 from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter
 from validator.lanes import arrived, store
+from validator.lanes.collected import CollectedWrites
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.parked import Parked, Span, held_with
-from validator.lanes.parking import CollectedWrites, LaneBatch
+from validator.lanes.parking import LaneBatch
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import PARA_SLOTS
 from validator.lanes.store import LaneCache, LiveLane
@@ -37,9 +38,8 @@ SCHEDULES_UNTIL_FOUND = 400
 FAULTS = {
     "worker killed", "job killed", "call failed", "answer lost", "finished late", "never reached", "another job",
     "another job on the checkpoint", "another query on the checkpoint", "speculative attempt", "commit deleted",
-    "commit and offsets deleted", "checkpoint deleted", "backup restored", "offsets expired", "some offsets expired",
-    "offsets in doubt", "dead letters asked for", "another job found", "writer of another worker", "lane parked",
-    "state damaged",
+    "commit and offsets deleted", "checkpoint deleted", "backup restored", "offsets expired", "group silent", "group commit lost",
+    "dead letters asked for", "another job found", "lane parked", "state damaged", "marker not shown", "marker forged",
 }  # fmt: skip
 
 
@@ -160,19 +160,21 @@ def batch_reports_one_record_too_few(patch: Patch) -> None:
     patch.setattr(spark, "consumed_by", one_less)
 
 
-def marker_is_read_from_the_group(patch: Patch) -> None:
-    """Its offsets expire, and may stay in doubt."""
-    read = Writer.marker
+def marker_behind_its_group_is_believed(patch: Patch) -> None:
+    """As if Kafka's word that a topic is empty were always true."""
+    patch.setattr(Marker, "check_not_behind", lambda *_: None)
 
-    def marker(self: Writer, places: Iterable[Place]) -> Marker:
-        own = self._log.lane(self._lane)
-        recorded, own.recorded = own.recorded, own.group or Marker()
-        try:
-            return read(self, places)
-        finally:
-            own.recorded = recorded
 
-    patch.setattr(Writer, "marker", marker)
+def marker_of_somebody_else_is_believed(patch: Patch) -> None:
+    patch.setattr(Marker, "check_own", lambda *_: None)
+
+
+def inputs_of_a_marker_of_somebody_else_are_believed(patch: Patch) -> None:
+    patch.setattr(
+        Marker,
+        "corrected",
+        classmethod(lambda cls, receipt: cls(receipt, dict.fromkeys(inputs().partitions, 99))),
+    )
 
 
 def committed_dead_letters_are_not_read(patch: Patch) -> None:
@@ -270,7 +272,9 @@ def marker_has_a_separate_transaction(log: Log) -> None:
         only_one_of_two_attempts_saves,
         batch_reports_one_record_too_many,
         batch_reports_one_record_too_few,
-        marker_is_read_from_the_group,
+        marker_behind_its_group_is_believed,
+        marker_of_somebody_else_is_believed,
+        inputs_of_a_marker_of_somebody_else_are_believed,
         committed_dead_letters_are_not_read,
         end_of_dead_letters_is_not_noted,
         inputs_of_a_failed_batch_count_as_consumed,
@@ -305,7 +309,7 @@ def chunks_are_processed_unsorted(patch: Patch) -> None:
 
 def sink_gets_no_consumed_offsets(patch: Patch) -> None:
     write = sink.write_batch
-    patch.setattr(lane_operator, "write_batch", lambda output, lane, outputs, _: write(output, lane, outputs, dict))
+    patch.setattr(lane_operator, "write_batch", lambda sink, lane, outputs, _: write(sink, lane, outputs, dict))
 
 
 @pytest.mark.parametrize("break_it", [chunks_are_processed_unsorted, sink_gets_no_consumed_offsets])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from tests.simulation.damage import damage_a_lane
 from tests.simulation.inputs import COMPARED, ORDERS, Inputs, account_of, inputs, source_of_header
-from tests.simulation.log import NO_WRITE, Fenced, JobKilled, Log
+from tests.simulation.log import Fenced, JobKilled, LaneLog, Log
 from tests.simulation.parking import LaneFaults, Operator
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages, run_directly
@@ -57,7 +57,7 @@ class World:
         self._faults, self._operator = LaneFaults(self.schedule), Operator(self.schedule)
         of_all = inputs()
         self.inputs: Inputs = replace(of_all, partitions={**of_all.partitions, ORDERS: self._operator.orders})
-        self.log = Log(self.schedule, self._check_new)
+        self.log = Log(self.schedule, self._check_new, self._ends)
         break_it(self.log)
         self._checked: Counter[tuple[str, str]] = Counter()
         self._seen: Counter[str] = Counter()
@@ -76,6 +76,8 @@ class World:
         self._checkpoints = 0
         self._checkpoint = self._new_checkpoint()
         self._damaged: set[str] = set()
+        self._forged: defaultdict[str, list[Marker]] = defaultdict(list)
+        """By lane, the markers that somebody else has written."""
         self._jobs = 0
 
     def run(self) -> Counter[str]:
@@ -148,23 +150,40 @@ class World:
         for lane, found in parked.items():
             if found.fault is Fault.STATE and lane not in self._damaged:
                 self._fail(f"{lane}: its state is damaged: {found.reason}")
+            if found.fault is Fault.MARKER and not self._forged[lane]:
+                self._fail(f"{lane}: its marker is called foreign: {found.reason}")
         self._operator.look(parked, job.checkpoint, idle=job.read_all())
 
+    def _ends(self) -> dict[tuple[str, int], int]:
+        return {place: len(items) for place, items in self.inputs.partitions.items()}
+
     def _forget_offsets(self) -> None:
-        """Make Kafka forget offsets of groups: all, or those committed before others."""
-        fault = self.schedule.step("forget offsets", "offsets expired", "some offsets expired", often=5)
-        for lane in self.log.lanes.values():
-            if fault == "offsets expired":
-                lane.forget_offsets()
-            elif fault == "some offsets expired" and lane.group is not None:
-                kept = {place: offset for place, offset in lane.group.consumed.items() if self.schedule.chance(0.5)}
-                lane.group = Marker(lane.group.block, kept)
-                lane.last = self.schedule.choose((NO_WRITE, lane.last))
+        """Make Kafka forget the offsets of a group."""
+        if self.schedule.step("forget offsets", "offsets expired", often=5) is not None:
+            self.schedule.choose(list(self.log.lanes.values()) or [LaneLog()]).group = None
+
+    def _forge(self) -> None:
+        """Write a marker as only somebody else would: of blocks that the lane has not executed, or inputs that nobody has written."""
+        if self.schedule.step("forge a marker", "marker forged", often=5) is None:
+            return
+        lane = self.schedule.choose(sorted(self.inputs.definitions))
+        own, ends = self.log.lane(lane), self._ends()
+        beyond = {place: end + 5 for place, end in ends.items()}
+        after = [block for block in self.inputs.blocks[lane] if not own.recorded.has_written(block)]
+        block = self.schedule.choose([*after, 45])
+        forged = self.schedule.choose([
+            Marker(block), Marker(block, own.recorded.consumed), Marker(block, ends), Marker(block, beyond),
+            Marker(own.recorded.block, beyond),
+        ])  # fmt: skip
+        own.recorded = forged
+        self._forged[lane].append(forged)
+        self.schedule.note(f"{lane}: {forged}")
 
     def _meddle(self) -> None:
         """Change the checkpoint as people and disks do while no job uses it."""
         checkpoint = self._checkpoint
         last = len(checkpoint.offsets) - 1
+        self._forge()
         fault = self.schedule.step(
             "meddle",
             "commit deleted",
@@ -189,7 +208,7 @@ class World:
             self._checkpoint = self.schedule.choose(backups).copy()
         elif fault == "offsets expired":
             for lane in self.log.lanes.values():
-                lane.forget_offsets()
+                lane.group = None
         elif fault == "state damaged" and (damaged := damage_a_lane(checkpoint, self.schedule)) is not None:
             self._damaged.add(damaged)
             self._operator.write(damaged)  # so that the job looks at the lane, although nothing else may arrive for it
@@ -256,6 +275,8 @@ class World:
     def _check_marker(self, lane: str) -> None:
         """Check that the marker agrees with the output."""
         own, receipts = self.log.lane(lane), self._checked[lane, "receipts"]
+        if own.recorded.block in [forged.block for forged in self._forged[lane]]:
+            return  # the lane says that it is parked
         block = self.inputs.blocks[lane][receipts - 1] if receipts else None
         if own.recorded.block != block:
             self._fail(f"{lane}: the marker is at {own.recorded}, the output at block {block}")
@@ -282,7 +303,11 @@ class World:
                 self._fail(f"{lane}: dead letters are lost: {sorted(missing)[:3]}")
             consumed = dict(self.log.lane(lane).recorded.consumed)
             consumed.pop(ORDERS, None)
-            if consumed != self.inputs.ends[lane]:
+            ends = self.inputs.ends[lane]
+            forged = self._forged[lane]
+            if self.log.lane(lane).recorded in forged:
+                continue  # nothing has arrived for the lane since
+            if consumed != ends and not (forged and consumed.items() <= ends.items()):
                 self._fail(f"{lane}: the marker has not taken everything: {self.log.lane(lane).recorded.consumed}")
         for lane, definition in self.inputs.definitions.items():
             worker = restore_lane(definition, states[lane])

@@ -23,7 +23,8 @@ from validator.codec.encode import BlockOutput, OutputRecord
 from validator.core.scale import DecodeError, Upgrade, Writer, decoding, upgraded
 from validator.errors import UserError
 from validator.lanes.marker import Consumed
-from validator.lanes.sink import BatchWriter
+from validator.lanes.parked import point_of
+from validator.lanes.sink import BatchWriter, KeptWriters
 from validator.metrics.own import Measures, PluginMetric, asked, exported
 from validator.metrics.report import KEY, Report
 from validator.plugin.job_api import Job, JobItem, KeyedState
@@ -126,10 +127,15 @@ class Recovery(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a batch leads to: the step if it has output, and what the key has consumed with it."""
+    """What a batch leads to: the step if it has output, and what the key has consumed with it.
+
+    ``found`` and ``left`` are the points of the key's state before and after it (`parked.point_of`).
+    """
 
     output: BlockOutput
     consumed: Consumed
+    found: str
+    left: str
 
 
 def process_keyed(
@@ -169,9 +175,11 @@ def process_keyed(
     if measured and records:
         records = [*records, *_measured(job, key, state, cache)]
     after = head.after(items, prefix, emits=bool(records))
-    store.save_head(after.encode())
+    encoded = after.encode()
+    store.save_head(encoded)
     cache.live[key] = after.token, state
-    return Step(BlockOutput(head.step if records else None, records), after.consumed)
+    output = BlockOutput(head.step if records else None, records)
+    return Step(output, after.consumed, point_of(stored), point_of(encoded))
 
 
 def _measured(job: Job, key: str, state: KeyedState, cache: KeyedCache) -> list[OutputRecord]:
@@ -216,15 +224,14 @@ def ordered(job: Job, items: Sequence[JobItem]) -> list[JobItem]:
     return sorted(items, key=lambda item: (rank[item.topic], item.partition, item.offset))
 
 
-class StepSink:
+class StepSink(KeptWriters[BatchWriter]):
     """Emits each step of a key once, in one transaction of the key's `BatchWriter` with its marker (`lanes.sink.Sink`).
 
     Exceptions of the writer propagate; after one the sink is unusable.
     """
 
     def __init__(self, open_writer: Callable[[str], BatchWriter]) -> None:
-        self._open_writer = open_writer
-        self._writers: dict[str, BatchWriter] = {}
+        super().__init__(open_writer)
         self._steps: dict[str, list[BlockOutput]] = {}
 
     def write(self, lane: str, output: list[BlockOutput]) -> None:
@@ -237,7 +244,7 @@ class StepSink:
         if not steps:
             return {}
         ((step, records),) = steps
-        writer = self._writer(lane)
+        writer = self.writer(lane)
         marker = writer.marker(consumed)
         last = -1 if marker.block is None else marker.block
         if last == step and dict(marker.consumed) == dict(consumed):
@@ -253,10 +260,3 @@ class StepSink:
         for record in records:
             written[record.topic] = written.get(record.topic, 0) + 1
         return written
-
-    def _writer(self, lane: str) -> BatchWriter:
-        """Return a key's writer; an earlier batch's only if no other worker has written the key since."""
-        writer = self._writers.get(lane)
-        if writer is None or not writer.is_current():
-            writer = self._writers[lane] = self._open_writer(lane)
-        return writer

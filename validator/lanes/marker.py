@@ -13,7 +13,7 @@ So for those the topic of dead letters is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -23,6 +23,7 @@ from validator.codec.json_form import to_json
 from validator.codec.schemas import schemas
 from validator.core.inputs import DeadLetter, Input
 from validator.core.types import BlockNumber
+from validator.errors import UserError
 from validator.topics import DEAD_LETTERS, MARKERS
 
 Consumed: TypeAlias = Mapping[tuple[str, int], int]
@@ -31,12 +32,24 @@ Consumed: TypeAlias = Mapping[tuple[str, int], int]
 NOTHING: Final[Consumed] = MappingProxyType({})
 
 
+class MarkerBehind(Exception):
+    """Kafka shows a marker that is behind what was committed with a later one: it does not show all that it has."""
+
+
+class ForeignMarker(UserError):
+    """Kafka shows a marker that the lane did not write."""
+
+
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """``block`` is None if no block has been emitted."""
+    """``block`` is None if no block has been emitted.
+
+    A ``doubtful`` marker takes the place of one that the lane did not write (`corrected`): nobody knows what the lane had taken before.
+    """
 
     block: BlockNumber | None = None
     consumed: Consumed = field(default_factory=dict)
+    doubtful: bool = False
 
     def has_written(self, block: BlockNumber) -> bool:
         """Return whether a block's output has been emitted; otherwise none of it has."""
@@ -58,11 +71,35 @@ class Marker:
         """Return whether a batch that took inputs up to ``consumed`` took any that the marker does not cover."""
         return any(offset > self.consumed.get(place, 0) for place, offset in consumed.items())
 
+    def check_not_behind(self, block: BlockNumber | None) -> None:
+        """Raise `MarkerBehind` if a block was committed that the marker does not have."""
+        if block is not None and not self.has_written(block):
+            raise MarkerBehind(f"at {_at(self.block)}, but block {block} is committed")
+
+    def check_own(self, receipt: BlockNumber | None, ends: Consumed) -> None:
+        """Compare the marker with the block of the lane's last receipt, and with the ends of the inputs.
+
+        Receipts are emitted in the marker's own transaction. Raises `MarkerBehind`, `ForeignMarker`.
+        """
+        self.check_not_behind(receipt)
+        if self.block != receipt:
+            raise ForeignMarker(f"{_FOREIGN}: it is at {_at(self.block)}, but the last receipt is of {_at(receipt)}")
+        for (topic, partition), offset in sorted(self.consumed.items()):
+            if offset > (end := ends.get((topic, partition), 0)):
+                raise ForeignMarker(
+                    f"{_FOREIGN}: it has taken {topic}[{partition}] up to {offset}, which ends at {end}"
+                )
+
+    @classmethod
+    def corrected(cls, receipt: BlockNumber | None) -> Marker:
+        """Return what takes the place of a marker that the lane did not write."""
+        return cls(receipt, {}, doubtful=True)
+
     def after(self, block: BlockNumber | None, consumed: Consumed) -> Marker:
         """Return the marker once blocks up to ``block`` and inputs up to ``consumed`` are committed; it never goes back."""
         last = block if self.block is None else self.block if block is None else max(self.block, block)
         places = {place: max(offset, self.consumed.get(place, 0)) for place, offset in consumed.items()}
-        return Marker(last, {**self.consumed, **places})
+        return replace(self, block=last, consumed={**self.consumed, **places})
 
     @classmethod
     def merged(cls, values: Iterable[bytes]) -> Marker:
@@ -100,9 +137,18 @@ class Marker:
 
     def _has_taken(self, dead_letter: OutputRecord, dead_letters: Callable[[], Container[bytes]]) -> bool:
         source = source_of(dead_letter)
+        if self.doubtful:
+            return source_header(source) in dead_letters()
         if source.offset >= self.consumed.get((source.topic, source.partition), 0):
             return False
         return reason_of(dead_letter).is_of_record or source_header(source) in dead_letters()
+
+
+_FOREIGN: Final = f"its marker on the topic {MARKERS} was not written by this lane"
+
+
+def _at(block: BlockNumber | None) -> str:
+    return "no block" if block is None else f"block {block}"
 
 
 def consumed_by(items: Iterable[Arrival], before: Consumed = NOTHING) -> dict[tuple[str, int], int]:

@@ -49,6 +49,8 @@ class Fault(StrEnum):
     """The configuration does not fit the lane's state."""
     AUDIT = "audit"
     """The audit of a block found a fault, and `[audit] on_fault` is ``park``."""
+    MARKER = "marker"
+    """The lane's marker on Kafka was not written by the lane."""
     INPUTS = "inputs"
     """Inputs that the lane has not taken are no longer in Kafka."""
     BUG = "bug"

@@ -20,10 +20,8 @@ import gc
 import sys
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -39,8 +37,9 @@ from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes.arrived import DoesNotFit, Inputs
 from validator.lanes.auditing import AuditFailed, Auditor
+from validator.lanes.collected import CollectedWrites
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.marker import consumed_by
+from validator.lanes.marker import ForeignMarker, consumed_by
 from validator.lanes.parked import Fault, Parked, Place, Span, point_of, running, shortened, stored_parts
 from validator.lanes.processor import Observer, of_new_blocks
 from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBackend, StateUnusable, process_batch
@@ -81,10 +80,11 @@ class HeldInputs(Protocol):
 class LaneBatch:
     """One batch of one lane.
 
-    ``suspects`` is by lane. ``noted`` gets the lane and its point before anything runs that may end the process, ``on_bug`` the
-    exception of a bug, ``observe`` each executed block, which ``audit`` may check. ``known_skips`` are records that the lane skipped before
-    it was started over. ``left`` and ``too_large`` are of `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's
-    checkpoint. ``was_parked`` is true if the lane was parked before it was started over, which it says if it runs.
+    ``suspects`` is by lane. ``begins`` gets the lane's point when it is known, ``noted`` the lane and its point before anything runs that
+    may end the process, ``on_bug`` the exception of a bug, ``observe`` each executed block, which ``audit`` may check. ``confirms`` checks
+    the lane's marker before the batch is processed, or corrects it. ``known_skips`` are records that the lane skipped before it was started
+    over. ``left`` and ``too_large`` are of `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's checkpoint.
+    ``was_parked`` is true if the lane was parked before it was started over, which it says if it runs.
     """
 
     definition: LaneDefinition
@@ -98,12 +98,16 @@ class LaneBatch:
     was_parked: bool = False
     too_large: str = ""
     checkpoint: str = ""
+    begins: Callable[[str], None] = lambda _point: None
     noted: Callable[[str, str], None] = lambda _lane, _point: None
+    confirms: Callable[[bool], None] = lambda _corrects: None
     observe: Observer | None = None
     audit: Auditor | None = None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
     consumed: dict[Place, int] = field(default_factory=dict)
     """By topic and partition, the offset after the last input taken; complete when the output is exhausted."""
+    left_at: str = ""
+    """The point at which the batch leaves the lane; known when the output is exhausted."""
 
     @property
     def lane(self) -> str:
@@ -123,7 +127,8 @@ class LaneBatch:
         if any(order.inputs for order in orders):
             head = None
         suspect = self.suspects.get(self.lane)
-        point = point_of(stored)
+        point = self.left_at = point_of(stored)
+        self.begins(point)
         if suspect is not None and suspect.point == point:
             held = self._holding(parked or Parked(Fault.WORKER, "", None)).obeying(orders)
             yield from self._park(
@@ -155,7 +160,7 @@ class LaneBatch:
             parked = replace(parked, resuming=True)
         if not parked.resuming:
             if parked != before:
-                self.backend.save_head(parked.encode(head))
+                self._save_head(parked.encode(head))
             return
         try:
             items, left = self._take(parked.held)
@@ -233,6 +238,8 @@ class LaneBatch:
                 yield list(_inputs(part, at_fault.skips))
 
         try:
+            with state.noting(ForeignMarker):
+                self.confirms(at_fault.resuming and at_fault.fault is Fault.MARKER)
             for output in process_batch(self.definition, state, self.cache, parts(), skipped, observe, self.audit):
                 if output.block is None:  # if the batch fails, its dead letters come again
                     others.append(output)
@@ -251,15 +258,19 @@ class LaneBatch:
             parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=takes_shares)
             yield from self._park(self._holding(parked), head)
             return False
-        state.write(after)
+        self.left_at = point_of(state.write(after))
         self.consumed = consumed
         yield from others
         return True
 
     def _park(self, parked: Parked, head: bytes | None) -> Iterator[BlockOutput]:
         self.cache.take(self.lane)
-        self.backend.save_head(parked.encode(head))
+        self._save_head(parked.encode(head))
         yield parked.record(self.lane)
+
+    def _save_head(self, head: bytes) -> None:
+        self.backend.save_head(head)
+        self.left_at = point_of(head)
 
 
 def _knows_nothing(parked: Parked, head: bytes | None) -> bool:
@@ -297,6 +308,7 @@ def fault_of(error: BaseException) -> Fault:
         (MemoryError, Fault.MEMORY),
         (StateUnusable, Fault.STATE),
         (AuditFailed, Fault.AUDIT),
+        (ForeignMarker, Fault.MARKER),
         (UserError, Fault.CONFIGURATION),
     ):
         if isinstance(error, kinds):
@@ -328,73 +340,3 @@ def _release(error: BaseException) -> None:
         traceback.clear_frames(seen.__traceback__)
         seen = seen.__cause__ or seen.__context__
     gc.collect()
-
-
-class CollectedWrites:
-    """A lane's store (`StateBackend`) whose writes wait for `write`; ``failed`` once the store itself has raised."""
-
-    def __init__(self, backend: StateBackend, head: bytes | None) -> None:
-        self._backend = backend
-        self._head = head
-        self._writes: list[Callable[[], None]] = []
-        self.failed = False
-
-    def load_head(self) -> bytes | None:
-        """Return the head as it is in this batch."""
-        return self._head
-
-    def save_head(self, head: bytes) -> None:
-        """Replace the head."""
-        self._head = head
-
-    def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
-        with self._noting():
-            return self._backend.load_slots()
-
-    def load_journal(self) -> Iterator[bytes]:
-        """Return the journal's entries in order."""
-        with self._noting():
-            entries = iter(self._backend.load_journal())
-        while True:
-            with self._noting():
-                entry = next(entries, None)
-            if entry is None:
-                return
-            yield entry
-
-    def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
-        self._writes.append(partial(self._backend.save_slot, number, data))
-
-    def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
-        self._writes.append(partial(self._backend.remove_slot, number))
-
-    def remove_slots(self) -> None:
-        """Remove every slot."""
-        for number in sorted(self.load_slots()):
-            self.remove_slot(number)
-
-    def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
-        self._writes.append(partial(self._backend.append_journal, entry))
-
-    def clear_journal(self) -> None:
-        """Remove every entry."""
-        self._writes.append(self._backend.clear_journal)
-
-    def write(self, parked: Parked | None) -> None:
-        """Write everything, the head last; ``parked`` goes around the head."""
-        for each in self._writes:
-            each()
-        assert self._head is not None
-        self._backend.save_head(self._head if parked is None else parked.encode(self._head))
-
-    @contextmanager
-    def _noting(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.failed = True
-            raise

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from validator.codec.encode import BlockOutput, OutputRecord, values_size
 from validator.core.types import BlockNumber
@@ -40,6 +40,22 @@ class Sink(Protocol):
     def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
         """Commit a lane's batch, which took inputs up to ``consumed``, and return how many records went to each topic."""
 
+    def begin(self, lane: str, point: str) -> None:
+        """Begin a lane's batch at a point of its state, which names it (`parked.point_of`)."""
+
+    def leave(self, lane: str, point: str) -> None:
+        """Note the point at which a committed batch leaves the lane."""
+
+
+class LaneSink(Sink, Protocol):
+    """A sink that leaves out what a lane's marker covers."""
+
+    def confirm(self, lane: str, *, corrects: bool) -> None:
+        """Check, before anything of a batch is written, that the lane wrote its marker.
+
+        Raises `ForeignMarker`, unless the sink ``corrects`` the marker.
+        """
+
 
 class BatchWriter(Protocol):
     """Writes one lane's batches to a log, each as one transaction; unusable after any exception.
@@ -47,11 +63,14 @@ class BatchWriter(Protocol):
     Opening one fences off every earlier writer of the lane.
     """
 
-    def is_current(self) -> bool:
-        """Return whether nobody else has written the lane since this writer last did; raises if another job has."""
-
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return the lane's marker, with the offsets of ``places`` (topic and partition of inputs)."""
+
+    def confirm(self, *, corrects: bool) -> None:
+        """Compare the marker once with what Kafka has of the lane, and replace it with `Marker.corrected` if that is wanted.
+
+        Raises as `Marker.check_own`.
+        """
 
     def note_dead_letters(self) -> None:
         """Note where the committed dead letters end, before a batch writes some that it does not commit at once.
@@ -69,7 +88,40 @@ class BatchWriter(Protocol):
         """Commit the batch's records and the new marker, both or neither."""
 
 
-class TransactionalSink:
+W = TypeVar("W", bound=BatchWriter)
+
+
+class KeptWriters(Generic[W]):
+    """The writers of a worker, by lane.
+
+    A writer is used for the lane's next batch if the lane is at the point where that writer's last batch left it. Otherwise another worker
+    has processed the lane since, and fenced the writer off. Kafka is not asked: if the point does not tell, as after an attempt that led to
+    the same state, the fenced writer's commit fails, and the batch is repeated with a new one.
+    """
+
+    def __init__(self, open_writer: Callable[[str], W]) -> None:
+        self._open_writer = open_writer
+        self._writers: dict[str, W] = {}
+        self._left: dict[str, str] = {}
+        """By lane, the point at which the last batch left it."""
+
+    def begin(self, lane: str, point: str) -> None:
+        """Drop the writer of an earlier batch if the lane is at another point than that batch left it at."""
+        if self._left.pop(lane, None) != point:
+            self._writers.pop(lane, None)
+
+    def leave(self, lane: str, point: str) -> None:
+        """Note the point at which a committed batch leaves the lane."""
+        self._left[lane] = point
+
+    def writer(self, lane: str) -> W:
+        """Return the lane's writer, a new one if there is none."""
+        if (writer := self._writers.get(lane)) is None:
+            writer = self._writers[lane] = self._open_writer(lane)
+        return writer
+
+
+class TransactionalSink(KeptWriters[BatchWriter]):
     """Emits everything exactly once: a lane's batch and its marker are one transaction of its `BatchWriter`.
 
     A batch larger than `TRANSACTION_BYTES_MAX` is several transactions, each with the marker of its last block; all its dead letters are
@@ -77,13 +129,16 @@ class TransactionalSink:
     """
 
     def __init__(self, open_writer: Callable[[str], BatchWriter]) -> None:
-        self._open_writer = open_writer
-        self._writers: dict[str, BatchWriter] = {}
+        super().__init__(open_writer)
         self._batches: dict[str, _Batch] = {}
+
+    def confirm(self, lane: str, *, corrects: bool) -> None:
+        """Check the marker before anything is left out because of it (`LaneSink`)."""
+        self.writer(lane).confirm(corrects=corrects)
 
     def write(self, lane: str, output: list[BlockOutput]) -> None:
         """Write the output at once, except for what belongs to no block: it waits for `commit`, dead letters up to `HELD_BYTES_MAX`."""
-        writer, batch = self._begin(lane)
+        writer, batch = self.writer(lane), self._batches.setdefault(lane, _Batch())
         marker = writer.marker(())
         for block, records in output:
             if block is None:
@@ -103,8 +158,7 @@ class TransactionalSink:
 
     def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
         """Commit a lane's batch; one that is already committed is left out."""
-        writer, batch = self._begin(lane)
-        del self._batches[lane]
+        writer, batch = self.writer(lane), self._batches.pop(lane, None) or _Batch()
         marker = writer.marker(consumed)
         has_news = batch.has_news or any(map(_is_news, batch.held))
         if batch.last_block is None and not has_news and not marker.is_news(consumed):
@@ -112,16 +166,6 @@ class TransactionalSink:
         _hand_on(writer, batch, batch.held)
         writer.commit(marker.after(batch.last_block, consumed))
         return batch.written
-
-    def _begin(self, lane: str) -> tuple[BatchWriter, _Batch]:
-        """Return a lane's writer and batch; an earlier batch's writer only if no other worker has written the lane since."""
-        batch = self._batches.get(lane)
-        if batch is None:
-            batch = self._batches[lane] = _Batch()
-            writer = self._writers.get(lane)
-            if writer is None or not writer.is_current():
-                self._writers[lane] = self._open_writer(lane)
-        return self._writers[lane], batch
 
 
 def _hand_on(writer: BatchWriter, batch: _Batch, records: list[OutputRecord]) -> None:

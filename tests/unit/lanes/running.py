@@ -43,8 +43,8 @@ class Log:
     last: Marker = field(default_factory=Marker)
     open: list[OutputRecord] = field(default_factory=list)
 
-    def is_current(self) -> bool:
-        return True
+    def confirm(self, *, corrects: bool) -> None:
+        """Believe the marker."""
 
     def marker(self, places: Any) -> Marker:
         return self.last.after(None, dict.fromkeys(places, 0))
@@ -88,7 +88,7 @@ class Running:
         batch = LaneBatch(
             self.definition, attempt, self.cache, in_parts(items, self.parts), self.held, self.suspects,
             checkpoint="here", was_parked=self.was_parked, noted=lambda *point: self.noted.append(point), on_bug=lambda _: None,
-            audit=self.auditor(),
+            audit=self.auditor(), confirms=lambda corrects: self.log.confirm(corrects=corrects),
         )  # fmt: skip
         sink = TransactionalSink(lambda _: self.log)
         sink.write(self.chain.lane, list(batch.run()))

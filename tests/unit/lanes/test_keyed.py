@@ -71,10 +71,10 @@ def test_a_live_state_is_used_only_if_it_is_the_stored_one() -> None:
     job, store, cache = SumJob(), Pages(), KeyedCache()
     process_keyed(job, "a", store, cache, [item(0)], "p.")
     before = Pages(store.head, dict(store.pages))
-    output, consumed = process_keyed(job, "a", store, cache, [item(1)], "p.")
+    output, consumed, *_ = process_keyed(job, "a", store, cache, [item(1)], "p.")
     assert (output, consumed) == (BlockOutput(1, [OutputRecord("out", b"", b"2")]), {PLACE: 2})
     assert job.restored == 1
-    repeated, _ = process_keyed(job, "a", before, cache, [item(1)], "p.")
+    repeated, *_ = process_keyed(job, "a", before, cache, [item(1)], "p.")
     assert (repeated, job.restored) == (output, 2), "the live state is one batch ahead"
     assert before == store
 
@@ -97,17 +97,17 @@ class MeasuredJob(SumJob):
 
 def test_a_measured_step_has_the_values_of_its_key() -> None:
     store, cache = Pages(), KeyedCache()
-    output, _ = process_keyed(MeasuredJob(), "a", store, cache, [item(0, b"7")], "p.", measured=True)
+    output, *_ = process_keyed(MeasuredJob(), "a", store, cache, [item(0, b"7")], "p.", measured=True)
     assert output.records[:-1] == [OutputRecord("out", b"", b"7")]
     topic, key, value, _ = output.records[-1]
     assert (topic, key) == ("metrics", b"key/a")
     report = Report.decode(value)
     assert (report.of, report.reporter) == ("key", "a")
     assert report.set == {"validator_plugin_sums_total": {("all",): 7.0}}
-    silent, _ = process_keyed(MeasuredJob(), "a", store, cache, [item(1, b"")], "p.", measured=True)
+    silent, *_ = process_keyed(MeasuredJob(), "a", store, cache, [item(1, b"")], "p.", measured=True)
     assert silent.records == [], "a batch without output reports nothing"
     for job, measured in ((MeasuredJob(), False), (SumJob(), True)):
-        plain, _ = process_keyed(job, "a", Pages(), KeyedCache(), [item(0, b"7")], "p.", measured=measured)
+        plain, *_ = process_keyed(job, "a", Pages(), KeyedCache(), [item(0, b"7")], "p.", measured=measured)
         assert [record.topic for record in plain.records] == ["out"]
 
 
@@ -160,7 +160,7 @@ def test_a_fault_in_metrics_leaves_them_out_and_is_said_once(sums: type[Sum], li
     lines: list[str] = []
     store, cache = Pages(), KeyedCache(tell=lines.append)
     for at, content in enumerate((b"7", b"1")):
-        output, _ = process_keyed(FaultyJob(), "a", store, cache, [item(at, content)], "p.", measured=True)
+        output, *_ = process_keyed(FaultyJob(), "a", store, cache, [item(at, content)], "p.", measured=True)
         *records, (topic, key, value, _) = output.records
         assert [record.topic for record in records] == ["out"]
         assert (topic, key) == ("metrics", b"key/a")
@@ -190,9 +190,9 @@ def test_a_page_that_is_gone_is_removed() -> None:
 def test_a_recovered_key_continues_after_its_last_step() -> None:
     job, store = SumJob(), Pages()
     recovery = Recovery(5, {PLACE: 9}, {b"total": b"40"})
-    output, consumed = process_keyed(job, "a", store, KeyedCache(), [item(0, b"2")], "p.", recovery)
+    output, consumed, *_ = process_keyed(job, "a", store, KeyedCache(), [item(0, b"2")], "p.", recovery)
     assert (output, consumed) == (BlockOutput(5, [OutputRecord("out", b"", b"42")]), {PLACE: 9})
-    again, _ = process_keyed(job, "a", store, KeyedCache(), [item(1, b"1")], "p.", recovery)
+    again, *_ = process_keyed(job, "a", store, KeyedCache(), [item(1, b"1")], "p.", recovery)
     assert again.block == 6, "a stored state is not recovered"
 
 
@@ -216,8 +216,8 @@ class Log:
     records: list[OutputRecord] = field(default_factory=list)
     open: list[OutputRecord] = field(default_factory=list)
 
-    def is_current(self) -> bool:
-        return True
+    def confirm(self, *, corrects: bool) -> None:
+        """Believe the marker."""
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         return self.marker_is.after(None, dict.fromkeys(places, 0))
@@ -237,6 +237,7 @@ class Log:
 
 def emit(log: Log, step: int | None, consumed: Consumed) -> dict[str, int]:
     sink = StepSink(lambda key: log)
+    sink.begin("a", "point")
     sink.write("a", [BlockOutput(step, [OutputRecord("out", b"", str(step).encode())])])
     return sink.commit("a", consumed)
 

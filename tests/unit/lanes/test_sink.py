@@ -27,8 +27,8 @@ class Log:
         self.noted = 0
         self._open: list[bytes] = []
 
-    def is_current(self) -> bool:
-        return True
+    def confirm(self, *, corrects: bool) -> None:
+        """Believe the marker."""
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         return self.last
@@ -183,12 +183,29 @@ def test_batches_of_a_lane_are_apart() -> None:
     assert [values for values, _ in log.transactions] == [[b"10", b"11", letter(0).value], [b"20", b"21"]]
 
 
-def test_writer_is_kept_until_somebody_else_has_written_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_is_kept_while_the_lane_is_where_the_last_batch_left_it() -> None:
+    """Another worker that has processed the lane has fenced the writer off."""
     log = Log()
     opened: list[str] = []
     sink = TransactionalSink(lambda lane: opened.append(lane) or log)  # type: ignore[func-returns-value]
-    for number, current, count in ((1, True, 1), (2, True, 1), (3, False, 2), (4, True, 2)):
-        monkeypatch.setattr(log, "is_current", lambda current=current: current)
+    for number, found, left, count in (
+        (1, "a", "b", 1),
+        (2, "b", "c", 1),
+        (3, "d", "e", 2),
+        (4, "e", "e", 2),
+        (5, "b", "c", 3),
+    ):
+        sink.begin(LANE, found)
         sink.write(LANE, [block(number)])
         sink.commit(LANE, {("blocks", 0): number})
+        sink.leave(LANE, left)
         assert len(opened) == count
+
+
+def test_writer_of_a_batch_that_was_not_left_is_not_used_again() -> None:
+    opened: list[str] = []
+    sink = TransactionalSink(lambda lane: opened.append(lane) or Log())  # type: ignore[func-returns-value]
+    for _ in range(2):
+        sink.begin(LANE, "a")
+        sink.write(LANE, [block(1)])
+    assert len(opened) == 2

@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from streaming import sink as sink_module
-from streaming.sink import RUN_BYTES, ExactlyOnceOutput, write_batch
+from streaming.sink import RUN_BYTES, ExactlyOnceOutput, opened
+from streaming.sink import write_batch as write_to
 from validator.codec.encode import BlockOutput, OutputRecord
 
 LANE = "polkadot"
+
+
+def write_batch(output: Any, lane: str, outputs: Iterable[BlockOutput], consumed: Callable[[], Any]) -> None:
+    with opened(output) as sink:
+        write_to(sink, lane, outputs, consumed)
 
 
 class Opened:

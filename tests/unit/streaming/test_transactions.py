@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming import transactions
-from streaming.markers import CALL_S_MAX, LastWrite
+from streaming.kafka_calls import CALL_S_MAX, TRANSACTION_MS_MAX
+from streaming.markers import ReceiptsGone, Written
 from streaming.transactions import (
     QUEUED_KIB_MAX,
-    TRANSACTION_MS_MAX,
     KafkaGone,
     TransactionalWriter,
     WriteFailed,
@@ -26,7 +26,7 @@ from streaming.transactions import (
 )
 from validator.codec.encode import OutputRecord
 from validator.errors import Unavailable, UserError
-from validator.lanes.marker import Marker
+from validator.lanes.marker import ForeignMarker, Marker
 
 LANE, JOB, PREFIX = "polkadot", "job-1", "p."
 KAFKA = {"bootstrap.servers": "nowhere:1"}
@@ -44,10 +44,13 @@ class Kafka:
         self.reports: list[tuple[Any, Any]] = []
         """Errors that the next poll reports for records, with their messages."""
         self.configs: list[dict[str, Any]] = []
-        self.last = LastWrite(None, None)
-        self.marker = Marker()
+        self.written = Written(Marker())
         self.letters: set[bytes] = set()
-        self.reads = 0
+        self.group: int | None = None
+        self.receipt: int | None = None
+        self.ends = {INPUTS: 100}
+        self.sent = 0
+        """Records that are still to be sent."""
 
     def call(self, name: str, *args: Any) -> None:
         self.calls.append((name, *args))
@@ -86,9 +89,8 @@ class StandIn:
         while self.kafka.reports:
             self._on_delivery(*self.kafka.reports.pop(0))
 
-    def send_offsets_to_transaction(self, offsets: Any, group: Any, timeout: float) -> None:
-        places = [(each.topic, each.partition, each.offset, each.metadata) for each in offsets]
-        self.kafka.call("offsets", places, group, timeout)
+    def __len__(self) -> int:
+        return self.kafka.sent
 
     def commit_transaction(self, timeout: float) -> None:
         self.poll(0)
@@ -99,23 +101,22 @@ class StandIn:
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     made = Kafka()
 
-    def last_write() -> LastWrite:
-        made.call("last")
-        return made.last
-
-    def read(what: str) -> Any:
-        def reading(_kafka: Any, prefix: str, lane: str, *args: Any) -> Any:
+    def asked(name: str, what: str) -> Any:
+        def asking(_kafka: Any, prefix: str, lane: str, *args: Any) -> Any:
             assert (prefix, lane) == (PREFIX, LANE)
-            made.call(f"read {what}", *args)
+            made.call(name, *args)
             return getattr(made, what)
 
-        return reading
+        return asking
 
-    offsets = SimpleNamespace(last_write=last_write, group_metadata=lambda: "group")
     monkeypatch.setattr(transactions, "Producer", type("Made", (StandIn,), {"kafka": made}))
-    monkeypatch.setattr(transactions, "LaneOffsets", lambda *_: offsets)
-    monkeypatch.setattr(transactions, "read_marker", read("marker"))
-    monkeypatch.setattr(transactions, "read_dead_letters", read("letters"))
+    monkeypatch.setattr(transactions, "GROUPS", SimpleNamespace(commit=lambda *args: made.call("group", *args[1:])))
+    monkeypatch.setattr(transactions, "read_written", asked("read marker", "written"))
+    monkeypatch.setattr(transactions, "last_written", asked("last", "written"))
+    monkeypatch.setattr(transactions, "last_receipt", asked("receipt", "receipt"))
+    monkeypatch.setattr(transactions, "input_ends", asked("input ends", "ends"))
+    monkeypatch.setattr(transactions, "block_of_group", asked("ask group", "group"))
+    monkeypatch.setattr(transactions, "read_dead_letters", asked("read letters", "letters"))
     monkeypatch.setattr(transactions, "dead_letter_ends", lambda *_: made.call("ends") or "the end")
     return made
 
@@ -130,40 +131,30 @@ def produced(kafka: Kafka) -> list[tuple[Any, ...]]:
     return [tuple(rest) for name, *rest in kafka.calls if name == "produce"]
 
 
-def test_batch_is_one_transaction_with_marker_and_offsets(kafka: Kafka) -> None:
+def test_batch_is_one_transaction_with_its_marker_and_the_group_follows(kafka: Kafka) -> None:
     made = writer(kafka)
+    made.marker(())
+    kafka.calls.clear()
     made.write([VERDICT])
     made.write([LETTER])
     marker = Marker(7, {INPUTS: 5, (f"{PREFIX}blocks", 0): 0, (f"{PREFIX}blocks", 1): 3})
     made.commit(marker)
     assert kafka.names() == [
-        *("begin", "produce", "poll", "produce", "poll", "produce", "poll", "offsets", "poll", "commit"),
+        *("begin", "produce", "poll", "produce", "poll", "produce", "poll", "poll", "commit", "group"),
     ]
     *_, marked = produced(kafka)
     assert produced(kafka)[:2] == [
         ("p.verdicts", b"polkadot/1", b"one", None),
         ("p.dead-letters", b"polkadot", b"dead", [("source", b"blocks/0/7")]),
     ]
-    assert marked == ("p.markers", b"polkadot", marker.encode(LANE).value, None)
-    (places, group, timeout), (committing,) = kafka.calls[-3][1:], kafka.calls[-1][1:]
-    assert places == [
-        ("p.blocks", 1, 3, None),
-        ("p.candidates", 0, 5, None),
-        ("p.markers", 0, 8, f"{JOB} {made._writer}"),
-    ]
-    assert (group, timeout, committing) == ("group", CALL_S_MAX, CALL_S_MAX)
+    names = [("job", JOB.encode()), ("writer", made._writer.encode())]
+    assert marked == ("p.markers", b"polkadot", marker.encode(LANE).value, names)
+    assert kafka.calls[-2:] == [("commit", CALL_S_MAX), ("group", PREFIX, LANE, marker.consumed, 7)]
     kafka.calls.clear()
     made.write([VERDICT])
     assert kafka.names() == ["begin", "produce", "poll"], "the next batch is another transaction"
-
-
-def test_batch_without_a_block_leaves_its_writer_too(kafka: Kafka) -> None:
-    made = writer(kafka)
-    made.commit(Marker(None, {INPUTS: 0}))
-    (places,) = (args[0] for name, *args in kafka.calls if name == "offsets")
-    assert places == [("p.markers", 0, 0, f"{JOB} {made._writer}")]
-    assert not made._is_further(LastWrite(None, None))
-    assert made._seen == LastWrite(0, JOB, made._writer)
+    made.commit(Marker(7, {INPUTS: 9}))
+    assert kafka.calls[-1] == ("group", PREFIX, LANE, {INPUTS: 9}, None), "it has no block that was not emitted"
 
 
 def test_producer_is_set_up_for_its_lane(kafka: Kafka) -> None:
@@ -183,56 +174,103 @@ def test_full_queue_is_waited_for(kafka: Kafka) -> None:
     assert kafka.names() == ["begin", "produce", "poll", "produce", "poll", "produce", "poll"]
 
 
-def test_marker_is_read_once_and_follows_what_is_committed(kafka: Kafka) -> None:
-    kafka.marker, kafka.last = Marker(3, {INPUTS: 2}), LastWrite(4, JOB)
+def test_full_queue_that_does_not_move_is_kafka_that_is_away(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "PROGRESS_S_MAX", 0.02)
     made = writer(kafka)
-    assert not made.is_current(), "it has not read the marker"
+    kafka.sent = 5
+    kafka.failing["produce"] = [BufferError()]
+    with pytest.raises(KafkaGone, match="Kafka took no record of lane polkadot for "):
+        made.write([VERDICT])
+
+
+def test_marker_is_read_once_and_follows_what_is_committed(kafka: Kafka) -> None:
+    kafka.written = Written(Marker(3, {INPUTS: 2}))
+    made = writer(kafka)
     assert made.marker([INPUTS, ("p.blocks", 0)]) == Marker(3, {INPUTS: 2, ("p.blocks", 0): 0})
     made.commit(Marker(4, {INPUTS: 9}))
     assert made.marker(()) == Marker(4, {INPUTS: 9})
     assert kafka.names().count("read marker") == 1
-    assert made.is_current(), "its commit is in doubt"
-    kafka.last = LastWrite(5, JOB, made._writer)
-    assert made.is_current(), "that is its own write"
-    kafka.last = LastWrite(5, JOB, "another")
-    assert not made.is_current()
 
 
-@pytest.mark.parametrize("before", [LastWrite(None, None), LastWrite(0, JOB, "a"), LastWrite(4, "job-2", "a")])
-@pytest.mark.parametrize("blocks", [0, 1])
-def test_writer_is_current_until_another_one_has_written(kafka: Kafka, before: LastWrite, blocks: int) -> None:
-    """A batch without a block counts as well: whoever wrote it has fenced the earlier writer off."""
-    kafka.last = before
+@pytest.mark.parametrize("shown", [Marker(), Marker(6, {INPUTS: 9})])
+def test_marker_that_is_behind_the_group_is_never_believed(kafka: Kafka, shown: Marker) -> None:
+    kafka.group, kafka.written = 7, Written(shown)
     made = writer(kafka)
-    made.marker(())
-    assert made.is_current()
-    kafka.last = LastWrite((before.offset or 0) + blocks, JOB, "b")
-    assert not made.is_current()
+    with pytest.raises(
+        KafkaGone, match=r"Kafka does not show the last marker of lane polkadot: .*but block 7 is committed"
+    ):
+        made.marker(())
+    assert kafka.names().count("read marker") == 2, "it is read again first"
+    kafka.written = Written(Marker(7))
+    assert writer(kafka).marker(()) == Marker(7)
 
 
-def test_two_writers_of_a_job_are_told_apart(kafka: Kafka) -> None:
-    one, other = writer(kafka), writer(kafka)
-    for each in (one, other):
-        each.marker(())
-        each.commit(Marker(None, {INPUTS: 1}))
-    *_, kafka.last = (LastWrite.of(*args[0][-1][2:]) for name, *args in kafka.calls if name == "offsets")
-    assert (one.is_current(), other.is_current()) == (False, True)
+@pytest.mark.parametrize(("group", "shown"), [(None, Marker()), (5, Marker(6)), (6, Marker(6))])
+def test_group_that_is_behind_or_silent_says_nothing(kafka: Kafka, group: int | None, shown: Marker) -> None:
+    kafka.group, kafka.written = group, Written(shown)
+    assert writer(kafka).marker(()) == shown
+    assert kafka.names().count("read marker") == 1
 
 
-@pytest.mark.parametrize(
-    ("metadata", "job", "writer"),
-    [(None, None, None), ("", None, None), ("app-1", "app-1", None), ("app-1 9f", "app-1", "9f")],
+def test_marker_that_a_person_has_removed_is_not_missed(kafka: Kafka) -> None:
+    kafka.group, kafka.receipt, kafka.written = 7, 7, Written(Marker(), is_reset=True)
+    made = writer(kafka)
+    made.confirm(corrects=False)
+    assert made.marker(()) == Marker()
+
+
+def test_own_marker_is_confirmed_once(kafka: Kafka) -> None:
+    kafka.receipt, kafka.written = 7, Written(Marker(7, {INPUTS: 100}))
+    made = writer(kafka)
+    made.confirm(corrects=False)
+    made.commit(Marker(8, {INPUTS: 120}))
+    made.confirm(corrects=False)
+    assert kafka.names().count("receipt") == 1
+
+
+FORGED = (
+    Marker(45),
+    Marker(45, {INPUTS: 50}),
+    Marker(45, {INPUTS: 101}),
+    Marker(7, {INPUTS: 101}),
+    Marker(7, {("no", 0): 1}),
 )
-def test_metadata_of_a_write(metadata: str | None, job: str | None, writer: str | None) -> None:
-    assert LastWrite.of(3, metadata) == LastWrite(3, job, writer)
 
 
-def test_writer_ends_once_another_job_has_written(kafka: Kafka) -> None:
+@pytest.mark.parametrize("forged", FORGED)
+def test_marker_that_the_lane_did_not_write_is_found_twice_and_corrected_if_that_is_wanted(
+    kafka: Kafka, forged: Marker
+) -> None:
+    kafka.receipt, kafka.written = 7, Written(forged)
     made = writer(kafka)
-    made.marker(())
-    kafka.last = LastWrite(1, "job-2")
-    with pytest.raises(WriterFenced, match="another job has taken over lane polkadot: job-2"):
-        made.is_current()
+    with pytest.raises(ForeignMarker, match="its marker on the topic markers was not written by this lane: "):
+        made.confirm(corrects=False)
+    assert kafka.names().count("receipt") == 2
+    made.confirm(corrects=True)
+    assert made.marker(()) == Marker(7, {}, doubtful=True)
+    made.commit(made.marker(()).after(8, {INPUTS: 3}))
+    *_, (*_, headers) = produced(kafka)
+    assert headers[-1] == ("doubtful", b""), "who reads it next must not believe its inputs either"
+
+
+def test_marker_without_any_receipt_is_not_the_lanes(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka.written = Written(Marker(7))
+    with pytest.raises(ForeignMarker, match="it is at block 7, but the last receipt is of no block"):
+        writer(kafka).confirm(corrects=False)
+
+    def gone(*_: Any) -> None:
+        raise ReceiptsGone
+
+    monkeypatch.setattr(transactions, "last_receipt", gone)
+    writer(kafka).confirm(corrects=False)  # retention has removed them: they say nothing
+
+
+def test_receipt_that_the_marker_does_not_have_says_that_kafka_does_not_show_it(kafka: Kafka) -> None:
+    kafka.receipt, kafka.written = 8, Written(Marker(7))
+    with pytest.raises(
+        KafkaGone, match=r"Kafka does not show the last marker of lane polkadot: .*block 8 is committed"
+    ):
+        writer(kafka).confirm(corrects=True)
 
 
 def test_dead_letters_are_read_once_and_those_of_the_batch_are_added(kafka: Kafka) -> None:
@@ -258,7 +296,7 @@ PASSES, STAYS, FENCED = KafkaError._TIMED_OUT, KafkaError.TOPIC_AUTHORIZATION_FA
 
 
 @pytest.mark.parametrize(("code", "kind"), [(PASSES, KafkaGone), (STAYS, WriteFailed)])
-@pytest.mark.parametrize("call", ["begin", "produce", "offsets", "commit"])
+@pytest.mark.parametrize("call", ["begin", "produce", "commit"])
 def test_failed_call_says_whether_it_may_pass(kafka: Kafka, call: str, code: int, kind: type[WriteFailed]) -> None:
     made = writer(kafka)
     kafka.failing[call] = [error(code)]
@@ -283,7 +321,7 @@ def test_record_that_failed_is_named_whatever_else_failed(kafka: Kafka, call: st
     assert type(failed.value) is WriteFailed
 
 
-@pytest.mark.parametrize("call", ["produce", "offsets", "commit"])
+@pytest.mark.parametrize("call", ["produce", "commit"])
 def test_record_that_failed_is_named_if_its_report_comes_late(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -324,49 +362,68 @@ def test_record_without_a_value_that_failed_has_no_bytes(kafka: Kafka) -> None:
         made.commit(Marker(1, {INPUTS: 1}))
 
 
+BEFORE, AFTER = (0, 4), (0, 9)
+
+
 @pytest.mark.parametrize("code", [FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH])
 @pytest.mark.parametrize(
     ("last", "kind", "text"),
     [
-        (LastWrite(None, None), WriteFailed, "lane polkadot has been taken over: "),
-        (LastWrite(9, JOB), WriteFailed, "lane polkadot has been taken over: "),
-        (LastWrite(9, "job-2"), WriterFenced, "another job has taken over lane polkadot: job-2"),
+        (Written(Marker()), WriteFailed, "lane polkadot has been taken over by another writer, "),
+        (Written(Marker(), "job-2", "w", BEFORE), WriteFailed, "lane polkadot has been taken over by another writer, "),
+        (Written(Marker(), JOB, "w", AFTER), WriteFailed, "lane polkadot has been taken over by another writer, "),
+        (Written(Marker(), "job-2", "w", AFTER), WriterFenced, "another job has taken over lane polkadot: job-2$"),
+        (
+            Written(Marker(), "", "", AFTER),
+            WriterFenced,
+            "another job has taken over lane polkadot: one whose name is unknown$",
+        ),
     ],
 )
 def test_fenced_writer_finds_out_by_whom(
-    kafka: Kafka, code: int, last: LastWrite, kind: type[Exception], text: str
+    kafka: Kafka, code: int, last: Written, kind: type[Exception], text: str
 ) -> None:
+    kafka.written = Written(Marker(), "job-2", "w", BEFORE)
     made = writer(kafka)
     made.marker(())
-    kafka.last = last
+    kafka.written = last
     kafka.failing["commit"] = [error(code)]
     with pytest.raises(kind, match=text) as failed:
         made.commit(Marker(1, {INPUTS: 1}))
     assert type(failed.value) is kind
 
 
+def test_writer_that_is_fenced_after_its_own_write_knows_nobody(kafka: Kafka) -> None:
+    made = writer(kafka)
+    made.marker(())
+    made.commit(Marker(1))
+    kafka.written = Written(Marker(1), JOB, made._writer, AFTER)
+    kafka.failing["commit"] = [error(FENCED)]
+    with pytest.raises(WriteFailed, match="taken over by another writer"):
+        made.commit(Marker(2))
+
+
 def test_writer_that_is_fenced_before_it_has_read_its_marker_finds_out_by_whom(kafka: Kafka) -> None:
     made = writer(kafka)
-    kafka.last = LastWrite(1, "job-2")
+    kafka.written = Written(Marker(), "job-2", "w", AFTER)
     kafka.failing["commit"] = [error(FENCED)]
     with pytest.raises(WriterFenced, match="job-2"):
         made.commit(Marker(1, {INPUTS: 1}))
 
 
-@pytest.mark.parametrize(("code", "kind"), [(PASSES, KafkaGone), (STAYS, WriteFailed)])
-def test_question_that_kafka_does_not_answer_fails_the_batch(kafka: Kafka, code: int, kind: type[WriteFailed]) -> None:
+def test_fenced_writer_that_cannot_ask_by_whom_is_repeated(kafka: Kafka) -> None:
     made = writer(kafka)
-    kafka.failing["last"] = [error(code)]
-    with pytest.raises(WriteFailed, match="Kafka does not say who wrote lane polkadot: ") as failed:
-        made.marker(())
-    assert type(failed.value) is kind
+    kafka.failing |= {"commit": [error(FENCED)], "last": [Unavailable("away")]}
+    with pytest.raises(KafkaGone, match="away"):
+        made.commit(Marker(1, {INPUTS: 1}))
 
 
 @pytest.mark.parametrize(("raised", "kind"), [(Unavailable("away"), KafkaGone), (UserError("no marker"), WriteFailed)])
 def test_what_cannot_be_read_fails_the_batch(kafka: Kafka, raised: UserError, kind: type[WriteFailed]) -> None:
     made = writer(kafka)
-    kafka.failing |= {"read marker": [raised], "read letters": [raised], "ends": [raised]}
-    for ask in (lambda: made.marker(()), made.written_dead_letters, made.note_dead_letters):
+    kafka.failing |= {"read marker": [raised], "read letters": [raised], "ends": [raised], "receipt": [raised]}
+    asks: list[Any] = [lambda: made.marker(()), made.written_dead_letters, made.note_dead_letters]
+    for ask in (*asks, lambda: made.confirm(corrects=False)):
         with pytest.raises(WriteFailed, match=str(raised)) as failed:
             ask()
         assert type(failed.value) is kind
