@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
-.PHONY: help setup browser demo demo-real demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench bench-quick docs docs-serve clean
+.PHONY: help setup browser demo demo-real demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint deploy-tools format bench bench-quick docs docs-serve clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,15 @@ $(STAMP).browser: $(STAMP)
 $(STAMP).deploy: $(STAMP)
 	-$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,deploy]'
 	@touch $@
+
+# Without them, the tests that render the chart with Helm are skipped. Compiling takes minutes, once.
+HELM := helm.sh/helm/v3/cmd/helm@v3.22.0
+KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
+
+deploy-tools: setup $(STAMP).deploy ## compile helm and kubeconform (needs Go, and minutes), and check the Helm chart with them
+	GOBIN=$(abspath $(BIN)) go install $(HELM)
+	GOBIN=$(abspath $(BIN)) go install $(KUBECONFORM)
+	$(BIN)/python -m pytest -q tests/deploy/test_generated.py
 
 $(STAMP).bench: $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,bench]'

@@ -21,6 +21,7 @@ BENCHMARKS = (
     "handlers",
     "catch_up",
     "chains",
+    "lanes",
     "exactly_once",
     "recovery",
     "latency",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job with at-least-once output: the baseline for exactly-once.
 
-`python -m benchmarks.at_least_once CONFIGURATION` is `python -m streaming CONFIGURATION` with an ordinary producer instead of transactions:
-no marker, no fencing, and a repeated batch is emitted again.
+`python -m benchmarks.at_least_once` is `python -m streaming` with an ordinary producer instead of transactions: no
+marker, no fencing, and a repeated batch is emitted again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
@@ -62,5 +61,5 @@ class AtLeastOnceOutput:
 if __name__ == "__main__":
     from benchmarks.at_least_once import AtLeastOnceOutput as Importable  # a worker has another __main__
 
-    configured = Config.model_validate(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    configured = Config.model_validate(json.load(sys.stdin))
     sys.exit(run_job(configured, Importable(tuple(sorted(configured.kafka.items())), configured.topics.prefix)))

@@ -159,7 +159,7 @@ def _consume(kafka: dict[str, Any], prefix: str) -> float:
 
 def _run_job(config: Config, directory: Path) -> float:
     """Return the job's MB/s without its first batch; the time between two batches counts."""
-    with running(config, directory, "streaming", "--job", "xcmp-bodies") as job:
+    with running(config, "streaming", "--job", "xcmp-bodies") as job:
         job.wait_for_records(2 * BODIES)
         ended = job.batch_ends()
     (first_end, first), (last_end, _) = ended[0], ended[-1]

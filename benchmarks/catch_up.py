@@ -112,7 +112,7 @@ class JobRun:
 
 def job_run(config: Config, directory: Path, total: int, candidates: int, module: str = "streaming") -> JobRun:
     """Run the job over a backlog of ``total`` records."""
-    with running(config, directory, module) as job:
+    with running(config, module) as job:
         job.wait_for("batch")
         before, taken = processor_seconds(job.pid), sum(batch["records"] for batch in job.batches())
         job.wait_for_records(total)

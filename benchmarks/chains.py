@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from operator import truediv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,18 +41,21 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         totals = {}
         for lanes in (ONE, FOUR):
-            prefix = _prefix(lanes)
+            prefix = prefix_of(lanes)
             create_topics(broker.kafka, prefix=prefix)
             say(f"chains: producing {CANDIDATES:,} candidates of {len(lanes)}")
-            totals[lanes] = sum(produce(broker.kafka, prefix, lane, part) for lane, part in _in_turns(lanes))
+            totals[lanes] = sum(
+                produce(broker.kafka, prefix, lane, part)
+                for lane, part in in_turns(lanes, CANDIDATES // len(lanes) // CANDIDATES_PER_BLOCK)
+            )
         for turn in range(repeats):
             for name, (lanes, master) in JOBS.items():
                 say(f"chains {turn + 1}/{repeats}: {name}")
                 directory = Path(folder) / f"{name} {turn}"
                 directory.mkdir()
                 for lane in lanes:
-                    reset_output(broker.kafka, _prefix(lanes), lane)
-                config = _configuration(lanes, master, directory, broker.kafka)
+                    reset_output(broker.kafka, prefix_of(lanes), lane)
+                config = configuration_of(lanes, master, directory, broker.kafka)
                 job = job_run(config, directory, totals[lanes], CANDIDATES)
                 rates[name].append(job.warm)
                 for kind, microseconds in job.processor_us.items():
@@ -59,6 +63,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     return [
         *(Figure("chains", name, "candidates/s", tuple(found)) for name, found in rates.items()),
         *(_against_one(name, rates) for name, (lanes, _) in JOBS.items() if lanes == FOUR),
+        _against_local(processor),
         *(
             Figure("chains", f"processor time of a candidate, {kind}", "us", tuple(each))
             for kind, each in processor.items()
@@ -72,18 +77,32 @@ def _against_one(name: str, rates: dict[str, list[float]]) -> Figure:
     return Figure("chains", f"{name} against one", "times", ratio, at_least=1.5, note=note)
 
 
-def _prefix(lanes: tuple[str, ...]) -> str:
+def _against_local(processor: dict[str, list[float]]) -> Figure:
+    """Return the processor time of a candidate on executors, in all processes, as a multiple of that in one process."""
+
+    def of_runs(job: str) -> list[float]:
+        return [
+            sum(run)
+            for run in zip(*(each for kind, each in processor.items() if kind.startswith(f"{job}: ")), strict=True)
+        ]
+
+    ratio = tuple(map(truediv, of_runs("four chains on two executors"), of_runs("four chains")))
+    return Figure("chains", "processor time on two executors against one process", "times", ratio, at_most=1.5)
+
+
+def prefix_of(lanes: tuple[str, ...]) -> str:
+    """Return the prefix of the topics of some chains."""
     return f"bench-{len(lanes)}."
 
 
-def _load(lane: str, lanes: tuple[str, ...]) -> SettingsLoad:
-    blocks = CANDIDATES // len(lanes) // CANDIDATES_PER_BLOCK
+def load_of(lane: str, blocks: int) -> SettingsLoad:
+    """Return the traffic of a chain."""
     return SettingsLoad(lane=lane, paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=blocks)
 
 
-def _in_turns(lanes: tuple[str, ...]) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+def in_turns(lanes: tuple[str, ...], blocks: int) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     """Yield the records of all chains, some of each in turns."""
-    left = {lane: encoded(_load(lane, lanes)) for lane in lanes}
+    left = {lane: encoded(load_of(lane, blocks)) for lane in lanes}
     while left:
         for lane in list(left):
             part = list(islice(left[lane], RECORDS_AT_ONCE))
@@ -93,13 +112,14 @@ def _in_turns(lanes: tuple[str, ...]) -> Iterator[tuple[str, list[tuple[str, byt
                 del left[lane]
 
 
-def _configuration(lanes: tuple[str, ...], master: str, directory: Path, kafka: dict[str, object]) -> Config:
+def configuration_of(lanes: tuple[str, ...], master: str, directory: Path, kafka: dict[str, object]) -> Config:
+    """Return the configuration of a job with some chains."""
     chains = {}
     for lane in lanes:
         (directory / lane).mkdir()
-        chains[lane] = chain_config(_load(lane, lanes), directory / lane)
+        chains[lane] = chain_config(load_of(lane, 1), directory / lane)
     return Config.model_validate({
-        "topics": {"prefix": _prefix(lanes)},
+        "topics": {"prefix": prefix_of(lanes)},
         "kafka": kafka,
         "job": {
             "directory": str(directory / "job"),

@@ -88,7 +88,7 @@ def measured(candidates_per_block: int, warm_up_blocks: int, blocks: int) -> Lat
         kafka: dict[str, Any] = broker.kafka
         create_topics(kafka, prefix=PREFIX)
         reader = _Reader(kafka, PREFIX + "verdicts", candidates_per_block * load.blocks)
-        with running(configuration(load, Path(folder), kafka, PREFIX), Path(folder)) as job:
+        with running(configuration(load, Path(folder), kafka, PREFIX)) as job:
             job.wait_for("ready")
             records = list(encoded(load))
             warm = warm_up_blocks * (candidates_per_block + 1)

@@ -48,6 +48,17 @@ def processor_seconds(pid: int) -> dict[str, float]:
     return dict(sums)
 
 
+def resident_mib(pid: int) -> dict[str, float]:
+    """Return the memory in MiB of a job's living processes by kind, with the share of each in what several have mapped; Linux only."""
+    sums: dict[str, float] = defaultdict(float)
+    for process in family(pid):
+        try:
+            sums[kind_of(process, pid)] += process.memory_full_info().pss / 1024**2
+        except psutil.Error:
+            continue
+    return dict(sums)
+
+
 def used_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """Return the processor time that was used between two measurements."""
     return {kind: seconds - before.get(kind, 0.0) for kind, seconds in after.items()}

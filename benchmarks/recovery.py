@@ -70,7 +70,7 @@ def _kill_and_recover(
     say(f"recovery: {load.channels:,} channels, {BLOCKS_BEFORE} blocks before the first kill")
     phases: dict[str, list[float]] = {name: [] for name in PHASES}
     state_bytes = 0
-    with running(config, folder) as job:
+    with running(config) as job:
         job.wait_for_records(before)
         job.kill()
     for turn in range(repeats):
@@ -78,7 +78,7 @@ def _kill_and_recover(
         produce(kafka, prefix, load.lane, islice(records, per_block))
         verdicts = end_offset(kafka, f"{prefix}verdicts")
         seen = len(_recoveries(folder))
-        with running(config, folder) as job:
+        with running(config) as job:
             ready = job.wait_for("ready")
             while end_offset(kafka, f"{prefix}verdicts") == verdicts:
                 time.sleep(0.02)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ READY_S_MAX = 180.0
 
 def chain_config(settings: SettingsLoad, directory: Path, *, write_state: bool = True) -> dict[str, Any]:
     """Return the `[chains]` entry of a load, and write its state next to it."""
-    chain = load_chain(settings)
+    parameters = load_chain(settings)
     state = directory / "state.json"
     document = {"first_block": settings.first_block, "state": initial_state(settings) if write_state else {}}
     state.write_text(json.dumps(document), encoding="utf-8")
@@ -39,8 +40,8 @@ def chain_config(settings: SettingsLoad, directory: Path, *, write_state: bool =
         "balances": "unlimited",
         "first_block": settings.first_block,
         "state": str(state),
-        "host_configuration": chain["config"],
-        "ump_default_weight": chain["ump_default_weight"],
+        "host_configuration": parameters["config"],
+        "ump_default_weight": parameters["ump_default_weight"],
     }
 
 
@@ -62,12 +63,16 @@ def configuration(
     })  # fmt: skip
 
 
-def encoded(settings: SettingsLoad) -> Iterator[tuple[str, bytes]]:
-    """Yield (topic, value) of a load's records."""
+def encoded_blocks(settings: SettingsLoad) -> Iterator[list[tuple[str, bytes]]]:
+    """Yield (topic, value) of the records of each block of a load."""
     codec = codec_of([RuntimePlan("router")])
     for block in load(settings):
-        for topic, record in block.records:
-            yield topic, encode_input(codec, INPUT_TOPICS[topic], record, "router")
+        yield [(topic, encode_input(codec, INPUT_TOPICS[topic], record, "router")) for topic, record in block.records]
+
+
+def encoded(settings: SettingsLoad) -> Iterator[tuple[str, bytes]]:
+    """Yield (topic, value) of a load's records."""
+    return chain.from_iterable(encoded_blocks(settings))
 
 
 def produce(kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tuple[str, bytes]]) -> int:
@@ -126,16 +131,17 @@ def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
 class Job:
     """The job's process and its log events, each with the time at which it was read."""
 
-    def __init__(self, config: Config, directory: Path, module: str = "streaming", *arguments: str) -> None:
-        path = directory / "configuration.json"
-        path.write_text(json.dumps(config.model_dump(mode="json")), encoding="utf-8")
+    def __init__(self, config: Config, module: str = "streaming", *arguments: str) -> None:
         self.began = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, str(path), *arguments],
+            [sys.executable, "-m", module, *arguments],
             stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             text=True,
         )
+        assert self._process.stdin is not None
+        with self._process.stdin as configuration:
+            json.dump(config.model_dump(mode="json"), configuration)
         self.events: list[tuple[float, dict[str, Any]]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -205,9 +211,9 @@ def _unix_time(timestamp: str) -> float:
 
 
 @contextmanager
-def running(config: Config, directory: Path, module: str = "streaming", *arguments: str) -> Iterator[Job]:
+def running(config: Config, module: str = "streaming", *arguments: str) -> Iterator[Job]:
     """Run the job while the context lasts."""
-    job = Job(config, directory, module, *arguments)
+    job = Job(config, module, *arguments)
     try:
         yield job
     finally:

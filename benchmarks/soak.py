@@ -84,7 +84,7 @@ def soak(
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         kafka = broker.kafka
         create_topics(kafka, prefix=PREFIX)
-        with running(configuration(load, Path(folder), kafka, PREFIX), Path(folder)) as job:
+        with running(configuration(load, Path(folder), kafka, PREFIX)) as job:
             job.wait_for("ready")
             samples, batches = _watch(job.pid, kafka, load, rate, job.batches)
         written = records_since(kafka, f"{PREFIX}verdicts", 0)

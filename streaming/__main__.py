@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m streaming CONFIGURATION [CHANGE ...]`: the lanes' job, or with `--job NAME` the job of a plugin, as a separate process.
+"""`python -m streaming [CHANGE ...]`: the lanes' job, or with `--job NAME` the job of a plugin, as a separate process.
 
-CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. Each CHANGE is a value of `--accept-change`
-(`validator.lanes.accepted`). The job logs JSON lines to standard error, each with an ``event``; docs/commands.md lists them. SIGTERM and
-SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
+Standard input has the complete configuration as JSON, as `validator run` resolved it: a file or an argument would show its passwords. Each
+CHANGE is a value of `--accept-change` (`validator.lanes.accepted`). The job logs JSON lines to standard error, each with an ``event``;
+docs/commands.md lists them. SIGTERM and SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import ValidationError
 
@@ -25,12 +25,9 @@ from validator.private import UMASK
 
 def main(arguments: list[str]) -> int:
     """Run the job and return its exit code."""
-    if not arguments:
-        sys.stderr.write("usage: python -m streaming CONFIGURATION [CHANGE ... | --job NAME]\n")
-        return exit_codes.USER_ERROR
     try:
-        config = _read_configuration(Path(arguments[0]))
-        match arguments[1:]:
+        config = _read_configuration(sys.stdin.buffer)
+        match arguments:
             case ["--job", name]:
                 from streaming.run_keyed import run_keyed_job
 
@@ -42,23 +39,19 @@ def main(arguments: list[str]) -> int:
         return exit_codes.USER_ERROR
 
 
-def _read_configuration(path: Path) -> Config:
-    """Read the configuration from a file. Raises `UserError`.
+def _read_configuration(file: BinaryIO) -> Config:
+    """Read the configuration. Raises `UserError`.
 
-    Its messages are short: the file is generated. `validator.config.load` explains mistakes in files that people write.
+    Its messages are short and show no value, which may be a password. `validator.config.load` explains mistakes in files that people write.
     """
     try:
-        return Config.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
+        return Config.model_validate(json.loads(file.read()))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "configuration"
-        raise UserError(
-            f"{path}: {where}: {first['msg']}, found {json.dumps(first['input'], default=str)[:60]}"
-        ) from error
-    except ValueError as error:  # neither UTF-8 nor JSON
-        raise UserError(f"{path}: expected JSON: {error}") from error
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise UserError(f"the job's configuration: {where}: {first['msg']}") from None
+    except ValueError:  # neither UTF-8 nor JSON, as if whoever started the job was killed meanwhile
+        raise UserError("the job's configuration: expected JSON on standard input") from None
 
 
 if __name__ == "__main__":

@@ -32,6 +32,17 @@ TALKS_TO_PLANNER = "org.apache.spark.sql.execution.python.streaming.PythonStream
 """What Spark reports instead if it was writing to the worker, to the daemon that starts workers, or to the process that plans batches: the
 error of the connection, from its classes for Python."""
 
+EXECUTOR_LOST = "ExecutorLostFailure (executor "
+"""Spark's message for a task whose executor ended or was not heard of."""
+
+_OUTPUTS_LOST = "has failed the maximum allowable number of times"
+"""Spark's message if executors were lost again and again while others read what these had written."""
+
+
+def executor_lost(error: str) -> bool:
+    """Return whether the text of a query's exception says that executors were lost."""
+    return EXECUTOR_LOST in error or _OUTPUTS_LOST in error
+
 
 def worker_died(error: str) -> bool:
     """Return whether the text of a query's exception says that a worker died, or did not start."""

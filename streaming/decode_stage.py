@@ -11,6 +11,7 @@ import pyarrow as pa
 from streaming.chunk_files import PassedOn, whole
 from streaming.held_inputs import no_memory
 from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES
+from streaming.shared_folder import SharedFolder, attempt_with
 from streaming.workers import check_plugins, tune_garbage_collector
 from validator.codec.arrivals import NO_LANE, arrival, oversized
 from validator.codec.dead_letters import fitted
@@ -49,21 +50,25 @@ def decode_stage(
     definitions: Mapping[str, LaneDefinition],
     lane_bytes_max: int = BATCH_BYTES_MAX,
     ids: Mapping[bytes, bytes] = NO_IDS,
+    shared: SharedFolder | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage's function.
 
     ``kinds`` maps each input topic's full name to its record kind; ``definitions`` has the configured lanes. Records of lanes that are not
     configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. Once a task has more than
     ``lane_bytes_max`` bytes for a lane, it passes on further records without their contents: a batch is bounded in records, and records
-    that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`). The stage
-    raises `UserError` in a worker whose plugins differ from the driver's, and `ReadFailed` in one that has no memory left.
+    that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`).
+
+    The stage raises `AlreadyFailed`, `UserError` in a worker that does not reach the ``shared`` folder, or whose plugins differ from the
+    driver's, and `ReadFailed` in one that has no memory left.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from decoded(batches)
-        except MemoryError:
-            raise no_memory() from None
+        with attempt_with(shared):
+            try:
+                yield from decoded(batches)
+            except MemoryError:
+                raise no_memory() from None
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()

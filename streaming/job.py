@@ -24,6 +24,7 @@ from streaming.options import CHUNK_SCHEMA, batch_bytes_max, bytes_of, source_op
 from streaming.pace import QUICK, SINGLE, Pace
 from streaming.range_source import DecodeSettings, SourceSettings, load_inputs
 from streaming.session import SCRATCH
+from streaming.shared_folder import SharedFolder, checkpoint_location, share
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from streaming.stages import DECODE, KEPT_WORKERS_MAX, LANES, local_cores, with_own_workers
 from validator.config import Config
@@ -65,6 +66,8 @@ class JobSettings:
     pace: Pace = QUICK
     cores: int = 0
     """Tasks that run at once in a local job, 0 on a cluster."""
+    state_partitions: int = 1
+    """Partitions of the lanes, which on a cluster say how many tasks read at once."""
     meter: MeterSettings | None = None
     """What workers measure."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +99,7 @@ class JobSettings:
             worker_memory_bytes=bytes_of(job.worker_memory),
             pace=pace,
             cores=local_cores(job.master),
+            state_partitions=job.state_partitions,
             meter=meter_settings(config),
             audit=audit_settings(config),
         )
@@ -116,7 +120,8 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     parking = ParkingSettings(
         settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped), settings.parked
     )
-    inputs = with_own_workers(spark, DECODE, lambda: _inputs(spark, settings, definitions))
+    shared = share(Path(settings.checkpoint).parent)
+    inputs = with_own_workers(spark, DECODE, lambda: _inputs(spark, settings, definitions, shared))
     application = spark.sparkContext.applicationId
     output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, application, settings.ids.frames)
     operator = LaneOperator(
@@ -128,19 +133,22 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         parking,
         meter=settings.meter,
         audit=settings.audit,
+        shared=shared,
     )
     executed = with_own_workers(spark, LANES, lambda: _execute(inputs, operator))
     return (
         executed.writeStream.queryName("validator")
         .format("noop")  # the lane stage writes everything
         .outputMode("append")
-        .option("checkpointLocation", str(settings.checkpoint))
+        .option("checkpointLocation", checkpoint_location(settings.checkpoint))
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
         .start()
     )
 
 
-def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition]) -> DataFrame:
+def _inputs(
+    spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition], shared: SharedFolder
+) -> DataFrame:
     """Return the decoded inputs: read by workers if the pace says so, else by Spark's Kafka source."""
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     lane_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
@@ -151,10 +159,12 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
             settings.kafka,
             tuple(kinds),
             settings.records_per_trigger,
-            min(settings.cores, KEPT_WORKERS_MAX),
+            min(settings.cores, KEPT_WORKERS_MAX) or settings.state_partitions,
             cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
             run,
-            chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run),
+            shared=shared,
+            ahead=bool(settings.cores),
+            folder=chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run) if settings.cores else "",
             ids={topic: each for topic, each in settings.topic_ids.items() if topic in kinds},
         )
         return load_inputs(spark, source)
@@ -165,7 +175,7 @@ def _inputs(spark: SparkSession, settings: JobSettings, definitions: Mapping[str
         options["kafka.max.poll.records"] = str(SINGLE.poll_records)
     for name, value in options.items():
         reader = reader.option(name, value)
-    stage = decode_stage(kinds, definitions, lane_bytes_max, settings.ids.headers)
+    stage = decode_stage(kinds, definitions, lane_bytes_max, settings.ids.headers, shared)
     return with_ends(reader.load()).mapInArrow(stage, CHUNK_SCHEMA)
 
 

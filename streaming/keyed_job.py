@@ -26,6 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.kafka_rows import cut
 from streaming.options import CHUNK_BYTES, source_options
+from streaming.shared_folder import SharedFolder, attempt_with, checkpoint_location, share
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output, write_batch
 from streaming.stages import CONDENSE, KEYED, with_own_workers
 from streaming.workers import bound_worker, tune_garbage_collector
@@ -105,17 +106,18 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
     effects = _source(spark, settings, job.effects, settings.effects_per_trigger)
     causes = _source(spark, settings, job.causes, None)
     rows = effects.unionByName(causes)  # in this order: see the module
-    condense = condense_stage(job, settings.prefix, settings.ids.headers)
+    shared = share(Path(settings.checkpoint).parent)
+    condense = condense_stage(job, settings.prefix, settings.ids.headers, shared)
     items = with_own_workers(spark, CONDENSE, lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
     kafka = with_known_ids(settings.kafka, settings.ids.headers)
     own = StepOutput.of(kafka, settings.prefix, spark.sparkContext.applicationId, settings.ids.frames)
     output = settings.output or own
-    processed = with_own_workers(spark, KEYED, lambda: _process(items, settings, output))
+    processed = with_own_workers(spark, KEYED, lambda: _process(items, settings, output, shared))
     return (
         processed.writeStream.queryName(job.name)
         .format("noop")  # the state stage writes everything
         .outputMode("append")
-        .option("checkpointLocation", str(settings.checkpoint))
+        .option("checkpointLocation", checkpoint_location(settings.checkpoint))
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
         .start()
     )
@@ -134,7 +136,7 @@ def _source(
     return cut(reader.load())
 
 
-def _process(items: DataFrame, settings: KeyedJobSettings, output: Output) -> DataFrame:
+def _process(items: DataFrame, settings: KeyedJobSettings, output: Output, shared: SharedFolder) -> DataFrame:
     return items.groupBy("lane").transformWithStateInPandas(
         KeyedOperator(
             settings.job,
@@ -144,6 +146,7 @@ def _process(items: DataFrame, settings: KeyedJobSettings, output: Output) -> Da
             measured=settings.measured,
             worker_memory_bytes=settings.worker_memory_bytes,
             beat=settings.beat,
+            shared=shared,
         ),
         NO_ROWS,
         outputMode="append",
@@ -152,14 +155,19 @@ def _process(items: DataFrame, settings: KeyedJobSettings, output: Output) -> Da
 
 
 def condense_stage(
-    job: Job, prefix: str, ids: Mapping[bytes, bytes] = NO_IDS.headers
+    job: Job, prefix: str, ids: Mapping[bytes, bytes] = NO_IDS.headers, shared: SharedFolder | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stateless stage's function: `Job.condense` for each record, and what is left in runs by key and partition.
 
-    ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`).
+    ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`). The stage raises `UserError` in a worker that does
+    not reach the ``shared`` folder.
     """
 
     def condense(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with attempt_with(shared):
+            yield from condensed(batches)
+
+    def condensed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
         runs: dict[tuple[str, str, int], list[tuple[int, bytes]]] = {}
         size = 0
@@ -231,7 +239,9 @@ class KeyedOperator(StatefulProcessor):
         measured: bool = False,
         worker_memory_bytes: int | None = None,
         beat: Beat | None = None,
+        shared: SharedFolder | None = None,
     ) -> None:
+        self._shared = shared
         self._job = job
         self._output = output
         self._prefix = prefix
@@ -251,20 +261,24 @@ class KeyedOperator(StatefulProcessor):
         timerValues: object,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
         """Process one key's items of one batch. What they emit is in Kafka when this returns."""
+        with attempt_with(self._shared):
+            self._execute(key[0], rows)
+        return iter(())
+
+    def _execute(self, key: str, rows: Iterator[pd.DataFrame]) -> None:
         tune_garbage_collector()
         if self._worker_memory_bytes is not None:
             bound_worker(self._worker_memory_bytes, len(self._job.keys))
         try:
-            output, consumed = self._step(key[0], rows)
+            output, consumed = self._step(key, rows)
         except MemoryError:
-            CACHE.live.pop(key[0], None)
+            CACHE.live.pop(key, None)
             raise UserError(
-                f"job {self._job.name}, {key[0]}: its worker ran out of memory: raise [job] worker_memory"
+                f"job {self._job.name}, {key}: its worker ran out of memory: raise [job] worker_memory"
             ) from None
-        write_batch(self._output, key[0], [output], lambda: consumed)
+        write_batch(self._output, key, [output], lambda: consumed)
         if self._beat is not None:
             self._beat.beat()
-        return iter(())
 
     def _step(self, key: str, rows: Iterator[pd.DataFrame]) -> Step:
         items = ordered(

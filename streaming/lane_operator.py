@@ -18,6 +18,7 @@ from streaming.batch_watch import Beat
 from streaming.chunk_files import PassedOn, chunk_of
 from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
+from streaming.shared_folder import SharedFolder, attempt_with
 from streaming.sink import Output, write_batch
 from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
 from validator.codec.encode import BlockOutput, encode_dead_letter
@@ -129,8 +130,10 @@ class LaneOperator(StatefulProcessor):
         cache: LaneCache | None = None,
         meter: MeterSettings | None = None,
         audit: AuditSettings | None = None,
+        shared: SharedFolder | None = None,
     ) -> None:
         """``cache`` is the worker's own unless given. Without a ``meter`` nothing is measured, without ``audit`` no block is checked."""
+        self._shared = shared
         self._definitions = definitions
         self._output = output
         self._beat = beat
@@ -160,16 +163,20 @@ class LaneOperator(StatefulProcessor):
 
         What the lane emits is in Kafka when this returns, so there are no rows to return.
         """
+        with attempt_with(self._shared):
+            self._execute(key[0], rows)
+        return iter(())
+
+    def _execute(self, lane: str, rows: Iterator[pd.DataFrame]) -> None:
         tune_garbage_collector()
         check_plugins(self._definitions.values())
         if self._worker_memory_bytes is not None:  # None if this is not a separate process
             bound_worker(self._worker_memory_bytes, len(self._definitions))
-        lane = key[0]
         chunks = _chunks(rows)
         definition = self._definitions.get(lane)
         if definition is None:
             write_batch(self._output, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
-            return iter(())
+            return
         items, left, too_large = arrived(chunks, self._batch_bytes_max)
         parking, cache = self._parking, CACHE if self._cache is None else self._cache
         meter = _meter(lane, self._meter)
@@ -193,7 +200,6 @@ class LaneOperator(StatefulProcessor):
         written = write_batch(self._output, lane, _seen(self._beat, outputs), lambda: batch.consumed)
         if meter is not None:
             meter.written(written)
-        return iter(())
 
     def close(self) -> None:
         """Keep the cache, since the worker stays alive."""

@@ -181,14 +181,25 @@ def protection_options(master: str, sockets: Path | None) -> dict[str, str]:
     return options
 
 
-def cluster_options(master: str) -> dict[str, str]:
-    """Return the options of a session whose executors a cluster runs; its `spark-defaults.conf` has all others, such as their memory."""
-    if is_local(master):
+ATTEMPTS_MAX = 2
+"""Attempts at a task on a cluster: the second is for lost executors, and raises again what the first has raised
+(`streaming.shared_folder`)."""
+
+
+def cluster_options(master: str, jit: str) -> dict[str, str]:
+    """Return the options of a session with separate executors; the `spark-defaults.conf` has all others, such as their memory."""
+    if is_one_jvm(master):
         return {}
-    return {
-        # an executor with more cores runs several Python workers and hands a lane to any of them, which then has to rebuild it
-        "spark.executor.cores": "1",
+    options = {
+        # before those of spark.executor.extraJavaOptions, which therefore count
+        "spark.executor.defaultJavaOptions": JIT[jit],
+        # the tasks of an executor that is lost are repeated on another one, and no others; with 1 the batch of all lanes would be
+        "spark.task.maxFailures": str(ATTEMPTS_MAX),
     }
+    if not is_local(master):
+        # an executor with more cores runs several Python workers and hands a lane to any of them, which then has to rebuild it
+        options["spark.executor.cores"] = "1"
+    return options
 
 
 def worker_options(master: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in the job's log what its workers do not log: that a lane is parked, or continues, what its audit finds, and that Kafka is away.
+"""Says in the job's log what its workers do not log: that a lane is parked, or continues, what its audit finds, that Kafka is away,
+and that a producer's open transaction holds up the inputs.
 
 In a batch, Spark waits two minutes for a record and a worker one minute for Kafka's answer, without a word. The thread here asks Kafka all
 the time, and says after a few seconds that it does not answer.
@@ -8,22 +9,29 @@ the time, and says after a few seconds that it does not answer.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from validator.codec.json_form import shown_json
 from validator.errors import GivenUp, UserError
+from validator.kafka.open_transactions import open_transactions
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.lanes.parked import shortened
 from validator.service.parked import command_of, remedy_of
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
+    from validator.kafka.open_transactions import OpenTransaction
     from validator.kafka.reader import TopicRecord
     from validator.service.waiting import Patience
 
 PAUSE_S: Final = 5.0
 """Seconds after an error that nobody has foreseen, and between attempts without a word."""
+
+TRANSACTIONS_S: Final = 30.0
+"""Seconds between two looks for open transactions."""
 
 END_S_MAX: Final = 2.0
 """Seconds that the end of the thread is waited for."""
@@ -32,14 +40,21 @@ END_S_MAX: Final = 2.0
 class KafkaWatch(threading.Thread):
     """Asks Kafka all the time, while it is a context, and says when it is away. No error ends it.
 
-    ``patience`` is for this thread alone: once it ends, the thread says nothing more of this outage, and the job decides.
+    ``inputs`` are the full names of the topics that the job reads. ``patience`` is for this thread alone: once it ends, the thread says
+    nothing more of this outage, and the job decides.
     """
 
     tail: int | None = 0
     """Records before the end of the topic `lanes` that it begins with; None for all."""
 
-    def __init__(self, kafka: KafkaTable, prefix: str, log: Any, patience: Patience) -> None:
+    def __init__(
+        self, kafka: KafkaTable, prefix: str, log: Any, patience: Patience, inputs: Collection[str] = ()
+    ) -> None:
         super().__init__(name="kafka-watch", daemon=True)
+        self._inputs = inputs
+        self._open: set[OpenTransaction] = set()
+        """What was said last."""
+        self._next_look = 0.0
         self._kafka, self._prefix, self._log = kafka, prefix, log
         self._patience = patience
         self._end = threading.Event()
@@ -83,10 +98,21 @@ class KafkaWatch(threading.Thread):
     def _follow(self, reader: TopicReader) -> None:
         """Read until the context ends; an outage is over once everything is read."""
         while not self._end.is_set():
+            self._look_for_transactions()
             self._take(reader.poll(POLL_S))
             if reader.caught_up:
                 self._patience.ended()
                 self._caught_up()
+
+    def _look_for_transactions(self) -> None:
+        """From time to time, say which open transactions hold up the inputs, each once. Raises `UserError` if Kafka does not answer."""
+        if not self._inputs or time.monotonic() < self._next_look:
+            return
+        found = set(open_transactions(self._kafka, self._inputs))
+        for each in sorted(found - self._open):
+            self._log.warning("open transaction", reason=each.words(self._kafka), **each._asdict())
+        self._open = found
+        self._next_look = time.monotonic() + TRANSACTIONS_S
 
     def _take(self, records: list[TopicRecord]) -> None:
         """Take the records that have arrived."""
@@ -101,7 +127,7 @@ class ParkedLog(KafkaWatch):
     tail = None
 
     def __init__(self, kafka: KafkaTable, prefix: str, lanes: Collection[str], log: Any, patience: Patience) -> None:
-        super().__init__(kafka, prefix, log, patience)
+        super().__init__(kafka, prefix, log, patience, [prefix + name for name in INPUT_TOPICS])
         self._lanes = lanes
         self._last: dict[str, dict[str, Any]] = {}
         """By lane, what was said last."""

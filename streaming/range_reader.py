@@ -25,11 +25,12 @@ from streaming.decode_stage import Decoder
 from streaming.held_inputs import ReadFailed, no_memory
 from streaming.options import WHOLE_BYTES_MAX
 from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings, TaskRanges, failure
+from streaming.shared_folder import attempt_with
 from streaming.transactions import KafkaGone
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
 from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
 from validator.kafka.client import consumer_config
-from validator.kafka.consume import NOT_UNPACKED, UNPACKED_BYTES_MAX, available
+from validator.kafka.consume import NOT_UNPACKED, available
 from validator.kafka.retry import ends_reading
 from validator.lanes.definition import job_codec
 
@@ -61,8 +62,6 @@ POLL_S: Final = 0.2
 """Seconds that one poll waits for records."""
 
 _TUNING: Final[dict[str, object]] = {
-    # a range that retention has removed is lost blocks: an error, not the next record that there is
-    "auto.offset.reset": "error",
     # The end of a partition is reported with an empty fetch, which a broker delays by this time (default: 500 ms). A batch whose last
     # record is a transaction's marker waits for that; an idle job asks this often.
     "fetch.wait.max.ms": 20,
@@ -71,16 +70,22 @@ _TUNING: Final[dict[str, object]] = {
     "queued.max.messages.kbytes": 32 * 1024,
     # a fetch must hold the largest record
     "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
-    "receive.message.max.bytes": UNPACKED_BYTES_MAX,
 }
 
 
 def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]:
-    """Return a task's inputs as packed runs (`streaming.options.CHUNK_SCHEMA`); after them the worker begins to read ahead.
+    """Yield a task's inputs as packed runs (`streaming.options.CHUNK_SCHEMA`); after them the worker begins to read ahead.
 
-    Raises `UserError` if the worker's plugins differ from the driver's, `InputsRemoved` if Kafka no longer has the ranges, `KafkaGone` if
-    it does not answer, `ReadFailed` if the worker's memory does not suffice.
+    Raises `AlreadyFailed`, `UserError` if the worker does not reach the job's folder or its plugins differ from the driver's,
+    `InputsRemoved` if Kafka no longer has the ranges, `KafkaGone` if it does not answer, `ReadFailed` if the worker's memory does not
+    suffice.
     """
+    with attempt_with(settings.shared):
+        yield from _reader_of(settings).read(task)
+
+
+def _reader_of(settings: SourceSettings) -> RangeReader:
+    """Return this worker's reader for a start of the query."""
     global _reader
     tune_garbage_collector()
     if _reader is None or _reader.run != settings.run:
@@ -91,7 +96,7 @@ def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]
         check_plugins(decode.definitions.values())
         bound_worker(decode.worker_memory_bytes, lanes=1)
         _reader = RangeReader(settings, decode)
-    return _reader.read(task)
+    return _reader
 
 
 class Cursor:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.shared_folder import SharedFolder
     from validator.core.inputs import RecordKind
     from validator.lanes.definition import LaneDefinition
 
@@ -85,6 +86,9 @@ class SourceSettings:
     """Where workers put large chunks (`streaming.chunk_files`); without it, all chunks go through Spark."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """By topic, the id of the one that the checkpoint has read; none is compared that Kafka does not name."""
+    shared: SharedFolder | None = None
+    ahead: bool = True
+    """Whether workers read ahead: Spark must give a worker the tasks of one number."""
 
 
 class TaskRanges(InputPartition):
@@ -100,7 +104,8 @@ class TaskRanges(InputPartition):
 class RangePlanner:
     """Decides what each batch reads; pure. ``latest`` is where committed records end."""
 
-    def __init__(self, records_max: int, tasks_max: int) -> None:
+    def __init__(self, records_max: int, tasks_max: int, *, ahead: bool = True) -> None:
+        self._ahead = ahead
         self._records_max = records_max
         self._tasks_max = tasks_max
         self._batch_max = min(FIRST_RECORDS_MAX, records_max)
@@ -131,7 +136,7 @@ class RangePlanner:
         self._batch_max = min(GROWTH * self._batch_max, self._records_max)
         self._next = None
         then = limited(end, self._latest, self._batch_max)
-        if records_between(end, then) < AHEAD_RECORDS_MIN:
+        if not self._ahead or records_between(end, then) < AHEAD_RECORDS_MIN:
             return [TaskRanges(ranges, (), self._batch) for ranges in now]
         self._next = end, then
         ahead = divided(end, then, self._tasks_max)
@@ -143,7 +148,7 @@ class RangeStreamReader(DataSourceStreamReader):
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._planner = RangePlanner(settings.records_max, settings.tasks_max)
+        self._planner = RangePlanner(settings.records_max, settings.tasks_max, ahead=settings.ahead)
         self._client: AdminClient | None = None
         self._latest: Offsets | None = None
 
@@ -238,14 +243,14 @@ def failure(error: KafkaError) -> Exception:
 
 
 class InputsRemoved(UserError):
-    """Kafka no longer has inputs that the job has not read."""
+    """Kafka does not have inputs that the job has not read."""
 
     def __init__(self, places: str) -> None:
         from streaming.reasons import (
-            removed_inputs,  # with what it imports, planning would start a tenth of a second later
+            unread_inputs_gone,  # with what it imports, planning would start a tenth of a second later
         )
 
-        super().__init__(removed_inputs(places))
+        super().__init__(unread_inputs_gone(places))
 
 
 class TopicReplaced(UserError):

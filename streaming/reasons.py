@@ -8,11 +8,14 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executed_lane, worker_died
+from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executed_lane, executor_lost, worker_died
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
 _REPLACED = ".TopicReplaced: "
+
+INPUTS_GONE = "Kafka does not have inputs that the job has not read"
+"""What the reason of a failure begins with that `validator.service.retention.unread_inputs` looks into."""
 
 READ_FAILED = ".ReadFailed:"
 _WRITE_FAILED = ".WriteFailed:"
@@ -77,8 +80,10 @@ class BatchFailed(Exception):
 
     @property
     def is_of_reading(self) -> bool:
-        """Whether a worker that executed no lane died, or ran out of memory while it read."""
-        return READ_FAILED in str(self) or (worker_died(self.error) and executed_lane(self.error) is None)
+        """Whether a worker that executed no lane died, or ran out of memory while it read; of a lost executor it is not known."""
+        if READ_FAILED in str(self) or executor_lost(self.error):
+            return True
+        return worker_died(self.error) and executed_lane(self.error) is None
 
 
 class StateDamaged(BatchFailed):
@@ -122,7 +127,7 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         which = next(
             (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
         )
-        return removed_inputs(which), True
+        return unread_inputs_gone(which), True
     raised = _raised(report)
     if raised is not None:
         first = f"{first.partition(_RAISED)[0].rstrip(': ')}: {raised}"
@@ -132,10 +137,10 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
 
 
 def may_pass(error: str, reason: str) -> bool:
-    """Return whether to start the query again: Kafka rejected a batch, a worker died or did not start, or the start says more."""
+    """Return whether to start again: Kafka rejected a batch, a worker or executor died or did not start, or the start says more."""
     if any(each in reason for each in (_WRITE_FAILED, READ_FAILED, _REPLACED)):
         return True
-    return _RAISED not in error and worker_died(error)
+    return _RAISED not in error and (worker_died(error) or executor_lost(error))
 
 
 def damaged_state(report: str) -> str | None:
@@ -162,12 +167,9 @@ def _raised(report: str) -> str | None:
     return found
 
 
-def removed_inputs(which: str) -> str:
-    """Return what to say if Kafka no longer has inputs that the job has not read."""
-    return (
-        f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of the "
-        "lanes with `validator lanes import`"
-    )
+def unread_inputs_gone(which: str) -> str:
+    """Return what to say if Kafka does not give inputs that the job has not read. What to do depends on whether that lasts."""
+    return f"{INPUTS_GONE} ({which})"
 
 
 def _stuck_handler(lines: list[str]) -> str | None:

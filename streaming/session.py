@@ -220,10 +220,10 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     options |= {"spark.jars": ",".join(jars), "spark.driver.extraClassPath": os.pathsep.join(jars)}
     options |= {"spark.master": settings.master, "spark.app.name": "validator"}
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
-    options |= cluster_options(settings.master) | worker_options(settings.master)
+    options |= cluster_options(settings.master, settings.jit) | worker_options(settings.master)
     options |= checkpoint_options(settings.master)
     spark = _started(options)
-    if is_one_jvm(settings.master) and DECODE in settings.stages:
+    if DECODE in settings.stages:
         start_planners(spark)
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
     return spark

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final, TextIO
 
 from validator.lanes.definition import LaneDefinition
+from validator.plugin.pack import check_artefacts_in_use
 from validator.plugin.runtime import Epoch, RuntimePlan
 from validator.plugin.watchdog import end_what_hangs
 
@@ -61,7 +62,12 @@ def tune_garbage_collector() -> None:
 
 
 def check_plugins(definitions: Iterable[LaneDefinition]) -> None:
-    """Check once per worker that it has the driver's plugins. Raises `UserError` as `LaneDefinition.check` does."""
+    """Check once per worker its artefacts, and that it has the driver's plugins.
+
+    Raises `UserError` as `check_artefact` and `LaneDefinition.check` do.
+    """
+    if not _checked:
+        check_artefacts_in_use()
     for definition in definitions:
         wanted = (definition.plan, definition.epochs)
         if _checked.get(definition.name) != wanted:

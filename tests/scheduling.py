@@ -40,6 +40,7 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
     ("tests/channel/test_gateway_kafka.py",),
     ("tests/streaming/test_artefacts.py",),
     ("tests/docs/test_real_data.py",),
+    ("tests/contract/test_brokers.py",),
     ("tests/contract/test_embedded_broker.py",),
     ("tests/cli/test_transport_outage.py",),
     ("tests/cli/test_demo.py",),

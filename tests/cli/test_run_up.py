@@ -128,7 +128,7 @@ def test_job_that_would_be_refused_starts_nothing(
 
 @pytest.mark.parametrize("command", ["run", "up"])
 def test_accepted_changes_reach_the_job(chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    stand_in(monkeypatch, "import sys; sys.stderr.write(f'validator: {sys.argv[2:]}\\n'); sys.exit(2)")
+    stand_in(monkeypatch, "import sys; sys.stderr.write(f'validator: {sys.argv[1:]}\\n'); sys.exit(2)")
     options = ("--accept-change=polkadot:genesis", "--accept-change=polkadot:17")
     result = invoke(command, chain.option(), *options)
     assert result.exit_code == 2
@@ -152,7 +152,7 @@ def test_run_refuses_missing_topics(chain: Follower, monkeypatch: pytest.MonkeyP
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    monkeypatch.setattr(job_module, "job_command", lambda path: [sys.executable, "-c", program, str(path)])
+    monkeypatch.setattr(job_module, "job_command", lambda: [sys.executable, "-c", program])
 
 
 FAILS = """
@@ -250,7 +250,7 @@ PROGRAM = """
 import sys
 from validator.service import job
 program = sys.argv.pop()
-job.job_command = lambda path: [sys.executable, "-c", program, str(path)]
+job.job_command = lambda: [sys.executable, "-c", program]
 from validator.cli.main import main
 main()
 """

@@ -4,17 +4,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import codec_for
+from validator import exit_codes
 from validator.codec.json_form import to_json
+from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.reader import TopicReader
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from validator.service import sender
 
 
 @pytest.fixture
@@ -204,3 +210,95 @@ def test_missing_kafka_error_says_how_to_start_a_broker(tmp_path: Path, monkeypa
         == f"validator: no broker runs in {tmp_path / 'broker'}: start broker and job with `validator up`, "
         "or the broker alone with `validator broker start`\n"
     )
+
+
+class Slow:
+    """librdkafka's producer on a Kafka that acknowledges the first record, and then a signal arrives."""
+
+    moment = ""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.waiting: list[Any] = []
+        self.acknowledged = 0
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Any) -> None:
+        if self.moment == "produce" and self.acknowledged:
+            raise KeyboardInterrupt
+        self.waiting.append(on_delivery)
+
+    def poll(self, timeout_s: float) -> int:
+        if not self.acknowledged:
+            self.acknowledged += 1
+            self.waiting.pop(0)(None, None)
+        elif self.moment == "poll":
+            raise KeyboardInterrupt
+        return len(self.waiting)
+
+    def flush(self, timeout_s: float) -> int:
+        if self.moment == "flush":
+            Slow.moment = ""
+            raise KeyboardInterrupt
+        return len(self.waiting)
+
+    def purge(self) -> None:
+        self.waiting.clear()
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+
+@pytest.mark.parametrize(
+    ("moment", "left"),
+    [
+        ("produce", "not acknowledged: line 2; nothing after line 2 was sent"),
+        ("poll", "not acknowledged: line 2; nothing after line 2 was sent"),
+        ("flush", "not acknowledged: lines 2 to 3"),
+    ],
+)
+@pytest.mark.parametrize("source", ["file", "standard input"])
+def test_interrupted_submit_says_what_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, left: str, source: str
+) -> None:
+    monkeypatch.setattr(sender, "Producer", Slow)
+    monkeypatch.setattr(sender.RecordSender, "check", lambda *_: None)
+    monkeypatch.setattr(Slow, "moment", moment)
+    monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "127.0.0.1:1")
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path / "r.jsonl", *(downward(index) for index in range(3)))
+    stdin = Path(file).read_bytes() if source != "file" else None
+    result = invoke("submit", "downward-messages", "-" if stdin else file, stdin=stdin)
+    assert result.stderr == f"validator: interrupted: 1 record was sent; {left}\n"
+    assert result.exit_code == exit_codes.INTERRUPTED
+    assert result.stdout == ""
+
+
+@pytest.mark.broker
+def test_submit_that_waits_for_kafka_ends_at_a_signal(tmp_path: Path) -> None:
+    """While a broker does not answer, librdkafka may not return for a minute."""
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        chain = follower(tmp_path, broker.kafka, "submit-signal.", blocks=2)
+        command = [sys.executable, "-m", "validator", "submit", "downward-messages", "-", chain.option()]
+        pid = broker.status().pid
+        assert pid is not None
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write((json.dumps(downward(0)) + "\n").encode())
+            process.stdin.flush()
+            while not on_topic(chain, "downward-messages"):
+                assert process.poll() is None
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                process.stdin.write((json.dumps(downward(1)) + "\n").encode())
+                process.stdin.close()
+                time.sleep(1.0)  # it sends and waits; at any other moment the signal has the same effect
+                process.send_signal(signal.SIGTERM)
+                code = process.wait()
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            text = process.stderr.read().decode()
+    assert code == exit_codes.INTERRUPTED, text
+    assert text.startswith("validator: interrupted: 1 record was sent; ")
+    assert text.count("\n") == 1

@@ -18,7 +18,7 @@ from validator.console.connections import CONNECTIONS_MAX, server_of
 from validator.console.limits import STREAMS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from tests.console.conftest import Web
 
@@ -93,7 +93,7 @@ def test_streams_make_no_room(served: Served) -> None:
 
 
 def test_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_S", SOON_S)
+    monkeypatch.setattr(connections, "HEAD_S", SOON_S)
     with served.connection() as silent, served.connection() as slow, served.connection() as stream:
         assert served.status("/events?page=/", stream) == b"HTTP/1.1 200 OK"
         with suppress(ConnectionError):
@@ -106,7 +106,7 @@ def test_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.Monke
 
 
 def test_next_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_S", SOON_S)
+    monkeypatch.setattr(connections, "HEAD_S", SOON_S)
     with served.connection() as slow:
         slow.sendall(served.head("/healthz"))
         answer = b""
@@ -117,6 +117,59 @@ def test_next_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.
                 slow.sendall(bytes([byte]))
                 time.sleep(SOON_S / 20)
         assert is_closed(slow)
+
+
+def form(served: Served, size: int) -> bytes:
+    """Return the head of a form that a page of the console would send."""
+    own = f"127.0.0.1:{served.port}"
+    token = served.web.app.secrets.token
+    return (
+        f"POST /dead-letters/0/0 HTTP/1.1\r\nHost: {own}\r\nOrigin: http://{own}\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {size}\r\n\r\n"
+    ).encode()
+
+
+@pytest.mark.parametrize("sends", ["nothing", "slowly"])
+def test_body_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch, sends: str) -> None:
+    monkeypatch.setattr(connections, "BODY_S", SOON_S)
+    with served.connection() as slow:
+        slow.sendall(form(served, 10_000))
+        with suppress(ConnectionError):
+            for _ in range(1_000 if sends == "slowly" else 0):
+                slow.sendall(b"a")
+                time.sleep(SOON_S / 20)
+        assert is_closed(slow)
+    assert served.web.log == [], "a client that goes away is no bug of the console"
+
+
+def test_body_that_arrives_is_answered(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", SOON_S)
+    body = b"form_token=wrong"
+    with served.connection() as slow:
+        slow.sendall(form(served, len(body)))
+        time.sleep(2 * SOON_S)  # the head is complete: its time no longer counts
+        slow.sendall(body)
+        assert slow.recv(1 << 16).partition(b"\r\n")[0] == b"HTTP/1.1 403 Forbidden"
+
+
+def test_client_that_does_not_read_is_closed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for it would stay in memory, and a stream would hold its place forever."""
+    monkeypatch.setattr(connections, "ANSWER_S", SOON_S)
+    monkeypatch.setattr(type(served.web.app), "_frames", lambda *_: endless())
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        deaf.settimeout(WAIT_S)
+        deaf.connect(("127.0.0.1", served.port))
+        deaf.sendall(served.head("/events?page=/"))
+        wait_until(lambda: served.web.app.streams == 1)
+        wait_until(lambda: served.web.app.streams == 0)
+
+
+async def endless() -> AsyncIterator[str]:
+    """Yield more than any buffer takes."""
+    while True:
+        yield "x" * (1 << 20)
+        await asyncio.sleep(0)
 
 
 def test_streams_that_begin_at_once_are_counted(served: Served) -> None:

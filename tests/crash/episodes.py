@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -72,12 +73,16 @@ class Episodes:
         log = world.folder / "second.log"
         with injected(world.points), log.open("w") as output:
             second = subprocess.Popen(
-                job_command(world.directory / "configuration.json"),
+                job_command(),
                 stdout=output,
                 stderr=output,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 start_new_session=True,
+                text=True,
             )
+            assert second.stdin is not None
+            with second.stdin as configuration:
+                json.dump(world.config().model_dump(mode="json"), configuration)
         try:
             world.feed(world.traffic.segment())
             deadline = time.monotonic() + PATIENCE_S

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from typing import Any
 
 import pytest
-import yaml
 
 from streaming.options import cluster_options, session_options
 from tests.cli.follower import invoke
-from tests.deploy.tools import BASE, MANIFESTS, ROOT, documents, manifests, tool
-from validator.config import Config
+from tests.deploy.tools import BASE, MANIFESTS, ROOT, built, documents, manifests
+from validator.config import Config, load_config
+from validator.kafka.java import find_java
 from validator.service.metric_endpoint import BRIEF
 
 FOUND = manifests()
@@ -26,7 +28,7 @@ def one(kind: str, name: str) -> dict[str, Any]:
 
 
 def pod() -> dict[str, Any]:
-    return dict(one("StatefulSet", "validator-job")["spec"]["template"]["spec"])
+    return dict(one("Deployment", "validator-job")["spec"]["template"]["spec"])
 
 
 def console() -> dict[str, Any]:
@@ -53,7 +55,7 @@ def kustomization(folder: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("folder", ["base", "console", "transport"])
+@pytest.mark.parametrize("folder", ["base", "console", "transport", "monitoring", "strimzi"])
 def test_kustomization_lists_every_file(folder: str) -> None:
     listed = kustomization(folder)
     generated = [name for each in listed.get("configMapGenerator", ()) for name in each["files"]]
@@ -63,11 +65,11 @@ def test_kustomization_lists_every_file(folder: str) -> None:
 
 def test_example_replaces_what_an_installation_has_of_its_own() -> None:
     overlay = kustomization("example")
-    assert [*overlay["resources"], *overlay["components"]] == ["../base", "../console", "../transport"]
+    assert [*overlay["resources"], *overlay["components"]] == ["../base", "../console", "../transport", "../monitoring"]
     images = {
         container["image"]
         for kind, name in (
-            ("StatefulSet", "validator-job"), ("Deployment", "validator-console"), ("Deployment", "validator-dry-run"),
+            ("Deployment", "validator-job"), ("Deployment", "validator-console"), ("Deployment", "validator-dry-run"),
         )
         for spec in (one(kind, name)["spec"]["template"]["spec"],)
         for container in (*spec.get("initContainers", ()), *spec["containers"])
@@ -78,19 +80,8 @@ def test_example_replaces_what_an_installation_has_of_its_own() -> None:
 
 
 def test_kustomize_builds_the_example() -> None:
-    built = subprocess.run(
-        [
-            tool("kustomize", "it has no wheel; the example is otherwise only compared with the base"),
-            "build",
-            str(MANIFESTS / "example"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    found = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(built.stdout)}
-    job = found["StatefulSet", "validator-job"]["spec"]["template"]["spec"]
+    found = {(each["kind"], each["metadata"]["name"]): each for each in built(MANIFESTS / "example")}
+    job = found["Deployment", "validator-job"]["spec"]["template"]["spec"]
     image = "registry.example/validator:1.0"
     assert {container["image"] for container in (*job["initContainers"], *job["containers"])} == {image}
     (named,) = (each["value"] for each in job["containers"][0]["env"] if each["name"] == "VALIDATOR_IMAGE")
@@ -98,7 +89,7 @@ def test_kustomize_builds_the_example() -> None:
     assert found["PersistentVolumeClaim", "validator-job"]["spec"]["storageClassName"] == "nfs"
     mounted = {each["configMap"]["name"] for each in job["volumes"] if "configMap" in each}
     generated = {name for kind, name in found if kind == "ConfigMap"}
-    assert mounted == generated | {"kafka-ca"}
+    assert mounted == generated
     console = found["Deployment", "validator-console"]["spec"]["template"]["spec"]
     assert {each["configMap"]["name"] for each in console["volumes"] if "configMap" in each} < mounted
 
@@ -106,7 +97,8 @@ def test_kustomize_builds_the_example() -> None:
 def test_everything_is_in_one_namespace() -> None:
     for each in FOUND:
         if each["kind"] != "Namespace":
-            assert each["metadata"]["namespace"] == "validator", each["kind"]
+            of_brokers = each["apiVersion"].startswith("kafka.strimzi.io/")
+            assert each["metadata"]["namespace"] == ("kafka" if of_brokers else "validator"), each["kind"]
     assert spark_defaults()["spark.kubernetes.namespace"] == "validator"
 
 
@@ -115,14 +107,18 @@ def test_configuration_fits_the_manifests() -> None:
     mounts = {each["name"]: each["mountPath"] for each in pod()["containers"][0]["volumeMounts"]}
     assert config.job.directory.startswith(f"{mounts['job']}/")
     assert config.job.master.startswith("k8s://")
-    assert str(config.kafka["ssl.ca.location"]).startswith(f"{mounts['ca']}/")
     assert config.metrics.listen == f"0.0.0.0:{ports()['metrics']}"
     assert spark_defaults()["spark.kubernetes.executor.podTemplateFile"] == f"{mounts['spark']}/executor.yaml"
-    env = {each["name"]: each["value"] for each in pod()["containers"][0]["env"]}
-    assert env == {"SPARK_CONF_DIR": mounts["spark"], "VALIDATOR_IMAGE": pod()["containers"][0]["image"]}
+    assert environment()["SPARK_CONF_DIR"] == mounts["spark"]
+    assert environment()["VALIDATOR_IMAGE"] == pod()["containers"][0]["image"]
     assert spark_defaults()["spark.kubernetes.container.image"] == "${env:VALIDATOR_IMAGE}"
     instances = int(spark_defaults()["spark.executor.instances"])
     assert instances <= config.job.state_partitions <= 2 * instances
+
+
+def environment() -> dict[str, Any]:
+    """Return the driver's environment: values, and where Kubernetes takes them from."""
+    return {each["name"]: each.get("value") or each["valueFrom"] for each in pod()["containers"][0]["env"]}
 
 
 def ports() -> dict[str, int]:
@@ -130,15 +126,19 @@ def ports() -> dict[str, int]:
 
 
 def test_executors_find_the_driver_and_belong_to_it() -> None:
-    defaults, service = spark_defaults(), one("Service", "validator-job")
-    assert defaults["spark.driver.host"] == service["metadata"]["name"]
-    assert {each["name"]: each["port"] for each in service["spec"]["ports"]} == ports()
+    defaults = spark_defaults()
+    assert defaults["spark.driver.host"] == "${env:POD_IP}"
+    assert environment()["POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     assert (int(defaults["spark.driver.port"]), int(defaults["spark.driver.blockManager.port"])) == (
         ports()["driver"],
         ports()["blocks"],
     )
-    assert defaults["spark.kubernetes.driver.pod.name"] == "validator-job-0"
-    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert defaults["spark.kubernetes.driver.pod.name"] == "${env:POD_NAME}"
+    assert environment()["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    served = {
+        port["port"] for rule in one("NetworkPolicy", "validator-driver")["spec"]["ingress"] for port in rule["ports"]
+    }
+    assert served == set(ports().values())
     assert pod()["serviceAccountName"] == one("RoleBinding", "validator-driver")["subjects"][0]["name"]
 
 
@@ -149,8 +149,6 @@ def test_driver_and_executors_share_the_folder() -> None:
     assert spark_defaults()[f"{prefix}.mount.path"] == mounts["job"]
     assert {"name": "job", "persistentVolumeClaim": {"claimName": claim}} in pod()["volumes"]
     assert one("PersistentVolumeClaim", claim)["spec"]["accessModes"] == ["ReadWriteMany"]
-    ca = [each["mountPath"] for each in executor()["spec"]["containers"][0]["volumeMounts"] if each["name"] == "ca"]
-    assert ca == [mounts["ca"]]
 
 
 def test_pods_have_the_user_of_the_image_and_no_rights() -> None:
@@ -168,16 +166,67 @@ def test_pods_have_the_user_of_the_image_and_no_rights() -> None:
 
 
 def test_spark_defaults_leave_to_the_job_what_the_job_sets() -> None:
-    set_by_job = {*session_options("", "1g", 1), *cluster_options("k8s://there:1")}
+    set_by_job = {*session_options("", "1g", 1), *cluster_options("k8s://there:1", "quick")}
     assert "spark.executor.cores" in set_by_job
     assert set_by_job & set(spark_defaults()) == set()
+
+
+def test_metrics_are_served_before_the_job_is_ready() -> None:
+    service = one("Service", "validator-job")["spec"]
+    assert service["ports"] == [{"name": "metrics", "port": ports()["metrics"]}]
+    assert service["publishNotReadyAddresses"] is True
+
+
+def test_lost_driver_is_replaced_by_itself_and_soon() -> None:
+    """A StatefulSet would wait until somebody has removed the pod of a machine that does not answer."""
+    deployment = one("Deployment", "validator-job")["spec"]
+    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+    left = {each["key"]: each for each in pod()["tolerations"]}
+    assert set(left) == {"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"}
+    for each in left.values():
+        assert (each["operator"], each["effect"], each["tolerationSeconds"]) == ("Exists", "NoExecute", 60)
+
+
+def test_executors_of_one_machine_or_zone_are_as_few_as_there_is_room_for() -> None:
+    spec, labels = executor()["spec"], executor()["metadata"]["labels"]
+    (apart,) = spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    selected = apart["podAffinityTerm"]["labelSelector"]
+    (kinds,) = selected["matchExpressions"]
+    driver = one("Deployment", "validator-job")["spec"]["template"]["metadata"]["labels"]
+    for each in (labels, driver):
+        assert selected["matchLabels"].items() <= each.items()
+        assert each[kinds["key"]] in kinds["values"]
+    assert apart["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    (spread,) = spec["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "topology.kubernetes.io/zone"
+    for each in (spread, *transport()["topologySpreadConstraints"]):
+        assert each["whenUnsatisfiable"] == "ScheduleAnyway"  # on one machine everything still runs
+    assert spread["labelSelector"]["matchLabels"] == labels
+
+
+def test_processes_of_a_transport_are_on_two_machines_and_a_drain_leaves_one() -> None:
+    deployment = one("Deployment", "validator-dry-run")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    (spread,) = transport()["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["labelSelector"]["matchLabels"]) == ("kubernetes.io/hostname", labels)
+    budget = one("PodDisruptionBudget", "validator-dry-run")["spec"]
+    assert (budget["selector"]["matchLabels"], budget["maxUnavailable"]) == (labels, 1)
+    assert deployment["replicas"] > budget["maxUnavailable"]
+
+
+def test_authority_of_the_brokers_is_a_key_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    for spec in (pod(), console(), transport()):
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            (name,) = (each["name"] for each in container["env"] if "configMapKeyRef" in each.get("valueFrom", {}))
+            monkeypatch.setenv(name, "the certificate")
+            assert load_config(BASE / "validator.toml").kafka["ssl.ca.pem"] == "the certificate"
 
 
 def test_budget_and_policies_select_the_pods() -> None:
     labels = executor()["metadata"]["labels"]
     assert one("PodDisruptionBudget", "validator-executors")["spec"]["selector"]["matchLabels"] == labels
     assert one("NetworkPolicy", "validator-executor")["spec"]["podSelector"]["matchLabels"] == labels
-    driver = one("StatefulSet", "validator-job")["spec"]["template"]["metadata"]["labels"]
+    driver = one("Deployment", "validator-job")["spec"]["template"]["metadata"]["labels"]
     assert one("NetworkPolicy", "validator-driver")["spec"]["podSelector"]["matchLabels"] == driver
 
 
@@ -214,6 +263,7 @@ def test_commands_read_what_the_job_reads() -> None:
         (container,) = spec["containers"]
         assert all(mounts[each["name"]] == each for each in container["volumeMounts"])
         assert container["envFrom"] == pod()["containers"][0]["envFrom"]
+        assert all(each in pod()["containers"][0]["env"] for each in container["env"])
 
 
 def test_probes_ask_what_is_served() -> None:
@@ -223,3 +273,24 @@ def test_probes_ask_what_is_served() -> None:
     program, *arguments = driver["readinessProbe"]["exec"]["command"]
     assert program == "validator"
     assert invoke(*arguments, "--help").exit_code == 0
+
+
+SPARK = """
+from pyspark import SparkConf, SparkContext
+context = SparkContext(conf=SparkConf().setMaster("local[1]").setAppName("defaults"))
+of_kubernetes = context._jvm.org.apache.spark.deploy.k8s.Config
+read = context._jsc.sc().conf()
+print(read.get(of_kubernetes.KUBERNETES_DRIVER_POD_NAME()).get())
+print(read.get(of_kubernetes.CONTAINER_IMAGE()).get())
+print(context.getConf().get("spark.driver.host"))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_spark_takes_name_address_and_image_from_the_environment() -> None:
+    pods = {"POD_NAME": "validator-job-7d4b", "POD_IP": "127.0.0.1", "VALIDATOR_IMAGE": "there/validator:1"}
+    given = os.environ | pods | {"SPARK_CONF_DIR": str(BASE), "JAVA_HOME": str(find_java().resolve().parent.parent)}
+    ended = subprocess.run([sys.executable, "-c", SPARK], env=given, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert ended.stdout.split() == [pods["POD_NAME"], pods["VALIDATOR_IMAGE"], pods["POD_IP"]]

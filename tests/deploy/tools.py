@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,14 @@ from tests.tidy.tree import ROOT
 
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 BASE = MANIFESTS / "base"
+CUSTOM = sorted({*MANIFESTS.glob("monitoring/*.yaml"), *MANIFESTS.glob("strimzi/*.yaml")} - {
+    *MANIFESTS.glob("*/kustomization.yaml"), MANIFESTS / "strimzi" / "namespace.yaml",
+})  # fmt: skip
+"""The files with objects of operators, of which Kubernetes itself knows no form."""
+
 OBJECTS = sorted(
     {path for path in MANIFESTS.glob("*/*.yaml") if path.name not in ("kustomization.yaml", "executor.yaml")}
+    - set(CUSTOM)
     | {MANIFESTS / "secret.example.yaml"}
 )
 """The files with objects for Kubernetes; the template of executors is read by Spark."""
@@ -28,6 +35,15 @@ def tool(name: str, source: str = "make lint installs it where it has a wheel") 
     if found is None:
         pytest.skip(f"{name} is not installed: {source}")
     return found
+
+
+def built(folder: Path) -> list[dict[str, Any]]:
+    """Return the objects that kustomize builds from a folder; skip the test without it."""
+    alone = shutil.which("kustomize")
+    command = [alone, "build"] if alone else [tool("kubectl", "it or kustomize builds the overlays"), "kustomize"]
+    ended = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [each for each in yaml.safe_load_all(ended.stdout) if each is not None]
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -42,5 +58,5 @@ def compose() -> dict[str, Any]:
 
 
 def manifests() -> list[dict[str, Any]]:
-    """Return all objects for Kubernetes."""
-    return [each for path in OBJECTS for each in documents(path)]
+    """Return all objects for Kubernetes and its operators."""
+    return [each for path in (*OBJECTS, *CUSTOM) for each in documents(path)]

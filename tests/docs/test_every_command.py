@@ -23,6 +23,18 @@ NOT_RUN: Final = {
     "kubectl apply --kustomize deploy/kubernetes/example": "it needs a cluster; tests/deploy/ checks the manifests",
     "kubectl --namespace validator logs deployment/validator-console": "the same",
     "kubectl --namespace validator port-forward service/validator-console 8480": "the same",
+    **dict.fromkeys(
+        (
+            "kubectl apply --kustomize deploy/kubernetes/strimzi",
+            "kubectl --namespace kafka get secret kafka-cluster-ca-cert --output jsonpath='{.data.ca\\.crt}' | base64 --decode > ca.crt",
+            "kubectl --namespace validator create configmap kafka-ca --from-file ca.crt",
+            "kubectl --namespace kafka get secret validator-job --output jsonpath='{.data.password}' | base64 --decode > password",
+            "kubectl --namespace validator create secret generic validator-kafka --from-file VALIDATOR_KAFKA__SASL__PASSWORD=password",
+            "rm password",
+            "helm install validator deploy/helm/validator --namespace validator --create-namespace --values mine.yaml",
+        ),
+        "it needs a cluster; tests/deploy/ checks the manifests and the chart",
+    ),
     "make demo": "tests/cli/test_demo.py runs `validator demo`; make sets up this very environment",
     "make demo-real": "tests/cli/test_demo_real.py runs what it runs",
     "make demo-channel": "tests/channel/test_demo.py runs examples/channel/demo.py",

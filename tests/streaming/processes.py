@@ -102,14 +102,15 @@ class JobProcess:
 @contextmanager
 def job(configuration: Path, *accepted: str) -> Iterator[JobProcess]:
     """Start the job, with values of `--accept-change`, and kill it on exit if it still runs."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streaming", str(configuration), *accepted],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # its descendants are known by it (`tests.crash.processes`)
-    )
+    with configuration.open() as settings:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streaming", *accepted],
+            stdin=settings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # its descendants are known by it (`tests.crash.processes`)
+        )
     started = JobProcess(process, configuration.parent / "job" / "logs" / SPARK_LOG)
     try:
         yield started

@@ -57,14 +57,16 @@ def rights(user: str) -> list[AclBinding]:
     (row,) = re.findall(rf"(?m)^\| {re.escape(user)} \| (.*) \|$", text)
     found = []
     for right in row.split("; "):
-        match = re.fullmatch(r"([A-Za-z, ]+) on (topics|groups|transactional ids) `(.+)\*`", right)
+        match = re.fullmatch(r"([A-Za-z, ]+) on (topics|groups|transactional ids) `(.+)`", right)
         assert match is not None, right
-        operations, kind, name = match.groups()
-        pattern = KINDS[kind], name.replace("<prefix>", PREFIX), ResourcePatternType.PREFIXED
-        found += [
-            AclBinding(*pattern, f"User:{login(user)}", "*", AclOperation[each.upper()], AclPermissionType.ALLOW)
-            for each in operations.split(", ")
-        ]
+        operations, kind, names = match.groups()
+        for name in names.split("`, `"):
+            form = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
+            pattern = KINDS[kind], name.removesuffix("*").replace("<prefix>", PREFIX), form
+            found += [
+                AclBinding(*pattern, f"User:{login(user)}", "*", AclOperation[each.upper()], AclPermissionType.ALLOW)
+                for each in operations.split(", ")
+            ]
     return found
 
 

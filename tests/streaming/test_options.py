@@ -12,7 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import kafka_rows
-from streaming.options import checkpoint_options, jvm_options, protection_options, session_options, source_options
+from streaming.options import (
+    checkpoint_options,
+    cluster_options,
+    jvm_options,
+    protection_options,
+    session_options,
+    source_options,
+)
 from streaming.partitions import partition_of
 from tests.streaming.conftest import DRIVER_MEMORY
 from validator.kafka import class_archive
@@ -68,6 +75,21 @@ def test_session_admits_only_its_own_processes(spark: SparkSession) -> None:
 @pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://there:7077", "yarn", "k8s://there:1"])
 def test_several_jvms_write_the_checkpoint_as_spark_does_by_default(master: str) -> None:
     assert checkpoint_options(master) == {}
+
+
+@pytest.mark.parametrize("master", ["spark://there:7077", "yarn", "k8s://there:1", "local-cluster[2,1,1024]"])
+def test_executors_compile_as_the_driver_does_and_may_be_lost(master: str) -> None:
+    options = cluster_options(master, "quick")
+    assert options["spark.executor.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
+    assert cluster_options(master, "full")["spark.executor.defaultJavaOptions"] == ""
+    assert int(options["spark.task.maxFailures"]) > 1
+    assert session_options("", "1g", 1)["spark.task.maxFailures"] == "1"
+    assert options.get("spark.executor.cores") == (None if "local" in master else "1")
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]"])
+def test_job_in_one_jvm_has_no_options_of_executors(master: str) -> None:
+    assert cluster_options(master, "quick") == {}
 
 
 @pytest.mark.parametrize("master", ["spark://there:7077", "yarn", "k8s://there:1"])

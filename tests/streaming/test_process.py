@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import partial
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (None, "No such file or directory"),
+        ("", "expected JSON"),
         ("{", "expected JSON"),
         ("[]", "valid dictionary"),
         ('{"jobb": {}}', "jobb: Extra inputs are not permitted"),
@@ -45,12 +46,10 @@ EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")
     ],
 )
 def test_bad_configuration_is_one_error_line(
-    text: str | None, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configuration = tmp_path / "configuration.json"
-    if text is not None:
-        configuration.write_text(text, encoding="utf-8")
-    assert main([str(configuration)]) == exit_codes.USER_ERROR
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
+    assert main([]) == exit_codes.USER_ERROR
     printed = capsys.readouterr()
     assert printed.out == ""
     (line,) = printed.err.splitlines()
@@ -59,14 +58,19 @@ def test_bad_configuration_is_one_error_line(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("configuration", "expected"),
     [
-        ([], "usage: python -m streaming CONFIGURATION [CHANGE ... | --job NAME]\n"),
-        (["nowhere"], "validator: nowhere: No such file or directory\n"),
+        # whoever started it was killed before the configuration was written
+        ("", "validator: the job's configuration: expected JSON on standard input\n"),
+        (
+            '{"schema_registry": {"password": "hidden"}}',
+            "validator: the job's configuration: schema_registry: Value error, password needs url\n",
+        ),
     ],
 )
-def test_process_exits_with_code_of_user_error(arguments: list[str], expected: str) -> None:
-    ended = subprocess.run([sys.executable, "-m", "streaming", *arguments], capture_output=True, text=True, check=False)
+def test_process_exits_with_code_of_user_error(configuration: str, expected: str) -> None:
+    command = [sys.executable, "-m", "streaming"]
+    ended = subprocess.run(command, input=configuration, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (exit_codes.USER_ERROR, "", expected)
 
 

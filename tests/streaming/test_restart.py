@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
 from streaming.pace import AHEAD, QUICK, Pace
-from streaming.reasons import may_pass, reason_of
+from streaming.reasons import INPUTS_GONE, may_pass, reason_of
 from streaming.run import _stop_between_batches
 from tests.streaming.harness import (
     PATIENCE_S,
@@ -212,6 +212,20 @@ def test_inputs_removed_by_retention_stop_the_job_in_one_line(stream: Callable[.
     assert foreseen
     assert "\n" not in reason
     what = f"{topic}[0] from offset " if pace.ahead else "Could not read records in offset ["
-    assert reason.startswith(f"retention removed inputs from Kafka before the job read them ({what}")
-    assert "): remove the checkpoint and " in reason
+    assert reason.startswith(f"{INPUTS_GONE} ({what}")
     assert pace.ahead or f"{topic}-0): " in reason
+
+
+def test_checkpoint_is_on_this_machine_whatever_hadoop_uses_by_default(stream: Callable[..., Stream]) -> None:
+    """As on YARN, or where `HADOOP_CONF_DIR` is set: the job itself reads and locks files next to the checkpoint."""
+    running = stream({LANE: definition(ON_INCLUSION)})
+    running.produce(chains()[1].records)
+    running.spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:9")
+    try:
+        running.start()
+        running.settle()
+        running.stop()
+    finally:
+        running.spark.conf.unset("fs.defaultFS")
+    assert (running.checkpoint / "commits" / "0").is_file()
+    assert first_difference(of_lane(running.outputs(), LANE), reference(ON_INCLUSION)) is None

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,12 @@ EARLY = 20
 
 LATER = 40
 """The last block that is executed before the driver is started again."""
+
+BATCHES = 12
+"""Batches that a backlog is divided into."""
+
+LOST = 3
+"""Executors that are killed."""
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker]
 
@@ -88,3 +98,82 @@ def test_lanes_on_a_standalone_cluster_survive_a_worker(
         assert first_difference(of_lane(outputs, chain.lane), reference(simulated)) is None
         status = last_status(outputs, chain.lane)
         assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)
+
+
+def executors_of(cluster: Cluster) -> list[int]:
+    """Return the JVMs of the cluster's executors."""
+    found = []
+    for pid in with_children({worker.process.pid for worker in cluster.workers}):
+        with suppress(OSError):
+            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def test_executor_that_is_lost_in_a_batch_costs_only_its_own_tasks(
+    kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a backlog in small batches there is always one that executes; the cluster starts another executor."""
+    prefix = "executors."
+    create_topics(kafka, prefix=prefix)
+    records = [record for chain in chains() for record in chain.records]
+    blocks = sum(record.topic == "blocks" for record in records)
+    produce(kafka, prefix, records)
+    (tmp_path / ENVIRONMENT).symlink_to(sys.prefix)
+    monkeypatch.chdir(tmp_path)
+    with standalone(tmp_path / "cluster", 2) as cluster:
+        for name, value in cluster.client().items():
+            monkeypatch.setenv(name, value)
+        settings = write_configuration(
+            tmp_path,
+            chains(),
+            kafka,
+            prefix,
+            master=cluster.address,
+            state_partitions=2,
+            driver_memory="512m",
+            max_records_per_trigger=len(records) // BATCHES,
+        )
+        with job(settings) as running:
+            for lost in range(LOST):
+                running.wait_for_records(kafka, prefix, "receipts", blocks * (lost + 1) // (LOST + 2))
+                os.kill(executors_of(cluster)[lost % 2], signal.SIGKILL)
+            running.wait_for_records(kafka, prefix, "receipts", blocks)
+            assert running.terminate() == exit_codes.OK
+        assert running.named("restarting") == []
+        assert cluster.master.count("Launching executor .* on worker") >= 2 + LOST
+
+    outputs = consume(kafka, prefix, (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes"))
+    assert decoded(outputs, "dead-letters") == []
+    for simulated, chain in zip((IMMEDIATE, ON_INCLUSION), chains(), strict=True):
+        assert first_difference(of_lane(outputs, chain.lane), reference(simulated)) is None
+        status = last_status(outputs, chain.lane)
+        assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)
+
+
+def test_folder_that_executors_do_not_share_is_said_in_one_line(
+    kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = "not-shared."
+    create_topics(kafka, prefix=prefix)
+    produce(kafka, prefix, [record for chain in chains() for record in chain.records if record.block <= EARLY])
+    (tmp_path / ENVIRONMENT).symlink_to(sys.prefix)
+    monkeypatch.chdir(tmp_path)
+    # a path that leads somewhere else in each process, as one does on machines that mount nothing there
+    own = Path("/proc/self/cwd/job")
+    with standalone(tmp_path / "cluster", 1) as cluster:
+        for name, value in cluster.client().items():
+            monkeypatch.setenv(name, value)
+        settings = write_configuration(tmp_path, chains(), kafka, prefix, master=cluster.address, driver_memory="512m")
+        table = json.loads(settings.read_text())
+        table["job"]["directory"] = str(own)
+        settings.write_text(json.dumps(table))
+        with job(settings) as running:
+            assert running.end() == exit_codes.STOPPED
+    (failed,) = running.named("failed")
+    assert f"[job] directory {own}: the executor on " in failed["reason"]
+    assert (
+        "does not find the driver's files there (No such file or directory): mount one shared file system"
+        in failed["reason"]
+    )
+    assert consume(kafka, prefix, ("verdicts",))["verdicts"] == []

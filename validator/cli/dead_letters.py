@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from heapq import nlargest
@@ -268,6 +268,7 @@ def replay(
     report = _Report(config.dead_letters.attempts_max, as_json=as_json)
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
+        stack.enter_context(report.interrupted())
         stack.enter_context(working("reading the dead letters"))
         reader = stack.enter_context(LetterReader(config.kafka, prefix, _say))
         asked = [reader.get(place) for place in dict.fromkeys(map(reader.place, places or ()))]
@@ -339,6 +340,16 @@ class _Report:
             f"{letter}  {outcome}: {printable(why)}",
             error=outcome == "refused",
         )
+
+    @contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """Say after Ctrl-C or SIGTERM what was put back, and end with the exit code for it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            done = self.counts["replayed"]
+            say(f"validator: interrupted: {done} put back; the others may be: run it again, it skips those that are")
+            raise typer.Exit(exit_codes.INTERRUPTED) from None
 
     def summary(self) -> None:
         if not self._as_json and self.counts.total() != 1:

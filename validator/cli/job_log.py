@@ -77,7 +77,7 @@ def describe(event: Event) -> str:
         case "batch":
             seconds = event["milliseconds"].get("triggerExecution", 0) / 1000
             return f"{event['batch']}: {event['records']} records in {seconds:.1f} s"
-        case "lanes unread":
+        case "lanes unread" | "open transaction":
             return str(event["reason"])
         case "failed":
             return (

@@ -16,6 +16,7 @@ from validator.cli.progress import working
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
+from validator.kafka.open_transactions import open_transactions
 from validator.lanes.configured import (
     chain_runtime,
     configured_codec,
@@ -30,6 +31,7 @@ from validator.service.lag import Lag, lags
 from validator.service.next_start import refusal_of
 from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of, without_lane
 from validator.service.transport_lines import transport_lines
+from validator.topics import INPUT_TOPICS
 from validator.visible import printable
 
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ def lanes(
         behind = lags(config.kafka, config.topics.prefix, configured_codec(config), names, checkpoint, reports.parked)
         kept = kept_starts(job_directory(config) / "lanes")
         said = transport_lines(config)
+        inputs = [config.topics.prefix + name for name in INPUT_TOPICS]
+        held_up = [each.words(config.kafka) for each in open_transactions(config.kafka, inputs)]
         rows = [
             {
                 **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
@@ -92,6 +96,7 @@ def lanes(
                 "audit": reports.audits.get(lane),
                 "audit_share": config.audit.share,
                 "transports": said.get(lane, []),
+                "open_transactions": held_up,
             }
             for lane in names
         ]
@@ -104,6 +109,8 @@ def lanes(
             sys.stdout.write(
                 f"{printable(row['lane']):<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others)
             )
+        for line in held_up:
+            sys.stdout.write(f"{printable(line)}\n")
     too_far = lag_max is not None and any(row["lag"] > lag_max for row in rows)
     faulty = audit_since is not None and any(
         row["configured"] and row["audit"] is not None and row["audit"]["block"] >= audit_since for row in rows

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, kafka_table, say
+from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.json_lines import lines, opened, parse
 from validator.cli.progress import working
 from validator.codec.json_form import encode_input
@@ -25,7 +27,12 @@ from validator.service.sender import RecordSender
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from validator.config import Config
+
+SPANS_SHOWN_MAX: Final = 8
+"""Spans of lines that an error lists; of further ones it has the number of lines."""
 
 
 def submit(
@@ -49,6 +56,9 @@ def submit(
     Every line is checked, and an error names the line and the field. If a file has a bad line, nothing of it is sent. Standard input is
     sent as it arrives, up to the first bad line. Records go to the configured Kafka, or else to the embedded broker, which must be running.
     If the configuration has chains, a record's lane must be one of them.
+
+    If Kafka refuses a record, and after Ctrl-C or SIGTERM (exit code 130), a line says how many records were sent and which lines Kafka has
+    not acknowledged. Send the same lines again then: a record that arrives twice counts once.
     """
     if kind not in INPUT_TOPICS:
         close = get_close_matches(kind, INPUT_TOPICS, 1)
@@ -58,14 +68,15 @@ def submit(
     sender = RecordSender(kafka_table(config), config.topics.prefix)
     sender.check(kind)
     submission = _Submission(kind, config, sender, keep_going=keep_going)
-    with working(f"sending {kind}"):
+    with working(f"sending {kind}"), terminated_as_interrupted():
         try:
             if file == "-":
                 submission.send(sys.stdin.buffer, "standard input")
             else:
                 _submit_file(submission, Path(file), keep_going=keep_going)
-        finally:
-            submission.finish()
+        except KeyboardInterrupt:
+            say(f"validator: interrupted: {submission.outcome()}")
+            raise typer.Exit(exit_codes.INTERRUPTED) from None
     if as_json:
         typer.echo(json.dumps({"kind": kind, "sent": sender.delivered, "bad": submission.bad}))
     else:
@@ -92,7 +103,11 @@ class _Submission:
         self._sender = sender
         self._keep_going = keep_going
         self.bad = 0
-        self._line_number = 0
+        self._unsent: dict[int, None] = {}
+        """Lines that Kafka has not acknowledged, ascending."""
+        self._last = 0
+        """The last line that was taken."""
+        self._at_end = False
 
     def check(self, stream: IO[bytes], name: str) -> None:
         """Raise `UserError` for the first bad line."""
@@ -100,23 +115,46 @@ class _Submission:
             self._encode(line, f"{name}, line {number}")
 
     def send(self, stream: IO[bytes], name: str) -> None:
-        """Send line by line. Raises `UserError` for the first bad line, unless ``keep_going``."""
+        """Send line by line, and wait for every acknowledgement.
+
+        Raises `UserError` for the first bad line, unless ``keep_going``, and if Kafka does not take a record; it says what was sent.
+        """
         for number, line in lines(stream, name):
+            where = f"{name}, line {number}"
             try:
-                lane, value = self._encode(line, f"{name}, line {number}")
+                lane, value = self._encode(line, where)
             except UserError as error:
                 if not self._keep_going:
-                    self._sender.flush()
-                    sent = self._sender.delivered
-                    raise UserError(f"{error} ({sent} records before it were sent)") from None
+                    self._settled(self._sender.flush)
+                    raise UserError(f"{error} ({self._sender.delivered} records before it were sent)") from None
                 self.bad += 1
                 say(f"validator: {error}")
             else:
-                self._sender.send(self._kind, lane.encode(), value)
+                self._last = number
+                self._unsent[number] = None
+                sent = partial(self._unsent.pop, number)
+                self._settled(partial(self._sender.send, self._kind, lane.encode(), value, where, sent))
+        self._at_end = True
+        self._settled(self._sender.flush)
 
-    def finish(self) -> None:
-        """Wait for every acknowledgement."""
-        self._sender.flush()
+    def outcome(self) -> str:
+        """Give up what Kafka has not acknowledged, and say what was sent and what was not."""
+        with suppress(UserError):
+            self._sender.give_up()
+        sent = self._sender.delivered
+        said = [f"{sent} {'record was' if sent == 1 else 'records were'} sent"]
+        if self._unsent:
+            said.append(f"not acknowledged: {_spans(self._unsent)}")
+        if not self._at_end:
+            said.append(f"nothing after line {self._last} was sent" if self._last else "nothing else was sent")
+        return "; ".join(said)
+
+    def _settled(self, call: Callable[[], object]) -> None:
+        """Call the sender. If it fails, say what became of the lines."""
+        try:
+            call()
+        except UserError as error:
+            raise UserError(f"{error} ({self.outcome()})") from error
 
     def _encode(self, line: bytes, where: str) -> tuple[str, bytes]:
         record = parse(line, where)
@@ -136,3 +174,17 @@ class _Submission:
     def _check_lane(self, lane: str) -> None:
         if self._lanes and lane not in self._lanes:
             raise UserError(f"lane: {no_chain(lane, self._lanes)}")
+
+
+def _spans(numbers: Iterable[int]) -> str:
+    """Return ascending numbers of lines in words."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    shown = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in spans[:SPANS_SHOWN_MAX])
+    more = sum(last - first + 1 for first, last in spans[SPANS_SHOWN_MAX:])
+    word = "line" if len(spans) == 1 and spans[0][0] == spans[0][1] else "lines"
+    return f"{word} {shown}" + (f" and {more} more" if more else "")

@@ -100,7 +100,8 @@ def list_(
     numeric = (Column(name, justify="right", no_wrap=True) for name in ("partitions", "records"))
     table = Table(Column("topic", no_wrap=True), "direction", "cleanup", *numeric, "purpose", box=None)
     for state in states:
-        numbers = ["missing", ""] if state.partitions is None else [str(state.partitions), str(state.records)]
+        absent = "no right" if state.hidden else "missing"
+        numbers = [absent, ""] if state.partitions is None else [str(state.partitions), str(state.records)]
         table.add_row(state.name, state.direction, state.cleanup, *numbers, state.purpose)
     print_table(table)
 

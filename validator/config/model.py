@@ -76,6 +76,9 @@ DRIVER_MIB_MIN = 512
 WORKER_MIB_MIN = 256
 """MiB without which a Python worker cannot execute a lane: it needs some 150 for itself."""
 
+_URI = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
+"""What a place has that Hadoop names by a scheme."""
+
 _MASTER = (
     r"local|local\[([1-9][0-9]*|\*)(,[1-9][0-9]*)?\]|local-cluster\[ *[1-9][0-9]* *, *[1-9][0-9]* *, *[1-9][0-9]* *\]"
     r"|spark://.+|k8s://.+|yarn"
@@ -141,8 +144,11 @@ class Job(Table):
     @field_validator("directory")
     @classmethod
     def _check_directory(cls, value: str) -> str:
-        if "://" in value:
-            raise ValueError(f"expected a path that the driver and every executor reach, found the URI {value!r}")
+        if _URI.match(value):
+            raise ValueError(
+                f"expected a path that the driver and every executor reach, found the URI {value[:60]!r}: the job locks, renames and reads "
+                "files there itself, so it needs a file system: mount one, such as NFS, CephFS or a volume with ReadWriteMany"
+            )
         if "\0" in value:
             raise ValueError(f"expected a path, found {value[:60]!r}")
         return value

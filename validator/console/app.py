@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route, compile_path
 
@@ -218,7 +219,10 @@ class WebConsole:
 
     async def put_back(self, request: Request) -> Response:
         """Check or put back a dead letter, as its form says, and show what became of it."""
-        text = (await request.body()).decode("utf-8", "replace")
+        try:
+            text = (await request.body()).decode("utf-8", "replace")
+        except ClientDisconnect:  # it has gone, or was too slow: nobody reads the answer
+            return PlainTextResponse("The form did not arrive.\n", 400)
         try:
             fields = parse_qs(text, keep_blank_values=True, max_num_fields=FIELDS_MAX)
         except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's connections: how many there are, and how long one may stay without a whole request."""
+"""The server's connections: how many there are, and how long one may take for a request, and to take its answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from validator.console.limits import REQUEST_S, REQUESTS_AT_ONCE_MAX, STOP_S, STREAMS_MAX
+from validator.console.limits import ANSWER_S, BODY_S, HEAD_S, IDLE_S, REQUESTS_AT_ONCE_MAX, STOP_S, STREAMS_MAX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -28,19 +28,24 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
         server_header=False,
         proxy_headers=False,
         limit_concurrency=CONNECTIONS_MAX + 1,  # uvicorn refuses from this number on
+        timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=STOP_S,
     )
     return uvicorn.Server(settings)
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection that closes unless a whole head of a request arrives in `REQUEST_S` after it was made, and after each answer.
+    """A connection that closes unless a request's head arrives in `HEAD_S`, its body in `BODY_S`, and its answer is taken in `ANSWER_S`.
 
     Uvicorn only bounds the silence after an answer. If there are too many connections, the one that has been without a request for the
     longest time makes room, so that those who send nothing keep nobody out.
     """
 
     _timer: asyncio.TimerHandle | None = None
+    """Ends the wait for a head, or for a body."""
+    _untaken: asyncio.TimerHandle | None = None
+    """Ends the wait for a client that does not read."""
+    _is_reading_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Begin to wait for the first request."""
@@ -53,12 +58,35 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         self._cancel()
+        self._cancel_untaken()
         super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Note whether a head has arrived, or a body."""
+        super().handle_events()
+        cycle: Any = self.cycle
+        if self.is_waiting or self._is_reading_body == cycle.more_body:
+            return
+        self._cancel()
+        self._is_reading_body = cycle.more_body
+        if cycle.more_body:
+            self._timer = self.loop.call_later(BODY_S, self.transport.abort)
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
         self._wait()
         super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read."""
+        super().pause_writing()
+        self._cancel_untaken()
+        self._untaken = self.loop.call_later(ANSWER_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        self._cancel_untaken()
 
     @property
     def is_waiting(self) -> bool:
@@ -73,16 +101,24 @@ class BoundedProtocol(H11Protocol):
 
     def _wait(self) -> None:
         self._cancel()
-        self._timer = self.loop.call_later(REQUEST_S, self._give_up)
+        self._is_reading_body = False
+        self._timer = self.loop.call_later(HEAD_S, self._give_up)
 
     def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    def _cancel_untaken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
 
     def _give_up(self) -> None:
         if self.is_waiting:
             self._close()
 
     def _close(self) -> None:
+        """Close once the client has taken what waits for it, or after `ANSWER_S`."""
         self.connections.discard(self)
         self.transport.close()
+        self._cancel_untaken()
+        self._untaken = self.loop.call_later(ANSWER_S, self.transport.abort)

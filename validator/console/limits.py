@@ -82,8 +82,14 @@ STREAMS_MAX: Final = 20
 """Open streams of live updates."""
 REQUESTS_AT_ONCE_MAX: Final = 64
 """Connections, those of streams not counted."""
-REQUEST_S: Final = 10.0
-"""Seconds in which the whole head of a request has to arrive."""
+HEAD_S: Final = 10.0
+"""Seconds in which the whole head of a request has to arrive, after the connection was made or the last answer was given."""
+BODY_S: Final = 30.0
+"""Seconds in which the rest of a request has to arrive after its head."""
+ANSWER_S: Final = 30.0
+"""Seconds in which a client has to take what waits to be sent to it."""
+IDLE_S: Final = 5
+"""Seconds after an answer in which the next request has to begin."""
 FIELDS_MAX: Final = 50
 """Fields of a query or a form."""
 FRAME_S: Final = 1.0

@@ -123,6 +123,7 @@ class EmbeddedBroker:
         self.address: str | None = None
         """Where this object's `start` will let the broker answer, known before it formats its folder and starts the process."""
         self._port = port
+        self._jvm = _JVM
         self._process: subprocess.Popen[bytes] | None = None
         self._log_before = 0  # bytes written by earlier starts
 
@@ -234,7 +235,7 @@ class EmbeddedBroker:
         port, controller_port = _free_ports(wanted, previous.controller_port if previous else None)
         self.moved_from = wanted if wanted not in (None, port) else None
         properties = self.directory / "server.properties"
-        own = secrets.token_hex(32)
+        own = self._own_password()
         write_private(properties, self._properties(port, controller_port, own))
         kept_secret(self.directory)
         self.address = f"{HOST}:{port}"  # who sees it reads the secret, before the broker answers
@@ -243,10 +244,12 @@ class EmbeddedBroker:
         with open_private(self.log) as log:
             self._log_before = log.tell()
             self._format(
-                [str(java), *_JVM, *(() if is_writing("broker") else archive), *classpath], properties, log.fileno()
+                [str(java), *self._jvm, *(() if is_writing("broker") else archive), *classpath],
+                properties,
+                log.fileno(),
             )
             process = subprocess.Popen(
-                [str(java), *_JVM, *archive, *classpath, "kafka.Kafka", str(properties)],
+                [str(java), *self._jvm, *archive, *classpath, "kafka.Kafka", str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -286,11 +289,16 @@ class EmbeddedBroker:
         """Format the data folder, once in its lifetime."""
         if (self.directory / "data" / "meta.properties").is_file():
             return
-        # A leading dash would be read as an option, so the first bit is cleared.
-        identity = uuid.UUID(int=uuid.uuid4().int & ((1 << 127) - 1))
-        cluster = base64.urlsafe_b64encode(identity.bytes).rstrip(b"=").decode()
         done = subprocess.run(
-            [*command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties)],
+            [
+                *command,
+                "kafka.tools.StorageTool",
+                "format",
+                "--cluster-id",
+                self._cluster_id(),
+                "--config",
+                str(properties),
+            ],
             stdout=log,
             stderr=subprocess.STDOUT,
             check=False,
@@ -298,6 +306,13 @@ class EmbeddedBroker:
         )
         if done.returncode != 0:
             raise UserError(f"the broker's data folder could not be formatted: {self._last_error()}")
+
+    def _own_password(self) -> str:
+        """Return the password by which the broker knows itself in this start."""
+        return secrets.token_hex(32)
+
+    def _cluster_id(self) -> str:
+        return new_cluster_id()
 
     def _wait_until_it_answers(self, record: BrokerRecord) -> None:
         deadline = time.monotonic() + START_S_MAX
@@ -330,6 +345,13 @@ class EmbeddedBroker:
             else ""
         )
         return f"{errors[-1] if errors else 'it logged nothing'}{hint}; its log is {self.log}"
+
+
+def new_cluster_id() -> str:
+    """Return a random id for Kafka's metadata."""
+    # A leading dash would be read as an option, so the first bit is cleared.
+    identity = uuid.UUID(int=uuid.uuid4().int & ((1 << 127) - 1))
+    return base64.urlsafe_b64encode(identity.bytes).rstrip(b"=").decode()
 
 
 def _refuse_taken(port: int, log: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -13,7 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
-from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, passes, user_error
+from validator.kafka.refusals import is_lacking, why
+from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, partition_numbers, passes, user_error
+from validator.tables import dotted
 from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 class TopicState:
     """A topic's state in the cluster; `partitions` and `records` are None if it is missing.
 
-    `records` counts offsets, including those of transaction markers and of records that compaction removed.
+    `records` counts offsets, including those of transaction markers and of records that compaction removed. A `hidden` topic may exist:
+    the user lacks the right to see it.
     """
 
     name: str
@@ -44,6 +48,7 @@ class TopicState:
     purpose: str
     partitions: int | None
     records: int | None
+    hidden: bool = False
 
 
 def topic_config(topic: Topic, retention_ms: int) -> dict[str, str]:
@@ -93,7 +98,7 @@ def create_topics(
         missing = [topic for topic in wanted if topic.topic not in existing]
         created = {topic.topic: topic for topic in missing}
         if created:
-            _create(admin, created)
+            _create(admin, kafka, created)
             _wait_until_known(admin, created)
             _wait_until_led(admin, created.values())
         return {topic.topic: topic.topic in created for topic in wanted}
@@ -103,7 +108,7 @@ def _existing(admin: AdminClient) -> dict[str, TopicMetadata]:
     return answer(lambda left_s: admin.list_topics(timeout=left_s).topics)
 
 
-def _create(admin: AdminClient, topics: Mapping[str, NewTopic]) -> None:
+def _create(admin: AdminClient, kafka: KafkaTable, topics: Mapping[str, NewTopic]) -> None:
     """Create topics. One that exists by now is fine: another client was faster, or an earlier attempt succeeded but its answer was lost."""
     left = dict(topics)
 
@@ -119,8 +124,9 @@ def _create(admin: AdminClient, topics: Mapping[str, NewTopic]) -> None:
     try:
         answer(attempt)
     except KafkaException as error:
-        text = f"topic {next(iter(left))} could not be created: {error.args[0].str()}"
-        raise user_error(error.args[0], text) from error
+        name = next(iter(left))
+        reason = why(error.args[0], kafka, f"Create on topic {name}")
+        raise user_error(error.args[0], f"topic {name} could not be created: {reason}") from error
 
 
 def _wait_until_known(admin: AdminClient, names: Iterable[str]) -> None:
@@ -155,10 +161,7 @@ def _led(topic: TopicMetadata) -> bool:
 def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Topic] = TOPICS) -> list[TopicState]:
     """Return the state of every topic, in their order."""
     with _admin(kafka) as admin:
-        existing = _existing(admin)
-        counts = {
-            topic.name: existing[prefix + topic.name].partitions for topic in topics if prefix + topic.name in existing
-        }
+        counts = answer(partial(_partitions, admin, prefix, topics))
         places = [
             (name, TopicPartition(prefix + name, number)) for name, numbers in counts.items() for number in numbers
         ]
@@ -167,6 +170,7 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Top
         for spec, sign in ((latest, 1), (earliest, -1)):
             for place, offset in offsets_of(admin, {place: spec for _, place in places}).items():
                 records[place.topic.removeprefix(prefix)] += sign * offset
+        hidden = hidden_topics(kafka, [prefix + topic.name for topic in topics if topic.name not in counts])
     return [
         TopicState(
             name=prefix + topic.name,
@@ -175,9 +179,34 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Top
             purpose=topic.purpose,
             partitions=len(counts[topic.name]) if topic.name in counts else None,
             records=records.get(topic.name),
+            hidden=prefix + topic.name in hidden,
         )
         for topic in topics
     ]
+
+
+def _partitions(admin: AdminClient, prefix: str, topics: Sequence[Topic], left_s: float) -> dict[str, list[int]]:
+    """Return the numbers of the partitions of those topics that exist."""
+    existing = admin.list_topics(timeout=left_s).topics
+    return {
+        topic.name: partition_numbers(prefix + topic.name, existing[prefix + topic.name])
+        for topic in topics
+        if prefix + topic.name in existing
+    }
+
+
+def each_broker(kafka: KafkaTable) -> list[KafkaTable]:
+    """Return, for each broker that the cluster has now, the table of a client that asks this one first.
+
+    Raises `Unavailable` if no broker answers.
+    """
+    with _admin(kafka) as admin:
+        found = answer(lambda left_s: admin.list_topics(timeout=left_s).brokers)
+    places = [
+        f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}"
+        for _, each in sorted(found.items())
+    ]
+    return [{**dotted(dict(kafka)), "bootstrap.servers": place} for place in places]
 
 
 def topic_ids(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, str]:
@@ -200,6 +229,36 @@ def ids_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     return {name: found for name, found in answer(ask).items() if found is not None}
 
 
+def hidden_topics(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, KafkaError]:
+    """Return, by full name, the topics that the user has no right to see, with Kafka's error: a list of all topics leaves them out.
+
+    Raises `UserError`.
+    """
+    names = list(topics)
+    if not names:
+        return {}
+
+    def ask(left_s: float) -> dict[str, KafkaError]:
+        futures = admin.describe_topics(TopicCollection(names), request_timeout=left_s)
+        errors = {name: _error_of(future) for name, future in futures.items()}
+        return {name: error for name, error in errors.items() if error is not None and is_lacking(error)}
+
+    with _admin(kafka) as admin:
+        return answer(ask)
+
+
+def _error_of(described: Future[TopicDescription]) -> KafkaError | None:
+    """Return why a topic is not described. Raises `KafkaException` for what passes."""
+    try:
+        described.result()
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        if passes(reason):
+            raise
+        return reason
+    return None
+
+
 def _id_of(described: Future[TopicDescription]) -> str | None:
     try:
         found = str(described.result().topic_id)
@@ -219,11 +278,16 @@ def wait_for_topics(
     """
     deadline = time.monotonic() + patience_s
     while True:
-        missing = [state.name for state in list_topics(kafka, prefix=prefix, topics=topics) if state.partitions is None]
-        if not missing:
+        states = [state for state in list_topics(kafka, prefix=prefix, topics=topics) if state.partitions is None]
+        if not states:
             return
         if time.monotonic() >= deadline:
-            raise UserError(f"topics are missing ({', '.join(missing)}): create them with `validator topics create`")
+            hidden = [state.name for state in states if state.hidden]
+            if hidden:
+                error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+                raise UserError(why(error, kafka, f"Describe on topics {', '.join(hidden)}"))
+            names = ", ".join(state.name for state in states)
+            raise UserError(f"topics are missing ({names}): create them with `validator topics create`")
         time.sleep(0.2)
 
 
@@ -237,8 +301,8 @@ def _admin(kafka: KafkaTable) -> Iterator[AdminClient]:
         reason = error.args[0]
         if reason.name() == "_INVALID_ARG":
             raise UserError(f"[kafka] is not accepted by the client: {reason.str()}") from error
-        text = (
-            f"no Kafka answers at {config['bootstrap.servers']} ({reason.str()}): check bootstrap.servers, or start one "
-            "with `validator broker start`"
-        )
-        raise user_error(reason, text) from error
+        address, text = config["bootstrap.servers"], why(reason, kafka, "Describe on the topics")
+        if is_lacking(reason):
+            raise UserError(f"{address}: {text}") from error
+        hint = "check bootstrap.servers, or start one with `validator broker start`"
+        raise user_error(reason, f"no Kafka answers at {address} ({text}): {hint}") from error

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 import sys
 import zipfile
-from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from validator.errors import UserError
@@ -22,14 +23,14 @@ WORD_CHARACTERS_MAX: Final = 100
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_]*")
-_PROGRAM: Final = frozenset({"validator", "streaming"})
+_PROGRAM: Final = frozenset({"validator", "streaming", "plugins"})
 
 
-def unzipped(path: Path) -> dict[str, bytes]:
+def unzipped(path: Path, *, covered: bool = False) -> dict[str, bytes]:
     """Return the files of an archive by path, ascending.
 
     Raises `UserError`, in this order: too many files, one whose path is not inside or occurs twice, too many bytes, modules that an
-    installation moves, an archive that cannot be read.
+    installation moves, with ``covered`` a file that the digest leaves out and Python imports all the same, an archive that cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -43,10 +44,15 @@ def unzipped(path: Path) -> dict[str, bytes]:
                 raise UserError(
                     f"{path}: {elsewhere[0]} is moved when it is installed: expected modules at the top level"
                 )
+            if covered and (left_out := sorted(each for each in names if not belongs(each) and not _is_record(each))):
+                raise UserError(
+                    f"{path}: expected files that the digest in its name covers, found {left_out[0][:100]!r}"
+                )
             return {name: archive.read(name) for name in sorted(names) if belongs(name)}
     except OSError as error:
         raise UserError(f"{path}: the archive cannot be read: {error.strerror}") from error
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:  # also: unknown compression, encrypted
+    # also: unknown compression, encrypted, damaged
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: expected a zip archive: {error}") from error
 
 
@@ -58,13 +64,25 @@ def check_words(source: str, name: str, version: str) -> None:
             raise UserError(f"{source}: METADATA {field}: expected {expected}, found {word[:60]!r}")
 
 
-def check_modules(who: str, names: Iterable[str], present: Iterable[str]) -> None:
-    """Raise `UserError` if a file would hide a module that every worker has: an artefact comes first on the path."""
-    taken = sys.stdlib_module_names | _PROGRAM | frozenset(present)
+def check_modules(who: str, names: Iterable[str], owners: Mapping[str, str]) -> None:
+    """Raise `UserError` if a file would hide another module: an artefact comes first on the path.
+
+    ``owners`` has, by module, the installed distribution that it belongs to.
+    """
     for name in sorted(names):
-        module = PurePosixPath(name).parts[0].partition(".")[0]
-        if module in taken and not name.partition("/")[0].endswith(".dist-info"):
+        first = name.partition("/")[0]
+        if first.endswith(".dist-info"):
+            continue
+        module = first.partition(".")[0]
+        if module in sys.stdlib_module_names or module in _PROGRAM:
             raise UserError(f"distribution {who}: {name} would hide module {module}, which every worker has")
+        if module in owners:
+            raise UserError(f"distribution {who}: {name} would hide module {module} of {owners[module]}")
+
+
+def _is_record(name: str) -> bool:
+    folder, _, file = name.rpartition("/")
+    return file == "RECORD" and folder.endswith(".dist-info") and "/" not in folder
 
 
 def _check_paths(path: Path, names: list[str]) -> None:

@@ -18,6 +18,7 @@ import zipfile
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from email.parser import HeaderParser
+from functools import lru_cache
 from hashlib import sha256
 from importlib import invalidate_caches
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -63,15 +64,10 @@ def pack(source: str, output: Path) -> Packed:
     """
     contents = _contents(source)
     folder, name, version = _who(source, contents)
-    if same_name(name) == PRESENT:
-        raise UserError(
-            f"distribution {name} {version}: it is the program that plugins extend: install it where workers run"
-        )
-    _refuse_compiled(f"{name} {version}", contents)
-    check_modules(f"{name} {version}", contents, _present_modules())
+    _check_use(name, version, contents)
     needs = _needs(name, version, _requirements(contents[f"{folder}/METADATA"]))
     digest = files_digest(contents)
-    path = output / f"{same_name(name).replace('-', '_')}-{version}-{digest[:DIGEST_CHARACTERS]}.zip"
+    path = output / _file_name(name, version, digest)
     try:
         output.mkdir(parents=True, exist_ok=True)
         path.write_bytes(_archive(_recorded(folder, contents)))
@@ -111,18 +107,33 @@ def build_wheel(folder: Path, output: Path) -> Path:
 
 
 def check_artefact(path: Path) -> None:
-    """Raise `UserError` if a file is not named like an artefact, is missing, is no archive, or does not match the digest in its name."""
+    """Check an archive that anyone may have made, also of an earlier version of this program.
+
+    Raises `UserError`, in this order: a file that is not named like an artefact, is missing or cannot be read (`unzipped`), other files
+    than the digest in its name says, another distribution than its name says, and what `pack` refuses in the archive itself.
+    """
     matched = ARTEFACT.fullmatch(path.name)
     if matched is None:
         raise UserError(
             f"{path}: expected an artefact named <distribution>-<version>-<sha8>.zip: `validator plugins pack` makes them"
         )
-    contents = unzipped(path)
+    contents = unzipped(path, covered=True)
     digest = files_digest(contents)[:DIGEST_CHARACTERS]
     if digest != matched[1]:
         raise UserError(
             f"{path}: expected files with the digest {matched[1]} given in its name, found {digest}: pack it again"
         )
+    _, name, version = _who(str(path), contents)
+    if path.name != (expected := _file_name(name, version, digest)):
+        raise UserError(f"{path}: it holds {name} {version}: expected it to be named {expected}")
+    _check_use(name, version, contents)
+
+
+def check_artefacts_in_use() -> None:
+    """Check, in a process that Spark started with artefacts on its path, each of them. Raises `UserError` as `check_artefact` does."""
+    for entry in map(Path, sys.path):
+        if ARTEFACT.fullmatch(entry.name) and entry.is_file():
+            check_artefact(entry)
 
 
 def use_artefacts(paths: Iterable[str]) -> list[Path]:
@@ -209,12 +220,32 @@ def _needs(name: str, version: str, requirements: list[str]) -> tuple[str, ...]:
     return tuple(sorted(needed.values()))
 
 
-def _present_modules() -> list[str]:
-    """Return the top-level modules of the distributions that every worker has."""
-    present: dict[str, str] = {}
-    _close({PRESENT: f"{PRESENT}[{PRESENT_EXTRA}]"}, present, PRESENT_EXTRA)
-    owners = packages_distributions()
-    return [module for module, names in owners.items() if any(same_name(name) in present for name in names)]
+def _check_use(name: str, version: str, contents: Mapping[str, bytes]) -> None:
+    """Raise `UserError` for validator itself, files that cannot be used from an archive, and modules that would hide others."""
+    who = f"{name} {version}"
+    if same_name(name) == PRESENT:
+        raise UserError(f"distribution {who}: it is the program that plugins extend: install it where workers run")
+    _refuse_compiled(who, contents)
+    check_modules(who, contents, _owners(same_name(name)))
+
+
+def _file_name(name: str, version: str, digest: str) -> str:
+    return f"{same_name(name).replace('-', '_')}-{version}-{digest[:DIGEST_CHARACTERS]}.zip"
+
+
+def _owners(own: str) -> dict[str, str]:
+    """Return, by top-level module, an installed distribution that it belongs to, without the modules of one's ``own``."""
+    return {
+        module: names[0]
+        for module, names in _modules(tuple(sys.path)).items()
+        if all(same_name(name) != own for name in names)
+    }
+
+
+@lru_cache(maxsize=4)
+def _modules(path: tuple[str, ...]) -> Mapping[str, list[str]]:  # noqa: ARG001 - what is installed depends on the path
+    """Return, by top-level module, the installed distributions that it belongs to; it takes a tenth of a second."""
+    return packages_distributions()
 
 
 def _close(

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from validator.errors import LeaseLost, Unavailable, UserError
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
+from validator.kafka.refusals import why
 from validator.kafka.retry import answer, passes, user_error
 from validator.plugin.limits import COMMIT_S_MAX
 from validator.topics import CURSORS
@@ -148,9 +149,9 @@ class Cursors:
 
     def _error(self, error: KafkaException) -> UserError | Unavailable:
         reason: KafkaError = error.args[0]
-        return user_error(
-            reason, f"transport {self._transport}: Kafka did not commit: {reason.str()} ({reason.name()})"
-        )
+        name = f"{self._prefix}transport.{self._transport}"
+        text = why(reason, self._kafka, f"Write on topics {self._prefix}*", transactional_id=name)
+        return user_error(reason, f"transport {self._transport}: Kafka did not commit: {text}")
 
 
 def _number(value: bytes) -> int:

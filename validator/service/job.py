@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts, follows and stops the Spark job, which is a separate process.
 
-The job directory holds `configuration.json` (the job's configuration, readable only by its owner since it may hold passwords) and
+The job gets its configuration through its standard input: no file and no command line ever holds a password. The job directory holds
 `job.json` (process id and start time). A directory is used by one job at a time.
 """
 
@@ -40,6 +40,9 @@ STOP_BEFORE_READY_S_MAX: Final = 3.0
 
 LAST_LINE_CHARACTERS_MAX: Final = 300
 """Characters of the job's last line that are repeated when it was killed."""
+
+EARLIER_CONFIGURATION: Final = "configuration.json"
+"""File in which earlier versions handed the configuration to the job, with its passwords; removed at each start."""
 
 OUTPUT: Final = "output"
 """The ``event`` of a printed line that is not part of the job's log; ``line`` holds the text."""
@@ -108,12 +111,11 @@ class JobProcess:
         with _lock(self.directory):
             self.check()
             self._take_over()
-            path = self.directory / "configuration.json"
-            write_private(path, json.dumps(self._config.model_dump(mode="json")))
+            (self.directory / EARLIER_CONFIGURATION).unlink(missing_ok=True)
             with _interrupts_held():  # one that came in between would leave a job that nobody stops
                 self._process = subprocess.Popen(
-                    [*job_command(path), *self._accepted, *([] if self._plugin is None else ["--job", self._plugin])],
-                    stdin=subprocess.DEVNULL,
+                    [*job_command(), *self._accepted, *([] if self._plugin is None else ["--job", self._plugin])],
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
                     encoding="utf-8",
@@ -131,6 +133,13 @@ class JobProcess:
                 write_private(self.directory / "job.json", json.dumps(record) + "\n")
                 self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
                 self._reader.start()
+            self._hand_over(self._process)
+
+    def _hand_over(self, process: subprocess.Popen[str]) -> None:
+        """Give the job its configuration. One that ends before it has read everything says why, as any job does."""
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(json.dumps(self._config.model_dump(mode="json")))
 
     def _take_over(self) -> None:
         """Stop the job of a command that was killed, which nobody else can stop in order."""
@@ -257,9 +266,9 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def job_command(configuration: Path) -> list[str]:
+def job_command() -> list[str]:
     """Return the job's command line. The program is never imported here, since it imports Spark."""
-    return [sys.executable, "-m", "streaming", str(configuration)]
+    return [sys.executable, "-m", "streaming"]
 
 
 def parse_line(line: str) -> Event:

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from validator.errors import LeaseLost, UserError
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.process import start_time
+from validator.kafka.refusals import why
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, passes
 from validator.plugin.limits import COMMIT_S_MAX, HEARTBEAT_MS_MAX, SESSION_MS, WATCH_S
 
@@ -57,7 +58,7 @@ class Lease:
     """
 
     def __init__(self, kafka: KafkaTable, group: str, name: str, topic: str) -> None:
-        self._group, self._name, self._topic = group, name, topic
+        self._kafka, self._group, self._name, self._topic = kafka, group, name, topic
         config = _member_config(kafka, group)
         self._bootstrap = config["bootstrap.servers"]
         self._session_s = config["session.timeout.ms"] / 1000
@@ -251,7 +252,8 @@ class Lease:
             self.lost.set()
 
     def _error(self, error: KafkaError) -> UserError:
-        return UserError(f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})")
+        reason = why(error, self._kafka, f"Read on topic {self._topic}", group=self._group)
+        return UserError(f"transport {self._name}: error from {self._bootstrap}: {reason}")
 
 
 def active_processes(kafka: KafkaTable, group: str) -> list[str]:

@@ -12,10 +12,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from validator.errors import UserError
 from validator.kafka.client import producer_config
+from validator.kafka.refusals import why
 from validator.plugin.enqueued import CLOSED, Enqueued, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from validator.kafka.client import KafkaTable
     from validator.plugin.enqueued import Done
@@ -36,7 +37,7 @@ class RecordQueue:
     """
 
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
-        self._prefix = prefix
+        self._kafka, self._prefix = kafka, prefix
         self._waiting = Enqueued()
         self._refused: deque[tuple[int, str]] = deque()
         """Records that the producer did not take at all, for the thread to report."""
@@ -46,7 +47,7 @@ class RecordQueue:
         config = producer_config(kafka, endless=True)
         self._bootstrap = config["bootstrap.servers"]
         try:
-            self._producer = Producer(config | {"error_cb": self._on_error})
+            self._producer = Producer(config)
         except KafkaException as error:
             raise UserError(f"[kafka]: the client does not accept it: {error.args[0].str()}") from error
         self._thread = Thread(target=self._run, name="enqueued records", daemon=True)
@@ -97,14 +98,22 @@ class RecordQueue:
 
     def _run(self) -> None:
         while not self._ending.is_set():
-            self._producer.poll(POLL_S)
+            self._serve(self._producer.poll, POLL_S)
             self._report_refused()
         if self._wait_s and self._waiting:
-            self._producer.flush(self._wait_s)
+            self._serve(self._producer.flush, self._wait_s)
         self._producer.purge()
-        self._producer.flush(PURGE_S_MAX)
+        self._serve(self._producer.flush, PURGE_S_MAX)
         self._report_refused()
         self._waiting.settle_all(CLOSED)
+
+    def _serve(self, call: Callable[[float], int], seconds: float) -> None:
+        """Let librdkafka report, for at most ``seconds``. It raises once if the producer cannot continue."""
+        try:
+            call(seconds)
+        except KafkaException as error:
+            reason = why(error.args[0], self._kafka, f"Write on topics {self._prefix}*")
+            self._failure = self._failure or f"records cannot be enqueued at {self._bootstrap}: {reason}"
 
     def _report_refused(self) -> None:
         while self._refused:
@@ -119,8 +128,5 @@ class RecordQueue:
             self._waiting.settle(number, self._reason(message.topic().removeprefix(self._prefix), error))
 
     def _reason(self, topic: str, error: KafkaError) -> str:
-        return f"{topic}: {self._bootstrap} did not accept the record: {error.str()} ({error.name()})"
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self._failure = f"records cannot be enqueued at {self._bootstrap}: {error.str()} ({error.name()})"
+        reason = why(error, self._kafka, f"Write on topic {self._prefix}{topic}")
+        return f"{topic}: {self._bootstrap} did not accept the record: {reason}"

@@ -7,6 +7,7 @@ transactional.id: a new replay fences off the previous one and only then reads t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
@@ -16,12 +17,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from validator.core.inputs import Source
 from validator.errors import UserError
 from validator.kafka.client import producer_config
+from validator.kafka.refusals import why
 from validator.kafka.retry import answer, missing_topics, user_error
+from validator.kafka.topics import hidden_topics
 from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from confluent_kafka import Message
@@ -30,7 +33,11 @@ if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
 
 CALL_S_MAX: Final = 30.0
-"""Seconds for one call to Kafka."""
+"""Seconds in which Kafka must have taken a transaction's records, and in which it must commit."""
+SLICE_S: Final = 0.2
+"""Seconds of one call to librdkafka: Ctrl-C has no effect before it returns."""
+ABORT_S_MAX: Final = 5.0
+"""Seconds to abort a transaction; one that is left open the next replay ends, or the broker after a minute."""
 
 TRANSACTION_RECORDS_MAX: Final = 500
 TRANSACTION_BYTES_MAX: Final = 16 << 20
@@ -122,12 +129,15 @@ class Replayer:
 
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
         config = producer_config(kafka, transactional_id=f"{prefix}dead-letter-replay")
+        self._kafka, self._transactional_id = kafka, config["transactional.id"]
         self._bootstrap, self._prefix = config["bootstrap.servers"], prefix
         self._refused: tuple[int, KafkaError] | None = None
         self._open = False
         try:
             self._producer = Producer(config)
             missing = missing_topics(self._producer, [prefix + name for name in (*INPUT_TOPICS, LEDGER)])
+            for name, error in hidden_topics(kafka, missing).items():
+                raise self._user_error(KafkaException(error), topic=name)
             if missing:
                 raise UserError(
                     f"topics are missing at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "
@@ -145,7 +155,7 @@ class Replayer:
     ) -> None:
         if self._open:  # otherwise readers of committed records would wait until the broker aborts it
             with suppress(KafkaException):
-                self._producer.abort_transaction(CALL_S_MAX)
+                _in_slices(self._producer.abort_transaction, ABORT_S_MAX)
 
     def send(self, tasks: Sequence[Task]) -> list[Replay]:
         """Put records back and count the attempts, all or none; return the ledger entries."""
@@ -156,7 +166,9 @@ class Replayer:
             for at, task in enumerate(tasks):
                 headers = [("dead-letter", str(task.letter).encode()), ("attempt", str(task.attempt).encode())]
                 self._produce(task.topic, task.raw, task.key, headers, at, placed)
-            left = self._producer.flush(CALL_S_MAX)
+            deadline = time.monotonic() + CALL_S_MAX
+            while (left := self._producer.flush(SLICE_S)) and time.monotonic() < deadline:
+                pass
             self._raise_refused(tasks)
             replays = [
                 Replay(task.letter, task.attempt, source, task.repaired)
@@ -173,7 +185,7 @@ class Replayer:
         except KafkaException as error:
             raise self._user_error(error) from error
         try:
-            self._producer.commit_transaction(CALL_S_MAX)
+            _in_slices(self._producer.commit_transaction, CALL_S_MAX)
         except KafkaException as error:
             raise self._user_error(error, uncertain=True) from error
         self._open = False
@@ -207,9 +219,11 @@ class Replayer:
             at, error = self._refused
             if error.code() in _FENCED:
                 raise self._user_error(KafkaException(error))
-            raise UserError(f"nothing was put back: dead letter {tasks[at].letter}: {tasks[at].topic}: {error.str()}")
+            topic = tasks[at].topic
+            reason = why(error, self._kafka, f"Write on topic {topic}")
+            raise UserError(f"nothing was put back: dead letter {tasks[at].letter}: {topic}: {reason}")
 
-    def _user_error(self, error: KafkaException, *, uncertain: bool = False) -> UserError:
+    def _user_error(self, error: KafkaException, *, topic: str | None = None, uncertain: bool = False) -> UserError:
         reason: Any = error.args[0]
         fenced = self._refused is not None and self._refused[1].code() in _FENCED
         if fenced or reason.code() in _FENCED:
@@ -218,7 +232,21 @@ class Replayer:
             return UserError(
                 f"{self._bootstrap} did not confirm the last records ({reason.str()}): check with `validator dead-letters list`"
             )
-        return user_error(reason, f"nothing was put back: {self._bootstrap}: {reason.str()} ({reason.name()})")
+        right = f"Write on topic {topic or self._prefix + LEDGER}"
+        text = why(reason, self._kafka, right, transactional_id=self._transactional_id)
+        return user_error(reason, f"nothing was put back: {self._bootstrap}: {text}")
+
+
+def _in_slices(call: Callable[[float], object], seconds: float) -> None:
+    """Call until it succeeds: librdkafka continues with what the call before has begun. Raises `KafkaException`, after the time as well."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            call(SLICE_S)
+            return
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() >= deadline:
+                raise
 
 
 def _offset(message: Message) -> int:

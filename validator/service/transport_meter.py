@@ -254,9 +254,10 @@ class _Reporter(Thread):
             ends = self._end.wait(REPORT_INTERVAL_S)
             with suppress(KafkaException, BufferError):
                 self._producer.produce(self._topic, self._meter.report().encode(), self._key)
-            self._producer.poll(0)
+                self._producer.poll(0)
             if ends:
-                self._producer.flush(END_S_MAX)
+                with suppress(KafkaException):
+                    self._producer.flush(END_S_MAX)
                 return
 
     def end(self) -> None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from validator_xcmp_bodies import records
+from validator_xcmp_bodies import cli, records
 from validator_xcmp_bodies.outcomes import Held, Place
-from validator_xcmp_bodies.reports import Position, Wish, make
+from validator_xcmp_bodies.reports import Position, RecordsRemoved, Wish, make
 
 from validator.errors import UserError
 from validator.kafka.reader import TopicRecord
@@ -97,6 +98,30 @@ def test_an_end_behind_the_last_record_is_not_mistaken_for_a_gap() -> None:
     topic.low = {0: 3}
     with pytest.raises(UserError, match="retention has removed the records from 2 to 2"):
         made(topic, position, 11)
+
+
+def test_records_that_kafka_lacks_once_are_asked_for_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answers: list[Exception | tuple[list[str], Position]] = [
+        RecordsRemoved("remove the file"),
+        (["line\n"], Position(LANE, 7, 0, 1)),
+    ]
+    slept: list[float] = []
+
+    def reports(*_: object) -> tuple[list[str], Position]:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    config = SimpleNamespace(chains={})
+    monkeypatch.setattr(cli, "connected", lambda _: config)
+    monkeypatch.setattr(cli, "_reports", reports)
+    monkeypatch.setattr(cli.time, "sleep", slept.append)
+    cli.reports(LANE, 7, tmp_path / "position")
+    assert slept == [cli.LOOK_AGAIN_S]
+    answers += [RecordsRemoved("remove the file")] * 2
+    with pytest.raises(RecordsRemoved):
+        cli.reports(LANE, 8, tmp_path / "position")
 
 
 @pytest.mark.parametrize(

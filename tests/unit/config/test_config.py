@@ -215,14 +215,15 @@ def test_environment_variable_can_hold_table(monkeypatch: pytest.MonkeyPatch, tm
     assert load(tmp_path, "").kafka == {"bootstrap.servers": "b:2", "linger.ms": 4}
 
 
-@pytest.mark.parametrize("text", ['{"bootstrap.servers": "b:2",}', "5", "[]", "", "[" * 20_000])
+@pytest.mark.parametrize("text", ['{"sasl.password": "hidden",}', "5", "[]", "", "[" * 20_000])
 def test_environment_variable_of_kafka_that_is_no_table_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
 ) -> None:
     monkeypatch.setenv("VALIDATOR_KAFKA", text)
     (line,) = errors_of(tmp_path, "")
-    assert line.startswith("VALIDATOR_KAFKA: expected a JSON object of Kafka's options, found '")
-    assert len(line) < 140
+    assert (
+        line == "VALIDATOR_KAFKA: expected a JSON object of Kafka's options"
+    )  # without its value, which may have a password
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 5_000, "kafka." + "a." * 2_000 + "a = 1"])
@@ -275,9 +276,19 @@ def test_invalid_environment_variable_is_reported_as_environment(
             "topics.retention_ms: 'verdict' is none of the topics; did you mean 'verdicts'?",
         ),
         ("[topics.retention_ms]\nlanes = 1", "topics.retention_ms: no retention for 'lanes': a compacted topic keeps"),
-        (
-            "[job]\ndirectory = 's3a://bucket/job'",
-            "job.directory: expected a path that the driver and every executor reach, found the URI 's3a://bucket/job'",
+        *(
+            (
+                f"[job]\ndirectory = '{uri}'",
+                f"job.directory: expected a path that the driver and every executor reach, found the URI '{uri}': the job locks, renames",
+            )
+            for uri in (
+                "s3a://bucket/job",
+                "gs://bucket/job",
+                "hdfs://name-node:8020/job",
+                "hdfs:/job",
+                "file:///job",
+                "S3A://bucket",
+            )
         ),
         ("[job]\ndriver_memory = '511m'", "job.driver_memory: expected at least 512m, found '511m'"),
         ("[job]\nworker_memory = '128m'", "job.worker_memory: expected at least 256m, found '128m'"),

@@ -57,7 +57,7 @@ def test_options_required_for_exactly_once_cannot_be_set(key: str) -> None:
 
 
 def test_list_value_is_refused() -> None:
-    with pytest.raises(UserError, match=r"\[kafka\] ssl\.ca: expected text, a number or a boolean, found \[1\]"):
+    with pytest.raises(UserError, match=r"\[kafka\] ssl\.ca: expected text, a number or a boolean, found an array"):
         flatten({"ssl": {"ca": [1]}})
 
 

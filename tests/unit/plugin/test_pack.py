@@ -16,7 +16,7 @@ import pytest
 from tests.unit.plugin.distributions import install, on_path, plugin_source
 from validator.errors import UserError
 from validator.plugin.files import distribution_files, files_digest, find_distribution
-from validator.plugin.pack import check_artefact, pack, use_artefacts
+from validator.plugin.pack import check_artefact, check_artefacts_in_use, pack, use_artefacts
 from validator.plugin.registry import discover, installed
 from validator.plugin.scaffold import new_project
 
@@ -165,6 +165,109 @@ def test_distribution_that_cannot_run_from_archive_is_refused(tmp_path: Path) ->
     assert refused(str(tmp_path / "broken"), out).startswith(f"{tmp_path}/broken: its wheel cannot be built: ")
 
 
+def artefact(
+    folder: Path,
+    files: dict[str, bytes],
+    extra: dict[str, bytes] | None = None,
+    name: str = "dist-own",
+    named: str = "dist_own-1.0",
+) -> Path:
+    """Write an archive as anybody can make one, with the right digest in its name. The digest does not cover what is ``extra``."""
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode()
+    contents = {**files, "dist_own-1.0.dist-info/METADATA": metadata}
+    path = folder / f"{named}-{files_digest(contents)[:8]}.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, content in {**contents, "dist_own-1.0.dist-info/RECORD": b"", **(extra or {})}.items():
+            archive.writestr(member, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"json/__init__.py": b""}, "json/__init__.py would hide module json, which every worker has"),
+        ({"random.py": b""}, "random.py would hide module random, which every worker has"),
+        ({"validator/core/lane.py": b""}, "validator/core/lane.py would hide module validator, which every worker has"),
+        ({"streaming/run.py": b""}, "streaming/run.py would hide module streaming, which every worker has"),
+        ({"plugins/__init__.py": b""}, "plugins/__init__.py would hide module plugins, which every worker has"),
+        ({"pyspark/__init__.py": b""}, "pyspark/__init__.py would hide module pyspark of pyspark"),
+        ({"confluent_kafka/__init__.py": b""}, "would hide module confluent_kafka of confluent-kafka"),
+        ({"fastavro.py": b""}, "fastavro.py would hide module fastavro of fastavro"),
+        ({"pytest/__init__.py": b""}, "pytest/__init__.py would hide module pytest of pytest"),
+        ({"own/native.so": b""}, "own/native.so is compiled and cannot be imported from an archive"),
+        ({"own.pth": b"import os"}, "own.pth has no effect in an archive"),
+        ({"../outside.py": b""}, "expected paths inside the archive, found '../outside.py'"),
+        ({"/outside.py": b""}, "expected paths inside the archive, found '/outside.py'"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+@pytest.mark.parametrize("by", ["configuration", "worker"])
+def test_artefact_that_packing_would_refuse_is_refused_where_it_is_used(
+    tmp_path: Path, files: dict[str, bytes], expected: str, by: str
+) -> None:
+    path = artefact(tmp_path, files)
+    if by == "configuration":
+        with pytest.raises(UserError, match=re.escape(expected)) as caught:
+            use_artefacts([str(path)])
+    else:
+        with on_path(path), pytest.raises(UserError, match=re.escape(expected)) as caught:
+            check_artefacts_in_use()
+    assert "\n" not in str(caught.value)
+    assert str(path) not in sys.path
+
+
+def test_artefact_with_files_that_its_digest_leaves_out_is_refused(tmp_path: Path) -> None:
+    """Python imports compiled modules from archives, and the digest of a distribution does not cover them."""
+    files = {"own/__init__.py": b""}
+    check_artefact(artefact(tmp_path, files))
+    for extra in (
+        "json.pyc",
+        "__pycache__/json.cpython-311.pyc",
+        "own-1.0.data/scripts/run",
+        "dist_own-1.0.dist-info/direct_url.json",
+    ):
+        with pytest.raises(
+            UserError, match=re.escape(f"expected files that the digest in its name covers, found '{extra}'")
+        ):
+            check_artefact(artefact(tmp_path, files, {extra: b"nothing"}))
+
+
+def test_artefact_of_another_distribution_than_its_name_says_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"it holds other 1\.0: expected it to be named other-1\.0-[0-9a-f]{8}\.zip$"):
+        check_artefact(artefact(tmp_path, {"own.py": b""}, name="other"))
+    with pytest.raises(UserError, match=r"distribution validator 1\.0: it is the program that plugins extend"):
+        check_artefact(artefact(tmp_path, {"own.py": b""}, name="validator", named="validator-1.0"))
+
+
+def test_artefact_with_the_same_path_twice_is_refused_where_it_is_used(tmp_path: Path) -> None:
+    path = artefact(tmp_path, {"own.py": b"one"})
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("own.py", b"other")
+    with pytest.raises(UserError, match=r"expected each path once, found 'own\.py' twice"):
+        use_artefacts([str(path)])
+
+
+def test_artefact_of_an_installed_distribution_may_replace_its_modules(tmp_path: Path) -> None:
+    module = install(tmp_path / "site", "own", plugin_source("own"))
+    with on_path(tmp_path / "site"):
+        check_artefact(artefact(tmp_path, {f"{module}.py": b""}))
+        text = refused(wheel(tmp_path / "hostile-1.0-py3-none-any.whl", {f"{module}.py": b""}), tmp_path / "out")
+    assert text.endswith(f"{module}.py would hide module {module} of dist-own")
+
+
+def test_damaged_artefact_is_one_line(tmp_path: Path) -> None:
+    path = artefact(tmp_path, {"own.py": b"text " * 100})
+    whole = path.read_bytes()
+    refusals = 0
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            check_artefact(path)
+        except UserError as error:
+            refusals += "\n" not in str(error)
+    assert refusals > len(whole) / 14
+
+
 def test_artefact_that_does_not_match_its_name_is_refused(tmp_path: Path) -> None:
     install(tmp_path / "site", "memo", plugin_source("memo"))
     with on_path(tmp_path / "site"):
@@ -214,6 +317,7 @@ def wheel(path: Path, files: dict[str, bytes], *, name: str = "hostile", version
         ({"streaming/job.py": b""}, {}, "streaming/job.py would hide module streaming"),
         ({"random.py": b""}, {}, "random.py would hide module random"),
         ({"fastavro/__init__.py": b""}, {}, "fastavro/__init__.py would hide module fastavro"),
+        ({"pytest/__init__.py": b""}, {}, "pytest/__init__.py would hide module pytest of pytest"),
     ],
     ids=lambda value: str(next(iter(value), "") if isinstance(value, dict) else value)[:40],
 )

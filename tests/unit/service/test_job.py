@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,16 +20,15 @@ from validator.cli.job_log import describe
 from validator.config import Config
 from validator.errors import UserError
 from validator.service import job as job_module
-from validator.service.job import JobProcess, parse_line, running_job
+from validator.service.job import EARLIER_CONFIGURATION, JobProcess, parse_line, running_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 STAND_IN = """
 import json, os, signal, sys, time
 def log(event, **fields): os.write(2, (json.dumps({"event": event, **fields}) + "\\n").encode())  # also while a signal interrupts it
-configuration = json.load(open(sys.argv[1]))
+configuration = json.load(sys.stdin)
 behaviour = configuration["topics"]["prefix"]
 if behaviour == "wrong":
     print("validator: chains.x: no such thing", file=sys.stderr); sys.exit(2)
@@ -37,7 +37,8 @@ def stop(*_):
 def late(*_):
     log("ready"); time.sleep(2.5); stop()
 signal.signal(signal.SIGTERM, {"deaf": signal.SIG_IGN, "late": late}.get(behaviour, stop))
-log("started", lanes=["x"], spark_log="here.log", seen=sorted(n for n in os.environ if n.startswith("VALIDATOR_")))
+seen = sorted(name for name in os.environ if name.startswith("VALIDATOR_"))
+log("started", lanes=["x"], spark_log="here.log", configuration=configuration, seen=seen)
 if behaviour == "crash":
     log("failed", reason="SinkFailed: no"); sys.exit(70)
 if behaviour == "bug":
@@ -74,7 +75,7 @@ class Events:
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[JobProcess, Events]]:
-    monkeypatch.setattr(job_module, "job_command", lambda path: [sys.executable, "-c", STAND_IN, str(path)])
+    monkeypatch.setattr(job_module, "job_command", lambda: [sys.executable, "-c", STAND_IN])
 
     def make_job(behaviour: str, **more: Any) -> tuple[JobProcess, Events]:
         events = Events()
@@ -98,15 +99,58 @@ def test_job_reports_events_and_stops_on_request(make: Make) -> None:
     assert [event["event"] for event in events.all] == ["started", "ready", "stopped"]
 
 
-def test_configuration_file_is_complete_and_private(make: Make, tmp_path: Path) -> None:
-    job, events = make("well", kafka={"bootstrap.servers": "there:1", "sasl.password": "secret"})
+MARK = "marked-5ecre7"
+SECRET = {
+    "kafka": {
+        "bootstrap.servers": "there:1",
+        **{
+            name: f"{MARK}-{name}"
+            for name in (
+                "sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password",
+                "spark.sasl.jaas.config",
+            )
+        },
+    },
+    "schema_registry": {
+        "url": "https://there", "user": "u", "password": f"{MARK}-registry",
+        "certificate_file": "c.pem", "key_password": f"{MARK}-key",
+    },
+    "transports": {"channel": {"token": f"{MARK}-transport"}},
+    "jobs": {"bodies": {"token": f"{MARK}-job"}},
+}  # fmt: skip
+
+
+def test_configuration_reaches_the_job_and_no_file_or_command_line(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / EARLIER_CONFIGURATION).write_text(MARK)
+    job, events = make("well", **SECRET)
     job.start()
+    assert events.wait_for("started")["configuration"] == job._config.model_dump(mode="json")
     events.wait_for("ready")
+    assert MARK.encode() not in Path(f"/proc/{job.pid}/cmdline").read_bytes()
+    assert MARK.encode() not in Path(f"/proc/{job.pid}/environ").read_bytes()
     job.stop()
-    path = tmp_path / "job" / "configuration.json"
-    assert path.stat().st_mode & 0o777 == 0o600
-    config = Config.model_validate(json.loads(path.read_text()))
-    assert config.kafka == {"bootstrap.servers": "there:1", "sasl.password": "secret"}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert folder / "job.json" in files
+    assert [path for path in files if MARK.encode() in path.read_bytes()] == []
+
+
+def test_configuration_may_be_larger_than_a_pipe(make: Make) -> None:
+    job, events = make("well", transports={"channel": {"text": "x" * 1_000_000}})
+    job.start()
+    assert events.wait_for("started")["configuration"]["transports"] == {"channel": {"text": "x" * 1_000_000}}
+    job.stop()
+
+
+def test_job_that_ends_before_it_reads_its_configuration_says_why(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        job_module, "job_command", lambda: [sys.executable, "-c", "import sys; sys.exit('validator: no')"]
+    )
+    job, _ = make("well", transports={"channel": {"text": "x" * 1_000_000}})
+    job.start()
+    assert job.wait() != 0
+    assert job.failure == "no"
 
 
 def test_environment_is_applied_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

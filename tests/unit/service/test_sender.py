@@ -9,10 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from validator.client.producer import Producer
 from validator.codec.codec import Codec
 from validator.errors import UserError
+from validator.kafka import refusals
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.service import sender as sender_module
 from validator.service.sender import RecordSender
@@ -38,13 +40,22 @@ class Kafka:
         self.at_flush()
         return len(self.waiting)
 
+    def __len__(self) -> int:
+        return len(self.waiting)
+
     def answer(self, *failed: bytes) -> None:
         """Accept all records, apart from some."""
         waiting, self.waiting = self.waiting, []
         for value, heard in waiting:
-            error = SimpleNamespace(str=lambda: "Local: Message timed out") if value in failed else None
+            error = KafkaError(KafkaError._MSG_TIMED_OUT, "Local: Message timed out") if value in failed else None
             self.has += [] if error else [value]
             heard(error, SimpleNamespace(topic=lambda: "t.blocks"))
+
+
+@pytest.fixture(autouse=True)
+def _no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no error be looked into: there is no Kafka."""
+    monkeypatch.setattr(refusals, "_heard", lambda _: None)
 
 
 @pytest.fixture
@@ -59,7 +70,7 @@ def kafka_of(sender: RecordSender) -> Kafka:
     return kafka
 
 
-FAILED = "^t.blocks: kafka:9092 did not accept a record: Local: Message timed out$"
+FAILED = r"^t\.blocks: kafka:9092 did not accept a record: Local: Message timed out \(_MSG_TIMED_OUT\)$"
 
 
 @pytest.mark.parametrize("by", ["send", "flush"])
@@ -82,8 +93,8 @@ def test_failure_is_raised_once(sender: RecordSender, by: str) -> None:
 def test_records_that_fail_after_their_error_was_raised_do_not_raise_another(sender: RecordSender) -> None:
     kafka = kafka_of(sender)
     sender.send("blocks", b"", b"1")
-    with pytest.raises(UserError, match="1 records were not acknowledged by kafka:9092 within 60 s"):
-        sender.flush()
+    with pytest.raises(UserError, match="1 records were not acknowledged by kafka:9092 within 0 s"):
+        sender.flush(0)
     kafka.answer(b"1")
     sender.send("blocks", b"", b"1")
     kafka.answer()
@@ -102,6 +113,45 @@ def test_failure_is_raised_by_the_thread_that_sent_the_record(sender: RecordSend
         with pytest.raises(UserError, match=FAILED):
             one.submit(sender.flush).result(60)
         one.submit(sender.flush).result(60)
+
+
+FATAL = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, fatal=True)
+
+
+@pytest.mark.parametrize("by", ["poll", "flush", "produce"])
+def test_client_that_cannot_continue_says_why_in_every_later_send(
+    sender: RecordSender, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """librdkafka raises it out of whichever call comes next, and then says of each record that there was a fatal error."""
+    kafka, raised = kafka_of(sender), list[bool]()
+
+    def fails(*_: object, **__: object) -> int:
+        if not raised:
+            raised.append(True)
+            raise KafkaException(FATAL)
+        return 0
+
+    def refuses(*_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL))
+
+    if by == "produce":
+        monkeypatch.setattr(kafka, "produce", refuses)
+        monkeypatch.setattr(kafka, "poll", fails)
+    else:
+        monkeypatch.setattr(kafka, by, fails)
+    text = r"the client lacks the right Write on topic t\.blocks \(CLUSTER_AUTHORIZATION_FAILED\)$"
+
+    def attempt() -> None:
+        sender.send("blocks", b"", b"1")
+        sender.flush(0)
+
+    with pytest.raises(UserError, match=text):
+        attempt()
+    kafka.waiting.clear()
+    sender.flush(0)
+    monkeypatch.setattr(kafka, "produce", refuses)
+    with pytest.raises(UserError, match=text):
+        sender.send("blocks", b"", b"2")
 
 
 class Backend:

@@ -27,7 +27,7 @@ KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 ACCEPTS_THEN_IS_KILLED = """
 import os, pathlib, signal, sys
 print('{"event": "output", "line": "%s"}' % " ".join(sys.argv[2:]), file=sys.stderr, flush=True)
-runs = pathlib.Path(sys.argv[1]).parent / "runs"
+runs = pathlib.Path(sys.argv[1]) / "runs"
 count = len(runs.read_text()) if runs.exists() else 0
 runs.write_text("x" * (count + 1))
 if count == 2:
@@ -42,7 +42,7 @@ print('{"event": "waiting", "reason": "no Kafka answers at localhost:1: start on
 """
 WORKS_THEN_IS_KILLED = """
 import os, pathlib, signal, sys
-runs = pathlib.Path(sys.argv[1]).parent / "runs"
+runs = pathlib.Path(sys.argv[1]) / "runs"
 runs.write_text((runs.read_text() if runs.exists() else "") + "x")
 if len(runs.read_text()) > 9:
     sys.exit(0)
@@ -90,11 +90,13 @@ def make(
     monkeypatch.setattr(start, "create_topics", lambda *_, **__: {})
     monkeypatch.setattr(start, "RESTART_S", 0.0)
 
+    folder = tmp_path / "job"
+
     def made(program: str, *accepted: str) -> tuple[Service, Broker, list[dict[str, Any]]]:
-        monkeypatch.setattr(job_module, "job_command", lambda path: [sys.executable, "-c", program, str(path)])
+        monkeypatch.setattr(job_module, "job_command", lambda: [sys.executable, "-c", program, str(folder)])
         events: list[dict[str, Any]] = []
         broker = Broker(tmp_path)
-        config = Config.model_validate({"job": {"directory": str(tmp_path / "job")}})
+        config = Config.model_validate({"job": {"directory": str(folder)}})
         return Service(config, broker, events.append, accepted), broker, events  # type: ignore[arg-type]
 
     return made
@@ -222,7 +224,7 @@ def test_broker_that_ended_is_named_and_started_again(make: Callable[..., Any]) 
     service.stop()
 
 
-WAITS = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).with_name('end').exists(): time.sleep(0.01)"
+WAITS = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1], 'end').exists(): time.sleep(0.01)"
 
 
 def test_broker_that_ended_is_started_again_while_the_job_waits_for_it(

@@ -30,6 +30,15 @@ NO_DAEMON = """Job aborted due to stage failure: Task 0 in stage 17.0 failed 1 t
 	at java.base/java.lang.ProcessBuilder$NullOutputStream.write(ProcessBuilder.java:445)
 	at org.apache.spark.api.python.PythonWorkerFactory.$anonfun$stopWorker$1(PythonWorkerFactory.scala:501)
 """
+EXECUTOR_GONE = """Job aborted due to stage failure: Task 0 in stage 17.0 failed 2 times, most recent failure: Lost task 0.1 in stage 17.0
+(TID 42) (127.0.0.1 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running tasks)
+Reason: Command exited with code 137
+Driver stacktrace:
+"""
+OUTPUTS_GONE = (
+    "Job aborted due to stage failure: ShuffleMapStage 12 (start at null:-1) has failed the maximum allowable number of times: 4. "
+    "Most recent failure reason: org.apache.spark.shuffle.FetchFailedException"
+)
 LATE = """Python worker failed to connect back.
 === Streaming Query ===
 Identifier: validator [id = 1, runId = 2]
@@ -79,6 +88,7 @@ FAILURES = {
     "faults": FAULT,
     "is killed": KILLED,
     "is cut off": CUT_OFF,
+    "loses its executor": EXECUTOR_GONE,
     "not taken": NOT_TAKEN,
     "raises, then is killed": MORE_THAN_KILLED,
 }

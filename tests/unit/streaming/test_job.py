@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+import pytest
+
 from streaming.job import JobSettings, start_query
 from streaming.options import source_options
 from streaming.pace import QUICK, SINGLE, STEADY, Pace
@@ -45,6 +47,11 @@ class Recorder:
         return then
 
 
+@pytest.fixture(autouse=True)
+def _in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def planned(pace: Pace = QUICK, **kafka: Any) -> Recorder:
     recorder = Recorder()
     settings = JobSettings({}, {"bootstrap.servers": "a:1", **kafka}, "p.", Path("there"), 77, 250, pace=pace)
@@ -69,8 +76,8 @@ def test_user_table_overrides_reader_options_but_not_guarantees() -> None:
     assert reader["kafka.isolation.level"] == "read_committed"
 
 
-def test_writer_has_checkpoint_and_trigger() -> None:
-    assert planned().writer == {"checkpointLocation": "there", "processingTime": "250 milliseconds"}
+def test_writer_has_checkpoint_and_trigger(tmp_path: Path) -> None:
+    assert planned().writer == {"checkpointLocation": f"file://{tmp_path}/there", "processingTime": "250 milliseconds"}
 
 
 def test_every_stage_has_own_workers() -> None:

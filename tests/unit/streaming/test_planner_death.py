@@ -8,7 +8,7 @@ from pyspark.errors import StreamingQueryException
 
 from streaming.deaths import TALKS_TO_PLANNER, worker_died
 from streaming.reasons import BatchFailed, reason_of, report_of
-from tests.unit.streaming.queries import KILLED
+from tests.unit.streaming.queries import EXECUTOR_GONE, KILLED
 
 MESSAGE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Broken pipe SQLSTATE: XXKST: {error}"
 TRACE = """org.apache.spark.sql.streaming.StreamingQueryException: Broken pipe
@@ -42,5 +42,6 @@ def test_failure_to_read_is_a_death_outside_of_any_lane_or_a_lack_of_memory() ->
 
     assert of_reading("first", KILLED)
     assert of_reading("streaming.held_inputs.ReadFailed: a worker ran out of memory", "")
+    assert of_reading("first", EXECUTOR_GONE)
     assert not of_reading("first", f'{KILLED}executes lane ["polkadot", "17"]\n')
     assert not of_reading("streaming.transactions.WriteFailed: Kafka did not accept the batch", "Traceback")

@@ -33,7 +33,7 @@ from streaming.range_source import (
     committed_ends,
 )
 from streaming.ranges import OffsetRange, Offsets, divided, records_between
-from streaming.reasons import may_pass, reason_of
+from streaming.reasons import INPUTS_GONE, may_pass, reason_of
 from streaming.transactions import KafkaGone
 from tests.repetitions import repetitions
 from validator.errors import UserError
@@ -70,6 +70,19 @@ def test_batches_grow_up_to_the_limit() -> None:
         at = through_json(end)
     limit = GROWTH**2 * FIRST_RECORDS_MAX + 1
     assert sizes == [FIRST_RECORDS_MAX, GROWTH * FIRST_RECORDS_MAX, GROWTH**2 * FIRST_RECORDS_MAX, limit, limit, limit]
+
+
+def test_nothing_is_announced_where_any_worker_may_get_a_task() -> None:
+    planner = RangePlanner(records_max=100_000, tasks_max=2, ahead=False)
+    latest = {"a": {"0": 10**9}}
+    at: Offsets = {"a": {"0": 0}}
+    for _ in range(3):
+        end = planner.end(at, latest)
+        tasks = planner.tasks(at, end)
+        assert len(tasks) == 2
+        assert [each.ahead for each in tasks] == [(), ()]
+        assert ranges_of(tasks) == divided(at, end, 2)
+        at = through_json(end)
 
 
 def test_limit_of_the_job_also_limits_the_first_batch() -> None:
@@ -250,7 +263,7 @@ def test_inputs_that_are_gone_are_named(latest: Offsets, found: str) -> None:
     line = str(gone.value)
     assert f"({found})" in line
     assert "\n" not in line
-    assert line.startswith("retention removed inputs from Kafka before the job read them")
+    assert line.startswith(INPUTS_GONE)
     raised = (
         f"Traceback (most recent call last):\n  File x\nstreaming.range_source.InputsRemoved: {line}\n\n\tat org.apache"
     )

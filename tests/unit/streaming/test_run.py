@@ -21,9 +21,11 @@ from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import (
     ANOTHER_CONNECTION,
     CUT_OFF,
+    EXECUTOR_GONE,
     KILLED,
     LATE,
     NO_DAEMON,
+    OUTPUTS_GONE,
     TRACEBACK,
     Log,
     Query,
@@ -151,7 +153,10 @@ def test_handler_fault_stops_job_at_once(progressed: bool) -> None:
     assert "handler tally@1.0.0 (tally)" in log.events[-1][1]["reason"]
 
 
-@pytest.mark.parametrize(("failure", "message"), [("is killed", "Lost task"), ("not taken", "Kafka did not accept")])
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [("is killed", "Lost task"), ("loses its executor", "Job aborted"), ("not taken", "Kafka did not accept")],
+)
 @pytest.mark.parametrize("progressed", [False, True])
 def test_transient_failure_does_not_stop_job(failure: str, message: str, progressed: bool) -> None:
     with pytest.raises(BatchFailed, match=message) as failed:
@@ -249,6 +254,9 @@ def test_last_words_name_a_lane_and_its_point(error: str, lane: tuple[str, str] 
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.net.SocketException: Connection reset"), True),
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.io.EOFException"), True),
         (NO_DAEMON, True),
+        (EXECUTOR_GONE, True),
+        (OUTPUTS_GONE, True),
+        (f"{EXECUTOR_GONE}{TRACEBACK}", False),
         (CUT_OFF.replace("Broken pipe", "No space left on device"), False),
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.lang.NullPointerException"), False),
         (ANOTHER_CONNECTION, False),
@@ -329,7 +337,7 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
 
     monkeypatch.setattr(run, "wait_for_topics", lambda *_, **__: None)
     monkeypatch.setattr(look_module, "read_markers", lambda *_, **__: {"a": Marker(30)})
-    monkeypatch.setattr(look_module, "refuse_other_topics", lambda *_: None)
+    monkeypatch.setattr(look_module, "other_topics", lambda *_: None)
     monkeypatch.setattr(look_module, "checked_ids", lambda *_: {})
     for folder in ("offsets", "commits"):
         (tmp_path / "checkpoint" / folder).mkdir(parents=True)
@@ -345,7 +353,7 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
 def test_query_that_restarts_on_topics_created_again_ends_the_job(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def other(kafka: object, prefix: str, topics: object, checkpoint: Path) -> None:
+    def other(kafka: object, prefix: str, topics: object, checkpoint: Path, second: object) -> None:
         assert (prefix, set(INPUT_TOPICS), checkpoint) == ("p.", {*topics}, tmp_path / "checkpoint")  # type: ignore[misc]
         raise UserError("p.blocks has id 2")
 

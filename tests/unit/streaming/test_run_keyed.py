@@ -54,8 +54,8 @@ def test_job_watches_kafka_while_its_query_runs(monkeypatch: pytest.MonkeyPatch,
     said: list[Any] = []
 
     @contextmanager
-    def watch(kafka: Any, prefix: str, log: Any, patience: Any) -> Any:
-        said.append((kafka, prefix, log, patience))
+    def watch(kafka: Any, prefix: str, log: Any, patience: Any, inputs: list[str]) -> Any:
+        said.append((kafka, prefix, log, patience, inputs))
         yield
         said.append("end")
 
@@ -73,7 +73,8 @@ def test_job_watches_kafka_while_its_query_runs(monkeypatch: pytest.MonkeyPatch,
     settings = KeyedJobSettings(BODIES, {"bootstrap.servers": "k"}, "p.", tmp_path, 1, 1)
     outages: Any = SimpleNamespace(log="the log", wait_out=lambda attempt: attempt(), registry_ids=lambda *_: NO_IDS)
     assert run_keyed._run_in_session(config, settings, outages) == 0
-    assert said == [({"bootstrap.servers": "k"}, "p.", "the log", "77 s"), "runs", "end"]
+    inputs = [f"p.{topic}" for topic in (*BODIES.causes, *BODIES.effects)]
+    assert said == [({"bootstrap.servers": "k"}, "p.", "the log", "77 s", inputs), "runs", "end"]
 
 
 def test_condense_gets_plain_values_of_framed_records() -> None:

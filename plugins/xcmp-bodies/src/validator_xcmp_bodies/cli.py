@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -39,7 +40,7 @@ from validator_xcmp_bodies.limits import REPORTS_PER_BLOCK, REPORTS_PER_BLOCK_MA
 from validator_xcmp_bodies.options import alarm_blocks
 from validator_xcmp_bodies.parts import BodyError
 from validator_xcmp_bodies.reports import Position as Stored
-from validator_xcmp_bodies.reports import Wish
+from validator_xcmp_bodies.reports import RecordsRemoved, Wish
 from validator_xcmp_bodies.reports import make as make_reports
 from validator_xcmp_bodies.sender import Content, Sender, by_content
 from validator_xcmp_bodies.shown import show_messages, show_statuses
@@ -53,6 +54,9 @@ app = typer.Typer(
 )
 
 POSITION_NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+
+LOOK_AGAIN_S: Final = 10.0
+"""Seconds after which Kafka is asked again about records that it seems to have removed."""
 
 EXIT_ALARM: Final = 1
 """Exit code of `status --check` if a queue raises an alarm."""
@@ -197,15 +201,21 @@ def reports(
     _check_chain(config, chain)
     wish = Wish(chain, block, first_index, min(reports_max, REPORTS_PER_BLOCK_MAX - first_index))
     last = Stored.read(position)
-    with (
-        working("reading what is held"),
-        TopicReader(config.kafka, config.topics.prefix, [records.HELD], tail=0) as reader,
-    ):
-        lines, made = make_reports(wish, last, reader)
+    with working("reading what is held"):
+        try:
+            lines, made = _reports(config, wish, last)
+        except RecordsRemoved:
+            time.sleep(LOOK_AGAIN_S)
+            lines, made = _reports(config, wish, last)
     made.write(position)  # first: whoever gets a line will get the same ones again
     sys.stdout.write("".join(lines))
     sys.stdout.flush()
     say(f"{made.requests - first_index} reports; block {block} has {made.requests} channel requests")
+
+
+def _reports(config: Config, wish: Wish, last: Stored | None) -> tuple[list[str], Stored]:
+    with TopicReader(config.kafka, config.topics.prefix, [records.HELD], tail=0) as reader:
+        return make_reports(wish, last, reader)
 
 
 def _check_chain(config: Config, chain: str) -> None:

@@ -118,6 +118,10 @@ def make(wish: Wish, last: Position | None, reader: TopicReader) -> tuple[list[s
     return found, Position(wish.lane, wish.block, wish.first_index, wish.first_index + len(found), begin, held.reached)
 
 
+class RecordsRemoved(UserError):
+    """Kafka does not have the records at the position. Print it only if that is so twice: a broker may be wrong for a moment."""
+
+
 class _Held:
     """The chain's held records of a range, by partition and offset; ``reached`` is where the range ends as far as it is read."""
 
@@ -131,7 +135,7 @@ class _Held:
         for (topic, partition), (low, _) in sorted(self._reader.spans().items()):
             at = self._begin.get(partition, low)
             if at < low:
-                raise UserError(
+                raise RecordsRemoved(
                     f"{topic} {partition}: retention has removed the records from {at} to {low - 1}: remove the file of --position "
                     "to begin with the earliest that is left"
                 )

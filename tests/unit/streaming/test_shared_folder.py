@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether an executor reaches the job's folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from streaming import shared_folder
+from streaming.reasons import reason_of
+from streaming.shared_folder import AlreadyFailed, SharedFolder, attempt_with, checkpoint_location, share
+from streaming.transactions import WriterFenced
+from validator.errors import UserError
+
+
+def attempt(
+    monkeypatch: pytest.MonkeyPatch, shared: SharedFolder, number: int, error: Exception | None = None, task: int = 0
+) -> None:
+    """Execute an attempt at a task, which raises an error."""
+    context = SimpleNamespace(stageId=lambda: 3, partitionId=lambda: task, attemptNumber=lambda: number)
+    monkeypatch.setattr(shared_folder, "TaskContext", SimpleNamespace(get=lambda: context))
+    with attempt_with(shared):
+        if error is not None:
+            raise error
+
+
+def test_worker_that_finds_the_drivers_file_reaches_the_folder(tmp_path: Path) -> None:
+    share(tmp_path / "job").check()
+
+
+def test_folder_is_looked_at_once_per_worker_and_start(tmp_path: Path) -> None:
+    first = share(tmp_path)
+    first.check()
+    second = share(tmp_path)
+    first.check()
+    shutil.rmtree(tmp_path)
+    first.check()
+    with pytest.raises(UserError):
+        second.check()
+
+
+def test_only_the_newest_start_has_a_file(tmp_path: Path) -> None:
+    names = [Path(share(tmp_path).mark).name for _ in range(3)]
+    assert len(set(names)) == 3
+    assert [path.name for path in tmp_path.iterdir()] == names[-1:]
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_folder_of_the_executors_own_disk_is_refused(tmp_path: Path, *, made: bool) -> None:
+    shared = share(tmp_path / "job")
+    (tmp_path / "job").rename(tmp_path / "elsewhere")
+    if made:  # as Spark makes it for the state
+        (tmp_path / "job" / "checkpoint").mkdir(parents=True)
+    with pytest.raises(
+        UserError, match=r"job: the executor on \S+ does not find the driver's files there \(No such file"
+    ):
+        shared.check()
+
+
+def test_copy_of_the_folder_from_an_earlier_start_is_refused(tmp_path: Path) -> None:
+    share(tmp_path / "job")
+    shutil.copytree(tmp_path / "job", tmp_path / "copy")
+    shared = share(tmp_path / "job")
+    shutil.rmtree(tmp_path / "job")
+    (tmp_path / "copy").rename(tmp_path / "job")
+    with pytest.raises(UserError, match="does not find the driver's files there"):
+        shared.check()
+
+
+def test_folder_that_may_not_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = share(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK | os.X_OK))
+    with pytest.raises(UserError, match=r"the executor on \S+ may not write there: let it run as the driver's user"):
+        shared.check()
+
+
+def test_spark_gets_a_checkpoint_with_its_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint_location("a b") == f"file://{tmp_path}/a b"
+
+
+FENCED = WriterFenced("another job has taken over lane polkadot: app-2")
+
+
+def test_second_attempt_raises_what_the_first_has_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise two jobs would take a lane from each other forever."""
+    shared = share(tmp_path)
+    with pytest.raises(WriterFenced):
+        attempt(monkeypatch, shared, 0, FENCED)
+    with pytest.raises(AlreadyFailed) as failed:
+        attempt(monkeypatch, shared, 1)
+    reported = (
+        f"Lost task\nTraceback (most recent call last):\n  File\nstreaming.shared_folder.AlreadyFailed: {failed.value}"
+    )
+    assert reason_of(StreamingQueryException(reported)) == (f"streaming.transactions.WriterFenced: {FENCED}", True)
+
+
+def test_task_of_a_lost_executor_is_executed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = share(tmp_path)
+    with pytest.raises(WriterFenced):
+        attempt(monkeypatch, shared, 0, FENCED, task=1)
+    attempt(monkeypatch, shared, 1, task=0)
+
+
+def test_next_start_forgets_what_was_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WriterFenced):
+        attempt(monkeypatch, share(tmp_path), 0, FENCED)
+    shared = share(tmp_path)
+    attempt(monkeypatch, shared, 1)
+    assert [str(path) for path in tmp_path.iterdir()] == [shared.mark]
+
+
+def test_error_is_raised_also_where_it_cannot_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = share(tmp_path)
+    shared.check()
+    shutil.rmtree(tmp_path)
+    with pytest.raises(WriterFenced):
+        attempt(monkeypatch, shared, 0, FENCED)
+
+
+def test_without_a_folder_or_a_task_nothing_is_noted(tmp_path: Path) -> None:
+    with pytest.raises(WriterFenced), attempt_with(None):
+        raise FENCED
+    shared = share(tmp_path)
+    with pytest.raises(WriterFenced), attempt_with(shared):
+        raise FENCED
+    assert [str(path) for path in tmp_path.iterdir()] == [shared.mark]
