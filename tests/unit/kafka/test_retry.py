@@ -15,11 +15,13 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streaming import markers, transactions
+from streaming.kafka_calls import CALL_S_MAX, GROUP_S_MAX
 from validator.config import Config
 from validator.errors import Unavailable, UserError
 from validator.kafka import reader, retry, topics
 from validator.kafka.jars import ensure_jars
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
+from validator.plugin.limits import COMMIT_S_MAX
 from validator.service import lane_inputs, lease, output_reader, replayer, sender, transport
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
@@ -298,8 +300,8 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
     "take over": (lambda _: transactions.take_over(KAFKA, "t.", ["lane"]), None),
-    "writer": (lambda _: transactions.TransactionalWriter(KAFKA, "t.", "lane", "job")._last_write(), (4, "job", None)),
-    "last_write": (lambda _: markers.LaneOffsets(KAFKA, "t.", "lane").last_write(), (4, "job", None)),
+    "writer": (lambda _: transactions.TransactionalWriter(KAFKA, "t.", "lane", "job")._prefix, "t."),
+    "group": (lambda _: markers.block_of_group(KAFKA, "t.", "lane"), 3),
     "ends": (ends, {("t.markers", 0): 5}),
 }
 
@@ -348,7 +350,12 @@ def test_topics_are_created_once_their_leaders_answer(
     assert broker.calls["list_offsets"] == 4
 
 
-@pytest.mark.parametrize("caller", [name for name in CALLERS if name != "members"])
+def test_group_that_does_not_answer_says_nothing(stub: Callable[..., Broker], clock: Clock) -> None:
+    assert CALLERS["group"][0](stub(KafkaError.NOT_COORDINATOR, float("inf"))) is None
+    assert clock.now - 100 <= GROUP_S_MAX
+
+
+@pytest.mark.parametrize("caller", [name for name in CALLERS if name not in ("members", "group")])
 def test_caller_gets_one_line_after_deadline(stub: Callable[..., Broker], caller: str, clock: Clock) -> None:
     broker = stub(KafkaError.NOT_LEADER_FOR_PARTITION, float("inf"))
     with pytest.raises((Unavailable, KafkaException, transactions.KafkaGone)) as caught:
@@ -356,7 +363,7 @@ def test_caller_gets_one_line_after_deadline(stub: Callable[..., Broker], caller
     text = str(caught.value)
     assert re.search(r"Not leader for partition; \d+ attempts in \d+ s", text)
     assert "\n" not in text
-    assert clock.now - 100 <= markers.CALL_S_MAX
+    assert clock.now - 100 <= max(CALL_S_MAX, COMMIT_S_MAX)
 
 
 def test_standby_waits_while_kafka_does_not_answer_and_ends_when_it_refuses(stub: Callable[..., Broker]) -> None:
