@@ -253,7 +253,7 @@ class BodiesEpisode:
     def _at_step(self, victim: str, step: str, part: Sequence[Named]) -> int:
         victims = ("driver", "jvm", "worker") if victim == "machine" else (victim,)
         identity = f"{victim}-{step}"
-        arm(self.points, self._world.broker, step, victims, identity)
+        arm(self.points, self._world.brokers.playing(), step, victims, identity)
         self._feed(part)
         fired = self.points / f"fired-{identity}"
         self._wait(fired.exists, f"step {step} is reached")
@@ -283,7 +283,7 @@ class BodiesEpisode:
             case "jvm":
                 return send(signal.SIGKILL, jvm_of(pid))
             case "broker":
-                return send(signal.SIGKILL, self._world.broker.status().pid)
+                return send(signal.SIGKILL, self._world.brokers.playing().status().pid)
             case "follower":
                 return self._recipient.kill()
         return send(signal.SIGKILL, *(each.pid for each in of_session(pid)))
