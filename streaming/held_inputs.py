@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.transactions import KafkaGone
 from validator.codec.arrivals import arrival
@@ -13,12 +14,16 @@ from validator.codec.inflight import Arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
 from validator.kafka.consume import NotUnpacked
-from validator.kafka.reader import POLL_S, TopicReader
+from validator.kafka.reader import TopicReader
 from validator.kafka.registry import known_ids
 from validator.lanes.definition import LaneDefinition, job_codec
 from validator.lanes.parked import Place, Span
 from validator.lanes.parking import InputsGone, Suspect
+from validator.service.second_look import PERSON_S, Lack, SecondLook, SeenTwice
 from validator.topics import INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from validator.kafka.client import KafkaTable
 
 ANSWER_S_MAX: Final = 60.0
 """Seconds that Kafka has to answer a request."""
@@ -64,6 +69,18 @@ class ParkingSettings:
         except UserError as error:
             raise ReadFailed(str(error)) from error
 
+    def _lack(self, place: Place, span: Span, kafka: KafkaTable) -> Lack | None:
+        """Return whether Kafka no longer has inputs of a span."""
+        topic, partition = place
+        with TopicReader(kafka, self.prefix, [topic], patience_s=ANSWER_S_MAX) as reader:
+            first, end = reader.spans().get(place, (0, 0))
+        where = f"{self.prefix}{topic}[{partition}]"
+        if end < span.end:
+            return Lack(f"{where} ends at {end}, and held are inputs up to {span.end}")
+        if first > span.first:
+            return Lack(f"retention removed the held inputs of {where} from {span.first} to {first - 1}")
+        return None
+
     def _read(
         self, definitions: Mapping[str, LaneDefinition], lane: str, place: Place, span: Span, bytes_max: int
     ) -> tuple[list[Arrival], int]:
@@ -75,33 +92,21 @@ class ParkingSettings:
             raise InputsGone(f"{topic} is not an input topic")
         items: list[Arrival] = []
         size = 0
+        try:
+            SecondLook(self.kafka, PERSON_S).refuse_soon("held inputs", partial(self._lack, place, span))
+        except SeenTwice as error:
+            raise InputsGone(str(error)) from None
         with TopicReader(self.kafka, self.prefix, [topic], nulls=True, patience_s=ANSWER_S_MAX, sparing=True) as reader:
-            first, end = reader.spans().get(place, (0, 0))
-            if end < span.end:
-                raise InputsGone(
-                    f"{self.prefix}{topic}[{partition}] ends at {end}, and held are inputs up to {span.end}"
-                )
-            if first > span.first:
-                raise InputsGone(
-                    f"retention removed the held inputs of {self.prefix}{topic}[{partition}] from {span.first} to {first - 1}: remove the "
-                    "job's checkpoint and import a later state of the lane with `validator lanes import`"
-                )
             reader.restart(topic, partition, span.first)
-            while True:
-                for record in reader.poll(POLL_S):
-                    if record.offset >= span.end:
-                        return items, span.end
-                    if size >= bytes_max:
-                        return items, record.offset
-                    source = Source(self.prefix + topic, partition, record.offset)
-                    # a record without a value is read as an empty one
-                    named, item = arrival(codec, kind, record.value or None, source, record.key, lanes)
-                    if named == lane:
-                        items.append(item)
-                        size += len(record.value)
-                if reader.end_of(topic, partition) >= span.end:
-                    return items, span.end
-                if reader.at_end:
-                    raise ReadFailed(
-                        f"{self.prefix}{topic}[{partition}] ends before offset {span.end}, which was read before"
-                    )
+            for record in reader.read_past_transactions(ANSWER_S_MAX, {(self.prefix + topic, partition): span.end}):
+                if record.offset >= span.end:
+                    break
+                if size >= bytes_max:
+                    return items, record.offset
+                source = Source(self.prefix + topic, partition, record.offset)
+                # a record without a value is read as an empty one
+                named, item = arrival(codec, kind, record.value or None, source, record.key, lanes)
+                if named == lane:
+                    items.append(item)
+                    size += len(record.value)
+        return items, span.end

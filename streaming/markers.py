@@ -8,14 +8,13 @@ truth: after a Kafka 4.3 broker is killed during a commit, they can stay in doub
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
 from validator.kafka.client import consumer_config
 from validator.kafka.reader import TopicReader
-from validator.kafka.retry import answer, check, passes
+from validator.kafka.retry import committed_of, passes
 from validator.lanes.marker import Marker
 from validator.topics import DEAD_LETTERS, MARKERS
 
@@ -123,15 +122,10 @@ class LaneOffsets:
         Waits at most `IN_DOUBT_S_MAX` for a commit in progress; after that the previous commit counts.
         """
         # right after a broker starts, the group's coordinator must first be found and load its state
-        found = answer(partial(self._ask, self._any), patience_s=CALL_S_MAX)
+        (found,) = committed_of(self._any, [self._place], patience_s=CALL_S_MAX)
         try:
-            found = answer(partial(self._ask, self._settled), patience_s=IN_DOUBT_S_MAX)
+            (found,) = committed_of(self._settled, [self._place], patience_s=IN_DOUBT_S_MAX)
         except KafkaException as error:
             if not passes(error.args[0]):
                 raise
         return LastWrite(None, None) if found.offset == OFFSET_INVALID else LastWrite.of(found.offset, found.metadata)
-
-    def _ask(self, consumer: Consumer, left_s: float) -> TopicPartition:
-        (found,) = consumer.committed([self._place], timeout=left_s)
-        check(found.error)
-        return found

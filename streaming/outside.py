@@ -7,16 +7,23 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.deaths import WORKER_LATE
+from validator.errors import GivenUp
 from validator.kafka.retry import passes_in_java
+from validator.service.retention import unread_inputs
 from validator.service.schema_ids import SchemaIds, schema_ids
+from validator.service.second_look import SeenTwice
 from validator.service.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from validator.config import Config
     from validator.service.schema_ids import RecordSchemas
+    from validator.service.second_look import SecondLook
 
 T = TypeVar("T")
 
@@ -63,6 +70,17 @@ def is_outside(error: str) -> bool:
     if WRITER_GONE in error or unwritable(error) is not None:
         return True
     return _TRACEBACK not in error and (passes_in_java(error) or WORKER_LATE in error)
+
+
+def refuse_lost_inputs(second: SecondLook, checkpoint: Path) -> None:
+    """Look whether Kafka still has what follows a checkpoint, before a query reads it.
+
+    Raises `UserError` if Kafka cannot be asked, `Unavailable` while a loss is not certain, and `GivenUp` once it is.
+    """
+    try:
+        second.refuse("unread inputs", partial(unread_inputs, checkpoint))
+    except SeenTwice as lost:
+        raise GivenUp(str(lost)) from None
 
 
 class StopSignal:

@@ -29,7 +29,7 @@ from streaming.transactions import KafkaGone
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
 from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
 from validator.kafka.client import consumer_config
-from validator.kafka.consume import NOT_UNPACKED, UNPACKED_BYTES_MAX, available
+from validator.kafka.consume import NOT_UNPACKED, available
 from validator.kafka.retry import ends_reading
 from validator.lanes.definition import job_codec
 
@@ -61,8 +61,6 @@ POLL_S: Final = 0.2
 """Seconds that one poll waits for records."""
 
 _TUNING: Final[dict[str, object]] = {
-    # a range that retention has removed is lost blocks: an error, not the next record that there is
-    "auto.offset.reset": "error",
     # The end of a partition is reported with an empty fetch, which a broker delays by this time (default: 500 ms). A batch whose last
     # record is a transaction's marker waits for that; an idle job asks this often.
     "fetch.wait.max.ms": 20,
@@ -71,7 +69,6 @@ _TUNING: Final[dict[str, object]] = {
     "queued.max.messages.kbytes": 32 * 1024,
     # a fetch must hold the largest record
     "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
-    "receive.message.max.bytes": UNPACKED_BYTES_MAX,
 }
 
 

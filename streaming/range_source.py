@@ -218,14 +218,14 @@ def failure(error: KafkaError) -> Exception:
 
 
 class InputsRemoved(UserError):
-    """Kafka no longer has inputs that the job has not read."""
+    """Kafka does not have inputs that the job has not read."""
 
     def __init__(self, places: str) -> None:
         from streaming.reasons import (
-            removed_inputs,  # with what it imports, planning would start a tenth of a second later
+            unread_inputs_gone,  # with what it imports, planning would start a tenth of a second later
         )
 
-        super().__init__(removed_inputs(places))
+        super().__init__(unread_inputs_gone(places))
 
 
 def check_not_before(start: Offsets, latest: Offsets) -> None:

@@ -13,6 +13,9 @@ from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
 
+INPUTS_GONE = "Kafka does not have inputs that the job has not read"
+"""What the reason of a failure begins with that `validator.service.retention.unread_inputs` looks into."""
+
 READ_FAILED = ".ReadFailed:"
 _WRITE_FAILED = ".WriteFailed:"
 _FORESEEN = (
@@ -89,7 +92,7 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         which = next(
             (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
         )
-        return removed_inputs(which), True
+        return unread_inputs_gone(which), True
     raised = _raised(report)
     if raised is not None:
         first = f"{first.partition(_RAISED)[0].rstrip(': ')}: {raised}"
@@ -116,12 +119,9 @@ def _raised(report: str) -> str | None:
     return found
 
 
-def removed_inputs(which: str) -> str:
-    """Return what to say if Kafka no longer has inputs that the job has not read."""
-    return (
-        f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of the "
-        "lanes with `validator lanes import`"
-    )
+def unread_inputs_gone(which: str) -> str:
+    """Return what to say if Kafka does not give inputs that the job has not read. What to do depends on whether it is so for good."""
+    return f"{INPUTS_GONE} ({which})"
 
 
 def _stuck_handler(lines: list[str]) -> str | None:

@@ -18,7 +18,7 @@ from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
 from streaming.options import is_one_jvm
-from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, unwritable
+from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, refuse_lost_inputs, unwritable
 from streaming.pace import (
     AHEAD,
     AHEAD_FAILURES_MAX,
@@ -34,7 +34,7 @@ from streaming.pace import (
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
-from streaming.reasons import READ_FAILED, may_pass, reason_of, report_of
+from streaming.reasons import INPUTS_GONE, READ_FAILED, may_pass, reason_of, report_of
 from streaming.session import (
     SPARK_LOG,
     JvmGone,
@@ -57,6 +57,7 @@ from validator.service.checkpoint import follow_move, has_checkpoint
 from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
 from validator.service.read_topics import checked_ids
 from validator.service.schema_ids import records_of
+from validator.service.second_look import SecondLook
 from validator.service.waiting import Patience
 from validator.topics import INPUT_TOPICS
 
@@ -105,10 +106,10 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         follow_move(directory / "checkpoint")
         if not has_checkpoint(directory / "checkpoint"):  # a checkpoint keeps its number
             note_division(definitions, config.job.state_partitions, log)
-        outages = Outages(Patience(config.job.give_up_after), stop, log)
+        outages, second = Outages(Patience(config.job.give_up_after), stop, log), SecondLook.of_job(config)
 
         def looked() -> Look:
-            return outages.wait_out(lambda: _look(config, definitions, accepted, log))
+            return outages.wait_out(lambda: _look(config, definitions, accepted, second, log))
 
         found: list[Look] = []
 
@@ -131,11 +132,13 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         return ended_in_order(lambda: run_at_paces(run, log, pace), outages)
 
 
-def _look(config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, log: Any) -> Look:
+def _look(
+    config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, second: SecondLook, log: Any
+) -> Look:
     """Look at topics and checkpoint. Raises `UserError`, `Unavailable`."""
     # the process that started this job may still be creating the topics
     wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-    return look(config, definitions, accepted, lambda lane, block: log.info("comparing", lane=lane, to_block=block))
+    return look(config, definitions, accepted, second, lambda lane, to: log.info("comparing", lane=lane, to_block=to))
 
 
 def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
@@ -203,9 +206,11 @@ def _run_queries(
     from streaming.job import start_query
 
     deaths = Deaths()
+    second, checkpoint = SecondLook.of_job(config), checkpoint_of(config)
 
     def start() -> StreamingQuery:
-        checked_ids(settings.kafka, settings.prefix, INPUT_TOPICS, checkpoint_of(config))
+        checked_ids(settings.kafka, settings.prefix, INPUT_TOPICS, checkpoint, second)
+        refuse_lost_inputs(second, checkpoint)
         if settings.output is None:
             lanes = writers(settings.definitions, settings.retired)
             end_open_transactions(settings.kafka, settings.prefix, lanes)
@@ -344,7 +349,8 @@ def _follow(
         reason, foreseen = reason_of(error)
         if reason == OUT_OF_MEMORY:
             raise OutOfMemory from None
-        if is_outside(report) and (not foreseen or WRITER_GONE in reason):
+        # inputs that a broker does not have may be there: the next start looks (`refuse_lost_inputs`)
+        if reason.startswith(INPUTS_GONE) or (is_outside(report) and (not foreseen or WRITER_GONE in reason)):
             last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(unwritable(report) or reason, progressed=last_batch >= 0, outside=True) from None
         if may_pass(report, reason):

@@ -15,7 +15,7 @@ from streaming.logs import locked, logger, own_output
 from streaming.markers import marked_keys, read_marker
 from streaming.metered import create_metrics_topic
 from streaming.options import bytes_of
-from streaming.outside import Outages, StopSignal
+from streaming.outside import Outages, StopSignal, refuse_lost_inputs
 from streaming.pace import OutOfMemory
 from streaming.parked_log import KafkaWatch
 from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
@@ -33,6 +33,7 @@ from validator.service.checkpoint import follow_move, has_checkpoint
 from validator.service.plugin_job import configured_job
 from validator.service.read_topics import checked_ids, keep_ids
 from validator.service.schema_ids import records_of_job
+from validator.service.second_look import SecondLook
 from validator.service.waiting import Patience
 from validator.topics import TOPICS
 
@@ -109,10 +110,10 @@ def check_written(settings: KeyedJobSettings) -> None:
     settings.job.check_written(marked_keys(settings.kafka, settings.prefix, ABANDONED_S_MAX))
 
 
-def input_ids(settings: KeyedJobSettings) -> dict[str, str]:
-    """Return the ids to keep of a job's input topics. Raises `UserError` if its checkpoint has read others."""
+def input_ids(settings: KeyedJobSettings, second: SecondLook) -> dict[str, str]:
+    """Return the ids to keep of a job's input topics. Raises as `checked_ids` if its checkpoint has read others."""
     topics = [*settings.job.causes, *settings.job.effects]
-    return checked_ids(settings.kafka, settings.prefix, topics, Path(settings.checkpoint))
+    return checked_ids(settings.kafka, settings.prefix, topics, Path(settings.checkpoint), second)
 
 
 def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages) -> int:
@@ -125,10 +126,12 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
 
         ids = outages.registry_ids(config, records_of_job(configured_codec(config), settings.job))
         begun = replace(settings, recoveries=outages.wait_out(looked), ids=ids)
-        keep_ids(Path(settings.checkpoint), outages.wait_out(lambda: input_ids(settings)))
+        checkpoint, second = Path(settings.checkpoint), SecondLook.of_job(config)
+        keep_ids(checkpoint, outages.wait_out(lambda: input_ids(settings, second)))
 
         def start() -> StreamingQuery:
-            input_ids(settings)
+            input_ids(settings, second)
+            refuse_lost_inputs(second, checkpoint)
             end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
             settings.beat.create()
             return start_keyed_query(spark, begun)

@@ -7,6 +7,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.follower import LANE, follower
@@ -65,6 +66,22 @@ def test_blocks_reach_the_topics_and_verdicts_come_back(kafka: dict[str, object]
             assert list(stream) == verdicts[1:]
         with connected.receipts(lane=LANE) as receipts:
             assert [each.block for each in receipts] == [1, 2]
+
+
+def test_positions_that_kafka_no_longer_has_are_refused(kafka: dict[str, object], tmp_path: Path) -> None:
+    """Whoever reads on behind removed records would take less than there was, and not know it."""
+    prefix = "client-removed."
+    chain = follower(tmp_path, kafka, prefix, blocks=5)
+    send(kafka, prefix, [("receipts", b"a", b"x")] * 5)
+    place = TopicPartition(f"{prefix}receipts", 0, 3)
+    AdminClient(admin_config(kafka)).delete_records([place])[place].result(30)
+    refused = r"^start: expected the next offset of partition \d+, found \d+, but client-removed"
+    with client.connect(chain.config_path) as connected:
+        for start in ({0: 2}, {0: 99}, {70: 1}):
+            with pytest.raises(client.UserError, match=refused):
+                connected.receipts(start=start)
+        connected.receipts(start={0: 3}).close()
+        connected.receipts(start={}).close()
 
 
 def test_progress_is_what_the_job_has_committed(kafka: dict[str, object], tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from validator.lanes.processor import LaneProcessor
 from validator.service import look as look_module
 from validator.service.lane_inputs import InputPartition, by_block
 from validator.service.look import Look, look, look_offline
+from validator.service.second_look import SecondLook
 from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
@@ -65,7 +66,7 @@ class Deployment:
         """Do the work of a job: take the chains' records, emit everything, leave markers, a checkpoint and what it began with."""
         config = self.config(*chains)
         definitions = lane_definitions(config)
-        look(config, definitions, NOTHING).keep()
+        look(config, definitions, NOTHING, SecondLook(self.kafka, 0)).keep()
         send(
             self.kafka,
             self.prefix,
@@ -110,7 +111,7 @@ class Deployment:
 
     def start(self, *chains: Chain, accepted: Accepted = NOTHING, **job: Any) -> Look:
         config = self.config(*chains, **job)
-        return look(config, lane_definitions(config), accepted)
+        return look(config, lane_definitions(config), accepted, SecondLook(self.kafka, 0))
 
     def refused(self, *chains: Chain, accepted: Accepted = NOTHING, **job: Any) -> str:
         before = self.files()
@@ -211,7 +212,7 @@ def test_topics_that_end_before_the_checkpoint_are_other_topics(deployment: Depl
     path.write_text(path.read_text().replace(blocks, f"{blocks}9"))
     line = deployment.refused(CHAIN)
     assert f"{deployment.prefix}blocks[0] ends at offset {len(CHAIN.blocks)}, but " in line
-    assert "it is another topic or another Kafka than the job read" in line
+    assert " (seen twice, 0 s apart): it is another topic or another Kafka than the job read" in line
 
 
 def created_again(deployment: Deployment) -> None:
@@ -244,7 +245,7 @@ def test_topics_created_again_that_have_grown_as_far_are_other_topics(deployment
     blocks = f"{deployment.prefix}blocks"
     assert line.startswith(f"{blocks} has id ")
     assert (
-        f", but {deployment.folder / 'checkpoint'} has read the one with id {before[blocks]}: it is another topic"
+        f", but {deployment.folder / 'checkpoint'} has read the one with id {before[blocks]} (seen twice, 0 s apart): it is another topic"
         in line
     )
     assert "if the topics were created again, remove the checkpoint; " in line

@@ -14,10 +14,9 @@ from confluent_kafka.admin import AdminClient
 from tests.codecs import codec_for
 from tests.sending import send
 from tests.unit.lanes.chains import Record, chain, config_of, definition_of
-from validator.errors import UserError
 from validator.kafka.client import admin_config
 from validator.kafka.topics import create_topics
-from validator.service.look import refuse_cut_inputs
+from validator.service.look import cut_inputs
 from validator.service.retention import missing_blocks
 from validator.simulate import SimulationSettings
 
@@ -65,9 +64,11 @@ def test_missing_blocks_are_reported(kafka: dict[str, Any], prefix: str) -> None
     lacks = f"{prefix}blocks holds no record of the lane"
     assert missing_blocks(kafka, prefix, CODEC, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
 
-    with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing: .* begins with block 103") as refused:
-        refuse_cut_inputs(config_of(CHAIN, kafka=kafka, topics={"prefix": prefix}), {CHAIN.lane: definition_of(CHAIN)})
-    assert "\n" not in str(refused.value)
+    config = config_of(CHAIN, kafka=kafka, topics={"prefix": prefix})
+    lack = cut_inputs(config, {CHAIN.lane: definition_of(CHAIN)}, kafka)
+    assert lack is not None
+    assert lack.fact == f"lane polkadot: block 100 is missing: {prefix}blocks begins with block 103"
+    assert lack.advice.startswith("retention has removed the rest, and the lane cannot start with block 100: import ")
 
 
 @pytest.mark.parametrize("topic", ["candidates", "channel-requests", "downward-messages"])

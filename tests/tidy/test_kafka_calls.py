@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every request whose errors librdkafka returns to its caller goes through `validator.kafka.retry.answer`."""
+"""Every request whose errors librdkafka returns to its caller goes through `validator.kafka.retry`."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -74,6 +75,50 @@ def test_each_request_is_asked_again_after_errors_that_pass() -> None:
 )
 def test_request_outside_of_a_question_is_found(text: str, calls: list[str]) -> None:
     assert [*unanswered(text)] == calls
+
+
+OFFSETS: Final = {"list_offsets", "get_watermark_offsets", "offsets_for_times", "committed", "position"}
+"""Methods whose answers look like offsets, also where they are none."""
+
+KNOWS_OFFSETS: Final = "validator/kafka/retry.py"
+
+
+def offset_calls(text: str) -> Iterator[str]:
+    """Yield the calls of these methods, on whatever is called like a client."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in OFFSETS:
+            of = node.func.value
+            name = of.attr if isinstance(of, ast.Attribute) else of.id if isinstance(of, ast.Name) else ""
+            if node.func.attr not in {"committed", "position"} or CLIENT.search(name):
+                yield f"{node.lineno}: {node.func.attr}"
+
+
+CLIENT: Final = re.compile(r"consumer|client|admin|^_?(any|settled|member)$")
+"""Names of clients: other things have positions, too."""
+
+
+def test_offsets_are_asked_in_one_place() -> None:
+    found = {
+        str(path.relative_to(ROOT)): [*offset_calls(path.read_text(encoding="utf-8"))]
+        for folder in ("validator", "streaming", "plugins")
+        for path in (ROOT / folder).rglob("*.py")
+        if "tests" not in path.parts
+    }
+    assert {path for path, calls in found.items() if calls} == {KNOWS_OFFSETS}
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("self._consumer.committed([])", ["1: committed"]),
+        ("admin.list_offsets({})", ["1: list_offsets"]),
+        ("x.get_watermark_offsets(place)", ["1: get_watermark_offsets"]),
+        ("feed.position()", []),
+        ("offsets_of(admin, {})", []),
+    ],
+)
+def test_question_about_offsets_is_found(text: str, calls: list[str]) -> None:
+    assert [*offset_calls(text)] == calls
 
 
 ABORTING: Final = {

@@ -38,6 +38,9 @@ class Reading(Protocol):
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
 
+    def positions(self) -> dict[int, int]:
+        """Return, by partition, the offset after all that was returned."""
+
     def close(self) -> None:
         """Give up what reading needs."""
 
@@ -111,17 +114,27 @@ class KafkaBackend:
 
 
 class _KafkaReading:
-    """Skips what lies before the chosen offsets by beginning there."""
+    """Skips what lies before the chosen offsets by beginning there. Raises `UserError` if Kafka does not have what comes next there."""
 
     def __init__(self, kafka: KafkaTable, prefix: str, topic: str, start: Mapping[int, int] | None) -> None:
         self._reader = TopicReader(kafka, prefix, [topic])
         try:
             spans = {partition: span for (_, partition), span in self._reader.spans().items()}
-            offsets = {
-                partition: high if start is None else max(low, start.get(partition, low))
-                for partition, (low, high) in spans.items()
-            }
-            self._reader.start_at(topic, offsets)
+            for partition, offset in sorted((start or {}).items()):
+                low, high = spans.get(partition, (0, 0))
+                if not low <= offset <= high:
+                    there = f"offsets from {low} to {high - 1}" if high > low else "no records"
+                    raise UserError(
+                        f"start: expected the next offset of partition {partition}, found {offset}, but {prefix}{topic}[{partition}] has "
+                        f"{there}: leave the partition out to begin with what there is"
+                    )
+            self._reader.start_at(
+                topic,
+                {
+                    partition: high if start is None else start.get(partition, low)
+                    for partition, (low, high) in spans.items()
+                },
+            )
         except BaseException:
             self._reader.close()
             raise
@@ -134,6 +147,10 @@ class _KafkaReading:
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         """Return the records that have arrived."""
         return self._reader.poll(timeout_s)
+
+    def positions(self) -> dict[int, int]:
+        """Return, by partition, the offset that comes next."""
+        return {partition: offset for (_, partition), offset in self._reader.positions().items()}
 
     def close(self) -> None:
         """Close the connections."""
@@ -232,6 +249,10 @@ class _MemoryReading:
             found = self._records[self._offset :]
             self._offset = len(self._records)
             return found
+
+    def positions(self) -> dict[int, int]:
+        """Return the offset that comes next, of the only partition."""
+        return {0: self._offset}
 
     def close(self) -> None:
         """Nothing to give up."""

@@ -162,6 +162,8 @@ class Stream(Generic[R]):
             if not self._unread:
                 self._unread.extend(self._reading.poll(timeout_s))
         error = self._read_on()
+        if not self._unread:  # an end may lie behind the last record
+            self._read.update(self._reading.positions())
         if not self._waiting:
             self.positions.update(self._read)
         if error is not None:

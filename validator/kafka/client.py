@@ -54,13 +54,18 @@ _PRODUCER: Final[dict[str, object]] = {
     "message.max.bytes": DEAD_LETTER_BYTES_MAX,
 }
 
+UNPACKED_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""Bytes to which librdkafka unpacks a producer's batch that is compressed with zstd (default: 100 MB); it does not bound other codecs."""
+
 _CONSUMER: Final[dict[str, object]] = {
     # Records of uncommitted batches do not count.
     "isolation.level": "read_committed",
     # Whoever processes the records stores the offsets, in the same transaction.
     "enable.auto.commit": False,
-    # A reader without a position starts at the earliest record, not at the next new one.
-    "auto.offset.reset": "earliest",
+    # A reader begins where it says. Where that is gone is an error: it must not go on elsewhere as if nothing lay between.
+    "auto.offset.reset": "error",
+    # Whoever reads a topic takes what the job takes. librdkafka bounds what it unpacks by the size of an answer.
+    "receive.message.max.bytes": UNPACKED_BYTES_MAX,
 }
 
 _TO_THE_END: Final[dict[str, object]] = {

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 NOT_UNPACKED: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._CRIT_SYS_RESOURCE})
 """What librdkafka reports of a producer's batch that it has no memory to unpack, or that is larger unpacked than it takes."""
 
-UNPACKED_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""Bytes to which librdkafka unpacks a producer's batch that is compressed with zstd (default: 100 MB); it does not bound other codecs."""
-
 
 class NotUnpacked(UserError):
     """Records cannot be unpacked (`NOT_UNPACKED`)."""

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads committed records as an observer: it joins no consumer group and commits no offsets."""
+"""Reads committed records as an observer: it joins no consumer group and commits no offsets.
+
+A bounded reader must not return less than there is. It asks the leaders of its partitions where they begin and end before it reads, and
+begins at these offsets itself: where they are gone is an error (`auto.offset.reset`). The end of a fetch counts only if it is not before
+the end that was asked for: a broker that has just become a leader may not yet know how far its records are committed, and fetches end
+there, while it does not answer the question (KIP-207).
+"""
 
 from __future__ import annotations
 
@@ -13,17 +19,17 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from validator.errors import Unavailable, UserError
 from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
-from validator.kafka.consume import NOT_UNPACKED, UNPACKED_BYTES_MAX, NotUnpacked, available
+from validator.kafka.consume import NOT_UNPACKED, NotUnpacked, available
 from validator.kafka.newest import Newest
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import (
-    answer,
     await_broker,
     brokers_are_gone,
     ends_reading,
     is_missing,
     offsets_of,
     partitions_of,
+    spans_of,
     user_error,
 )
 
@@ -36,14 +42,12 @@ if TYPE_CHECKING:
 
 RECORDS_PER_POLL: Final = 1_000
 SPARING_RECORDS_PER_POLL: Final = 16
-_SPARING: Final = {
-    "fetch.message.max.bytes": 1,
-    "queued.max.messages.kbytes": 16 * 1024,
-    "receive.message.max.bytes": UNPACKED_BYTES_MAX,
-}
+_SPARING: Final = {"fetch.message.max.bytes": 1, "queued.max.messages.kbytes": 16 * 1024}
 """Fetches hold one batch of a producer, and are begun while less than 16 MiB of values are left."""
 POLL_S: Final = 0.2
 """Seconds that one poll of the topics waits for records."""
+SILENCE_S_MAX: Final = 60.0
+"""Seconds without a record before an end that Kafka has named, after which a reader gives up: fetching the largest value takes less."""
 
 
 class TopicRecord(NamedTuple):
@@ -68,7 +72,8 @@ class TopicReader:
     form, unless it ``keeps_form`` or the schema registry does not know their ids. ``missing`` says what to do about a topic that does not
     exist. With ``newest`` it leaves out what `Newest` knows to be older than what it has returned of the same key. As a context manager it
     closes its connections on exit.
-    Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers.
+    Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers, or one has not, or no longer, what
+    lies between the place where the reader is and the end: that may pass, and another reader would begin anew.
     """
 
     def __init__(
@@ -102,10 +107,18 @@ class TopicReader:
         self._bootstrap = config["bootstrap.servers"]
         self._ends: dict[tuple[str, int], int] = {}
         """By full topic and partition, the last end that was reached."""
+        self._due: dict[tuple[str, int], int] = {}
+        """By full topic and partition, where committed records ended when the reader began: an end before that is none."""
         self._read_on: set[tuple[str, int]] = set()
         """Partitions with records since their last end."""
         self._next: dict[tuple[str, int], int] = {}
         """By full topic and partition, the offset after the last record; whatever comes from before it has been returned."""
+        self._heard = 0
+        """Messages so far."""
+        self._from_first: set[tuple[str, int]] = set()
+        """Partitions that are read from their first record, whichever that is, and of which none has come yet."""
+        self._lost: set[tuple[str, int]] = set()
+        """Partitions of which a broker did not have what comes next."""
         self._wanted: list[TopicPartition] | None = None
         """Where the next poll begins, None if it continues."""
         with self._translated():
@@ -129,8 +142,8 @@ class TopicReader:
 
     @property
     def at_end(self) -> bool:
-        """Whether every partition has been read to its end at least once."""
-        return all(place in self._ends for place in self._assigned)
+        """Whether every partition has been read at least to where it ended when the reader began."""
+        return self._wanted is None and not any(self._lacking(self._due))
 
     @property
     def caught_up(self) -> bool:
@@ -138,20 +151,30 @@ class TopicReader:
         return self.at_end and not self._read_on
 
     def end_of(self, topic: str, partition: int) -> int:
-        """Return the offset at which a partition ended when it was last read to its end; 0 if it never was."""
+        """Return the offset at which a partition ended when it was last read to an end; 0 if it never was."""
         return self._ends.get((self._prefix + topic, partition), 0)
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Return, by topic (without the prefix) and partition, the offset that comes next: after the last record, or the end behind it."""
+        return {
+            (topic.removeprefix(self._prefix), partition): self._at((topic, partition))
+            for topic, partition in self._next
+        }
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
         records = []
         with self._translated():
             if self._wanted is not None:
-                self._consumer.assign(self._wanted)
+                self._begin(self._wanted)
                 self._wanted = None
+            if self._lost:
+                self._recover()
             self._left = self._left or available(self._consumer, self._records_per_poll, timeout_s)
         # the registry may not answer: then the next poll begins with the same messages
         values = [self._plain(_bytes(each.value()) or b"") if each.error() is None else b"" for each in self._left]
         messages, self._left = self._left, []
+        self._heard += len(messages)
         for message, value in zip(messages, values, strict=True):
             error = message.error()
             if error is None:
@@ -160,6 +183,7 @@ class TopicReader:
                     continue
                 self._next[topic, message.partition()] = message.offset() + 1
                 self._read_on.add((topic, message.partition()))
+                self._from_first.discard((topic, message.partition()))
                 if topic is not None and (message.value() is not None or self._nulls):
                     place = message.partition(), message.offset()
                     name, headers = topic.removeprefix(self._prefix), tuple(message.headers() or ())
@@ -176,6 +200,8 @@ class TopicReader:
             elif error.code() in NOT_UNPACKED:
                 at = f"{message.topic()}[{message.partition()}]"
                 raise NotUnpacked(f"records of {at} cannot be unpacked: {error.str()} ({error.name()})")
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._lost.add((message.topic(), message.partition()))
             elif ends_reading(error):
                 raise self._user_error(error)
         return records
@@ -187,11 +213,9 @@ class TopicReader:
         """
         if progress_s is not None:
             yield from self.read_past_transactions(progress_s)
-            return
-        while True:
-            yield from self.poll(POLL_S)
-            if self.at_end:
-                return
+        else:
+            yield from self.poll(POLL_S)  # which finds out where the partitions end
+            yield from self._read_to(self._due, SILENCE_S_MAX, "its leader may not have it yet")
 
     def ends(self) -> dict[tuple[str, int], int]:
         """Return, by full topic and partition, the present end: the offset after the last record, committed or not."""
@@ -205,16 +229,28 @@ class TopicReader:
 
         Raises `Unavailable` if there is no progress for ``progress_s`` seconds.
         """
-        wanted = {place: end for place, end in (self.ends() if ends is None else ends).items() if end}
-        deadline = time.monotonic() + progress_s
-        while any(self._ends.get(place, -1) < end for place, end in wanted.items()):
+        yield from self._read_to(self.ends() if ends is None else ends, progress_s, "a transaction may be open there")
+
+    def _read_to(self, ends: Mapping[tuple[str, int], int], silence_s: float, why: str) -> Iterator[TopicRecord]:
+        """Yield records up to ``ends``. Raises `Unavailable` after ``silence_s`` seconds, all in polls, without one."""
+        silent_s = 0.0
+        while any(self._lacking(ends)):
+            heard, began = self._heard, time.monotonic()
             records = self.poll(POLL_S)
-            if records:
-                deadline = time.monotonic() + progress_s
-            elif time.monotonic() > deadline:
-                topics = ", ".join(sorted({topic for topic, _ in wanted}))
-                raise Unavailable(f"{topics} cannot be read to its end: a transaction may be open there")
+            silent_s = 0.0 if self._heard != heard else silent_s + time.monotonic() - began
+            if silent_s > silence_s:
+                (topic, partition), at, end = next(self._lacking(ends))
+                raise Unavailable(
+                    f"{topic}[{partition}] cannot be read to its end, {end}: nothing came from offset {at} on for {silence_s:.0f} s: {why}"
+                )
             yield from records
+
+    def _lacking(self, ends: Mapping[tuple[str, int], int]) -> Iterator[tuple[tuple[str, int], int, int]]:
+        """Yield the partitions that have not been read to their ends, each with the offset that comes next and its end."""
+        for place, end in ends.items():
+            reached = self._ends.get(place, 0)
+            if reached < end:
+                yield place, self._at(place), end
 
     def restart(self, topic: str, partition: int, offset: int) -> None:
         """Continue with a single partition, from an offset."""
@@ -229,32 +265,61 @@ class TopicReader:
     def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return, by topic (without the prefix) and partition, the first available offset and the one after the last."""
         with self._translated():
-            return {
-                (topic.removeprefix(self._prefix), partition): self._span(TopicPartition(topic, partition))
-                for topic, partition in self._assigned
-            }
+            spans = spans_of(self._consumer, self._assigned, patience_s=self._patience_s)
+        return {(topic.removeprefix(self._prefix), partition): span for (topic, partition), span in spans.items()}
 
     def _go_to(self, places: list[TopicPartition]) -> None:
-        """Let the next poll begin at places.
-
-        Only then is it assigned, and offsets before it are passed over: librdkafka looks up the number behind `OFFSET_BEGINNING` in the
-        background, and if another assignment follows meanwhile, the answer moves that one back.
-        """
+        """Let the next poll begin at places."""
         self._assigned = [(place.topic, place.partition) for place in places]
-        self._next = {(place.topic, place.partition): max(place.offset, 0) for place in places}
+        self._next.clear()
         self._ends.clear()
+        self._due.clear()
         self._read_on.clear()
+        self._from_first.clear()
+        self._lost.clear()
         self._left = []
         self._wanted = places
 
     # --- requests to Kafka: each goes through `retry.answer` ---
 
-    def _span(self, place: TopicPartition) -> tuple[int, int]:
-        """Return a partition's first offset and the one after its last."""
-        first, end = answer(
-            lambda left_s: self._consumer.get_watermark_offsets(place, left_s), patience_s=self._patience_s
-        )
-        return first, end
+    def _begin(self, places: list[TopicPartition]) -> None:
+        """Begin to read at places, at the first offset of those that have none."""
+        spans = spans_of(self._consumer, self._assigned, patience_s=self._patience_s)
+        for place in places:
+            first, end = spans[place.topic, place.partition]
+            self._due[place.topic, place.partition] = end
+            if place.offset == OFFSET_BEGINNING:
+                self._from_first.add((place.topic, place.partition))
+            self._next[place.topic, place.partition] = first if place.offset == OFFSET_BEGINNING else place.offset
+        self._assign()
+
+    def _recover(self) -> None:
+        """Continue in partitions of which a broker did not have what comes next.
+
+        Raises `Unavailable` if it is gone; if retention removed it, the next poll begins with what is left.
+        """
+        spans = spans_of(self._consumer, self._lost, patience_s=self._patience_s)
+        removed = []
+        for place, (first, end) in spans.items():
+            at, where = self._at(place), f"{place[0]}[{place[1]}]"
+            if at > end:
+                raise Unavailable(
+                    f"{where} ends at offset {end}, before {at}, which comes next: it was replaced, or has lost records"
+                )
+            if at < first and place not in self._from_first:
+                removed.append(f"retention removed offsets {at} to {first - 1} of {where} before they were read")
+            self._next[place] = max(at, first)
+        self._lost.clear()
+        self._assign()
+        if removed:
+            raise Unavailable("; ".join(removed))
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(*place, self._at(place)) for place in self._next])
+
+    def _at(self, place: tuple[str, int]) -> int:
+        """Return the offset that comes next: the markers of transactions take offsets, but are no records."""
+        return max(self._next.get(place, 0), self._ends.get(place, 0))
 
     def _ends_with_uncommitted(self) -> dict[tuple[str, int], int]:
         """Return the offsets after the last records, committed or not."""
@@ -283,8 +348,11 @@ class TopicReader:
                 ) from error
             places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in numbers]
         if tail is not None:
+            spans = spans_of(
+                self._consumer, [(place.topic, place.partition) for place in places], patience_s=self._patience_s
+            )
             for place in places:
-                low, high = self._span(place)
+                low, high = spans[place.topic, place.partition]
                 place.offset = max(low, high - tail)
         return places
 

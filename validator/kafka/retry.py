@@ -3,6 +3,9 @@
 
 librdkafka retries producing, fetching and committing. It returns the errors of other requests to its caller: metadata, offsets, groups and
 admin requests. A topic that was just created has no leader for a moment, and a coordinator that just started has to load.
+
+All questions about offsets are asked here, because some answers look like offsets and are none: where a partition's leader has just died,
+librdkafka returns -1001 without an error, or the special number that it was asked with. Such an answer is a transient error, too.
 """
 
 from __future__ import annotations
@@ -12,15 +15,27 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
 
 from validator.errors import Unavailable, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka import Consumer
+    from confluent_kafka.admin import AdminClient, TopicMetadata
+
+    Place = tuple[str, int]
+    """A topic's full name, and one of its partitions."""
 
 T = TypeVar("T")
 
@@ -161,16 +176,22 @@ def partitions_of(client: Any, topic: str, *, patience_s: float | None = None) -
     """
 
     def ask(left_s: float) -> list[int]:
-        found = client.list_topics(topic, timeout=left_s).topics[topic]
-        check(found.error)
-        return sorted(found.partitions)
+        return partition_numbers(topic, client.list_topics(topic, timeout=left_s).topics[topic])
 
     return answer(ask, patience_s=patience_s)
 
 
+def partition_numbers(topic: str, metadata: TopicMetadata) -> list[int]:
+    """Return the numbers of the partitions that metadata name. Raises `confluent_kafka.KafkaException` if they are not known yet."""
+    check(metadata.error)
+    if not metadata.partitions:
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no partition of {topic} is known yet"))
+    return sorted(metadata.partitions)
+
+
 def offsets_of(
     admin: AdminClient,
-    asked: dict[TopicPartition, OffsetSpec],
+    asked: Mapping[TopicPartition, OffsetSpec],
     *,
     committed: bool = False,
     patience_s: float | None = None,
@@ -180,20 +201,81 @@ def offsets_of(
     librdkafka's admin client learns nothing from FENCED_LEADER_EPOCH: it would ask with the same old epoch for minutes. Every retry reads
     the metadata first.
     """
-    if not asked:
-        return {}
-    attempts = count()
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     def ask(left_s: float) -> dict[TopicPartition, int]:
-        deadline = time.monotonic() + left_s
-        if next(attempts):
-            admin.list_topics(timeout=left_s)
-        left_s = max(RETRY_S, deadline - time.monotonic())
-        futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=left_s)
-        return {place: future.result().offset for place, future in futures.items()}
+        futures = admin.list_offsets(dict(asked), isolation_level=isolation, request_timeout=left_s)
+        return {place: _known(place, future.result().offset) for place, future in futures.items()}
+
+    return _asked(admin, ask, patience_s) if asked else {}
+
+
+def spans_of(
+    consumer: Consumer, places: Collection[Place], *, patience_s: float | None = None
+) -> dict[Place, tuple[int, int]]:
+    """Return each partition's first offset and its end, as the consumer sees it: of the committed records, or of all.
+
+    `Consumer.get_watermark_offsets` would return the end as the first offset if it does not know that: an empty partition. Raises as
+    `answer` does.
+    """
+
+    def ask(left_s: float) -> dict[Place, tuple[int, int]]:
+        first, end = (
+            {
+                (found.topic, found.partition): _known(found, found.offset)
+                # as a timestamp, each of these numbers stands for the offset that it names
+                for found in consumer.offsets_for_times(
+                    [TopicPartition(*place, which) for place in places], timeout=left_s / 2
+                )
+            }
+            for which in (OFFSET_BEGINNING, OFFSET_END)
+        )
+        return {place: (first[place], end[place]) for place in places}
+
+    return _asked(consumer, ask, patience_s) if places else {}
+
+
+def committed_of(
+    consumer: Consumer, places: Collection[TopicPartition], *, patience_s: float | None = None
+) -> list[TopicPartition]:
+    """Return the offsets that the consumer's group has committed, each with its metadata; `OFFSET_INVALID` where it has committed none.
+
+    Raises as `answer` does.
+    """
+
+    def ask(left_s: float) -> list[TopicPartition]:
+        found: list[TopicPartition] = consumer.committed(list(places), timeout=left_s)
+        for each in found:
+            check(each.error)
+            if each.offset != OFFSET_INVALID:
+                _known(each, each.offset)
+        return found
 
     return answer(ask, patience_s=patience_s)
+
+
+def _asked(client: Any, question: Callable[[float], T], patience_s: float | None) -> T:
+    """Return the answer to a question about offsets; the metadata are read before each further attempt."""
+    attempts = count()
+
+    def ask(left_s: float) -> T:
+        deadline = time.monotonic() + left_s
+        if next(attempts):
+            client.list_topics(timeout=left_s)
+        return question(max(RETRY_S, deadline - time.monotonic()))
+
+    return answer(ask, patience_s=patience_s)
+
+
+def _known(place: TopicPartition, offset: int) -> int:
+    """Return an offset. Raises `confluent_kafka.KafkaException`: the error of its partition, or a transient one if it is no offset."""
+    check(place.error)
+    if offset < 0:
+        at = f"{place.topic}[{place.partition}]"
+        raise KafkaException(
+            KafkaError(KafkaError.OFFSET_NOT_AVAILABLE, f"no offset of {at} is known yet, found {offset}")
+        )
+    return offset
 
 
 def is_missing(error: KafkaError) -> bool:

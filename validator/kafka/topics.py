@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -13,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
-from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, passes, user_error
+from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, partition_numbers, passes, user_error
+from validator.tables import dotted
 from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
@@ -155,10 +157,7 @@ def _led(topic: TopicMetadata) -> bool:
 def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Topic] = TOPICS) -> list[TopicState]:
     """Return the state of every topic, in their order."""
     with _admin(kafka) as admin:
-        existing = _existing(admin)
-        counts = {
-            topic.name: existing[prefix + topic.name].partitions for topic in topics if prefix + topic.name in existing
-        }
+        counts = answer(partial(_partitions, admin, prefix, topics))
         places = [
             (name, TopicPartition(prefix + name, number)) for name, numbers in counts.items() for number in numbers
         ]
@@ -178,6 +177,30 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Top
         )
         for topic in topics
     ]
+
+
+def _partitions(admin: AdminClient, prefix: str, topics: Sequence[Topic], left_s: float) -> dict[str, list[int]]:
+    """Return the numbers of the partitions of those topics that exist."""
+    existing = admin.list_topics(timeout=left_s).topics
+    return {
+        topic.name: partition_numbers(prefix + topic.name, existing[prefix + topic.name])
+        for topic in topics
+        if prefix + topic.name in existing
+    }
+
+
+def each_broker(kafka: KafkaTable) -> list[KafkaTable]:
+    """Return, for each broker that the cluster has now, the table of a client that asks this one first.
+
+    Raises `Unavailable` if no broker answers.
+    """
+    with _admin(kafka) as admin:
+        found = answer(lambda left_s: admin.list_topics(timeout=left_s).brokers)
+    places = [
+        f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}"
+        for _, each in sorted(found.items())
+    ]
+    return [{**dotted(dict(kafka)), "bootstrap.servers": place} for place in places]
 
 
 def topic_ids(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, str]:

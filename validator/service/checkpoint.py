@@ -49,6 +49,29 @@ def consumed_by_batch(checkpoint: Path, batch: int) -> dict[tuple[str, int], int
     return _of_offsets(checkpoint, batch, parse)
 
 
+def consumed_so_far(checkpoint: Path) -> dict[tuple[str, int], int]:
+    """Return, by topic and partition, the offset after the last record of the last complete batch, of all sources; empty without a batch.
+
+    Raises `UserError` as `consumed_by_batch`.
+    """
+    batch = max(_batches(checkpoint, COMMITS), default=None)
+    if batch is None:
+        return {}
+    path = checkpoint / OFFSETS / str(batch)
+    try:
+        _, _, *sources = path.read_text(encoding="utf-8").splitlines()
+        return {
+            (topic, int(partition)): int(offset)
+            for source in sources
+            for topic, partitions in json.loads(source).items()
+            for partition, offset in partitions.items()
+        }
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: expected the offsets of a batch as Spark writes them: {error}") from error
+
+
 def state_options(checkpoint: Path, batch: int) -> dict[str, str]:
     """Return the options of the session that determine the format of a batch's state. Raises `UserError` as `consumed_by_batch`."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from validator.config.changes import Effect
@@ -40,6 +41,7 @@ from validator.service.emitted import EmittedDiffers, compare_emitted
 from validator.service.markers import read_markers
 from validator.service.read_topics import checked_ids, keep_ids
 from validator.service.retention import missing_blocks
+from validator.service.second_look import Lack
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -47,9 +49,11 @@ if TYPE_CHECKING:
 
     from validator.config import Config
     from validator.core.types import BlockNumber
+    from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.kept_start import AcceptedChange, Difference
     from validator.lanes.marker import Consumed
+    from validator.service.second_look import SecondLook
 
     Compared = Callable[[str, BlockNumber], None]
     """Called with a lane, and the last block that it has emitted, before these blocks are executed again."""
@@ -115,7 +119,11 @@ def has_changed(config: Config, definitions: Mapping[str, LaneDefinition]) -> bo
 
 
 def look(
-    config: Config, definitions: Mapping[str, LaneDefinition], accepted: Accepted, compared: Compared = lambda *_: None
+    config: Config,
+    definitions: Mapping[str, LaneDefinition],
+    accepted: Accepted,
+    second: SecondLook,
+    compared: Compared = lambda *_: None,
 ) -> Look:
     """Compare a configuration with the checkpoint and with Kafka.
 
@@ -148,12 +156,12 @@ def look(
     refuse_changed_past(rules, definitions, lambda lane: _block(markers, lane), checkpoint=not rebuild)
     if rebuild:
         _refuse_needless(accepted, {lane: [*found] for lane, found in began.items()}, retired, compares=True)
-        refuse_cut_inputs(config, definitions)
+        second.refuse("first inputs", partial(cut_inputs, config, definitions))
         compare(config, definitions, markers, accepted, compared, before)
     else:
         _refuse_needless(accepted, began, gone, compares=False)
-        refuse_other_topics(config, checkpoint)
-    ids = checked_ids(kafka, prefix, INPUT_TOPICS, checkpoint)
+        second.refuse("ends of topics", partial(other_topics, config, checkpoint))
+    ids = checked_ids(kafka, prefix, INPUT_TOPICS, checkpoint, second)
     removed = {lane: _removed(start) for lane, start in gone.items()}
     for lane in before.keys() & now.keys():
         # a rebuild executes every block under the present configuration, but what is emitted stays as it is
@@ -178,34 +186,38 @@ def refuse_written(
             )
 
 
-def refuse_cut_inputs(config: Config, definitions: Mapping[str, LaneDefinition]) -> None:
-    """Raise `UserError` if retention has removed the first inputs of a lane, which would wait for them forever."""
+def cut_inputs(config: Config, definitions: Mapping[str, LaneDefinition], kafka: KafkaTable) -> Lack | None:
+    """Return whether retention has removed the first inputs of a lane, which would wait for them forever. Raises `UserError`."""
     starts = {lane: definition.first_block for lane, definition in definitions.items()}
     ahead = max((definition.settings.blocks_ahead_max for definition in definitions.values()), default=0)
     codec = job_codec(definitions.values())
-    for lane, (block, lacks) in missing_blocks(config.kafka, config.topics.prefix, codec, starts, ahead).items():
-        raise UserError(
-            f"lane {lane}: block {block} is missing: {lacks}, retention has removed the rest. The lane cannot start with block "
-            f"{starts[lane]}: import the state after a later block with `validator lanes import`"
+    for lane, (block, lacks) in missing_blocks(kafka, config.topics.prefix, codec, starts, ahead).items():
+        return Lack(
+            f"lane {lane}: block {block} is missing: {lacks}",
+            f"retention has removed the rest, and the lane cannot start with block {starts[lane]}: import the state after a later block "
+            "with `validator lanes import`",
         )
+    return None
 
 
-def refuse_other_topics(config: Config, checkpoint: Path) -> None:
-    """Raise `UserError` if an input topic ends before what the checkpoint has consumed of it: it was deleted and created again.
+def other_topics(config: Config, checkpoint: Path, kafka: KafkaTable) -> Lack | None:
+    """Return whether an input topic ends before what the checkpoint has consumed: it was created again. Raises `UserError`.
 
     This needs no ids of topics, which a Kafka may not name, and an earlier version has not kept (`service.read_topics`).
     """
     consumed = consumed_by_batch(checkpoint, last_begun_batch(checkpoint))
-    with TopicReader(config.kafka, config.topics.prefix, list(INPUT_TOPICS)) as reader:
+    with TopicReader(kafka, config.topics.prefix, list(INPUT_TOPICS)) as reader:
         ends = {(config.topics.prefix + topic, part): end for (topic, part), (_, end) in reader.spans().items()}
     for (topic, partition), offset in sorted(consumed.items()):
         end = ends.get((topic, partition))
         if end is None or end < offset:
             found = "has no such partition" if end is None else f"ends at offset {end}"
-            raise UserError(
-                f"{topic}[{partition}] {found}, but {checkpoint} has consumed it up to {offset}: it is another topic or another Kafka "
-                "than the job read: check [kafka] bootstrap.servers; if the topics were created again, remove the checkpoint"
+            return Lack(
+                f"{topic}[{partition}] {found}, but {checkpoint} has consumed it up to {offset}",
+                "it is another topic or another Kafka than the job read: check [kafka] bootstrap.servers; if the topics were created "
+                "again, remove the checkpoint",
             )
+    return None
 
 
 def _block(markers: Mapping[str, Marker], lane: str) -> BlockNumber | None:

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.registry import plain_values
-from validator.kafka.retry import ANSWER_S_MAX, answer, check, ends_reading, is_missing, partitions_of, user_error
+from validator.kafka.retry import ends_reading, is_missing, partitions_of, spans_of, user_error
 from validator.plugin.api import OutputRecord
 from validator.plugin.limits import COMMIT_S_MAX, POLL_S_MAX, READER_FETCH_KIB
 from validator.plugin.submission import check_timeout, start_offsets
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
     from validator.plugin.submission import Place
 
-_READER: Final = {
-    # A position that retention has overtaken is moved here, so that `positions` shows it.
-    "auto.offset.reset": "error",
-    "queued.max.messages.kbytes": READER_FETCH_KIB,
-}
+_READER: Final = {"queued.max.messages.kbytes": READER_FETCH_KIB}
 
 
 class KafkaOutputReader:
@@ -62,7 +58,7 @@ class KafkaOutputReader:
                     topic: partitions_of(self._consumer, prefix + topic, patience_s=COMMIT_S_MAX) for topic in topics
                 }
                 self._places = tuple((topic, number) for topic in topics for number in numbers[topic])
-                self._assign(self._asked(OFFSET_BEGINNING))
+                self._assign({place: first for place, (first, _) in self._spans().items()})
         except BaseException:
             self.close()
             raise
@@ -70,8 +66,9 @@ class KafkaOutputReader:
     def seek(self, offsets: Mapping[Place, int]) -> None:
         """Continue from the given offsets, and from the first record of the partitions that are not named. Raises ``ValueError``."""
         with self._open():
-            begins, ends = self._asked(OFFSET_BEGINNING), self._asked(OFFSET_END)
-            self._assign(start_offsets(offsets, begins, ends))
+            spans = self._spans()
+            begins = {place: first for place, (first, _) in spans.items()}
+            self._assign(start_offsets(offsets, begins, {place: end for place, (_, end) in spans.items()}))
 
     def receive(self, timeout_s: float) -> OutputRecord | None:
         """Return the next committed record, or None at the timeout or a request to stop. Raises ``ValueError``."""
@@ -95,7 +92,7 @@ class KafkaOutputReader:
     def ends(self) -> dict[Place, int]:
         """Return the offset after each partition's last committed record."""
         with self._open():
-            return self._asked(OFFSET_END)
+            return {place: end for place, (_, end) in self._spans().items()}
 
     def close(self) -> None:
         """Close the connections."""
@@ -129,15 +126,15 @@ class KafkaOutputReader:
         return None
 
     def _reset(self, place: Place) -> None:
-        """Continue from the first record that is left in a partition whose position retention has overtaken."""
-        begins, ends = self._asked(OFFSET_BEGINNING), self._asked(OFFSET_END)
+        """Continue from the first record that is left in a partition whose position retention has overtaken: `positions` shows it."""
+        first, end = self._spans()[place]
         position = self._positions[place]
-        if position > ends[place]:
+        if position > end:
             raise UserError(
-                f"topic {self._prefix}{place[0]}, partition {place[1]}, ends at {ends[place]}, before the next offset to read, {position}: "
+                f"topic {self._prefix}{place[0]}, partition {place[1]}, ends at {end}, before the next offset to read, {position}: "
                 "it was replaced, or has lost records"
             )
-        self._assign(self._positions | {place: max(position, begins[place])})
+        self._assign(self._positions | {place: max(position, first)})
 
     def _assign(self, positions: dict[Place, int]) -> None:
         self._positions = positions
@@ -145,17 +142,11 @@ class KafkaOutputReader:
             [TopicPartition(self._prefix + topic, number, offset) for (topic, number), offset in positions.items()]
         )
 
-    def _asked(self, which: int) -> dict[Place, int]:
-        """Return each partition's first offset, or its end: these are the special timestamps of one request to each broker."""
-
-        def ask(left_s: float) -> dict[Place, int]:
-            wanted = [TopicPartition(self._prefix + topic, number, which) for topic, number in self._places]
-            found = self._consumer.offsets_for_times(wanted, timeout=min(left_s, ANSWER_S_MAX))
-            for each in found:
-                check(each.error)
-            return {(each.topic.removeprefix(self._prefix), each.partition): each.offset for each in found}
-
-        return answer(ask, patience_s=COMMIT_S_MAX)
+    def _spans(self) -> dict[Place, tuple[int, int]]:
+        """Return each partition's first offset and the end of its committed records."""
+        places = [(self._prefix + topic, number) for topic, number in self._places]
+        found = spans_of(self._consumer, places, patience_s=COMMIT_S_MAX)
+        return {(topic.removeprefix(self._prefix), number): span for (topic, number), span in found.items()}
 
     @contextmanager
     def _open(self) -> Iterator[None]:

@@ -42,7 +42,8 @@ REMEDIES: Final[dict[str, str]] = {
     Fault.STATE: "nothing, if Kafka still has all its inputs: they are executed again",
     Fault.AUDIT: 'report the bug with the block; [audit] on_fault = "report" and a restart let the lane continue all the same',
     Fault.CONFIGURATION: "correct the configuration and restart the job",
-    Fault.INPUTS: "remove the job's checkpoint and import a later state of the lane with `validator lanes import`",
+    Fault.INPUTS: "resume the lane some minutes later, which asks Kafka again; if it still lacks them, remove the job's checkpoint and "
+    "import a later state of the lane with `validator lanes import`",
     Fault.BUG: "report the bug with the traceback in the job's log; skip the record (--skip) if one is named",
 }
 """By fault, what lets a lane continue."""

@@ -13,34 +13,45 @@ from validator.errors import UserError
 from validator.kafka.topics import topic_ids
 from validator.private import write_private
 from validator.service.checkpoint import has_checkpoint
+from validator.service.second_look import Lack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from validator.kafka.client import KafkaTable
+    from validator.service.second_look import SecondLook
 
 FILE: Final = "topics.json"
 VERSION: Final = 1
 
 
-def checked_ids(kafka: KafkaTable, prefix: str, topics: Iterable[str], checkpoint: Path) -> dict[str, str]:
+def checked_ids(
+    kafka: KafkaTable, prefix: str, topics: Iterable[str], checkpoint: Path, second: SecondLook
+) -> dict[str, str]:
     """Return the ids to keep of the topics that a job reads. Raises `UserError` if one is another than the checkpoint has read.
 
     Not compared is a topic of which Kafka names no id, and one that is not in the file: a later version reads more topics, and an earlier
-    one has kept no ids.
+    one has kept no ids. Raises `UserError` and `Unavailable` as `SecondLook.refuse`.
     """
-    found = topic_ids(kafka, [prefix + topic for topic in topics])
+    names = [prefix + topic for topic in topics]
     if not has_checkpoint(checkpoint):
-        return found
-    kept = _kept(checkpoint)
-    for topic, found_id in sorted(found.items()):
-        if kept.get(topic, found_id) != found_id:
-            raise UserError(
-                f"{topic} has id {found_id}, but {checkpoint} has read the one with id {kept[topic]}: it is another topic or another "
-                "Kafka than the job read: check [kafka] bootstrap.servers; if the topics were created again, remove the checkpoint; if "
-                f"they are a copy with the same offsets, remove {checkpoint.with_name(FILE)}"
-            )
+        return topic_ids(kafka, names)
+    found = kept = _kept(checkpoint)
+
+    def other(kafka: KafkaTable) -> Lack | None:
+        nonlocal found
+        found = topic_ids(kafka, names)
+        for topic, found_id in sorted(found.items()):
+            if kept.get(topic, found_id) != found_id:
+                return Lack(
+                    f"{topic} has id {found_id}, but {checkpoint} has read the one with id {kept[topic]}",
+                    "it is another topic or another Kafka than the job read: check [kafka] bootstrap.servers; if the topics were created "
+                    f"again, remove the checkpoint; if they are a copy with the same offsets, remove {checkpoint.with_name(FILE)}",
+                )
+        return None
+
+    second.refuse("ids of topics", other)
     return kept | found
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks, before a lane is executed from its first block, that retention has not removed its inputs.
+"""Checks that retention has not removed inputs: those after a checkpoint, or those that a lane needs from its first block on.
 
-Retention removes the oldest records. A lane whose first blocks are gone would wait for them forever; this check names the missing block.
+Retention removes the oldest records. A lane whose first blocks are gone would wait for them forever; the check names the missing block.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.records import block_record
 from validator.core.types import BlockNumber, BlockRecord
+from validator.errors import Unavailable, UserError
 from validator.kafka.reader import TopicReader
+from validator.service.checkpoint import consumed_so_far
+from validator.service.second_look import Lack
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from validator.codec.codec import Codec
     from validator.kafka.client import KafkaTable
 
@@ -73,6 +78,33 @@ def missing_blocks(
                 if lane not in missing or block < missing[lane][0]:
                     missing[lane] = (block, lacks)
     return missing
+
+
+def unread_inputs(checkpoint: Path, kafka: KafkaTable) -> Lack | None:
+    """Return whether Kafka no longer has what follows the last complete batch of a checkpoint. Raises `UserError`."""
+    consumed = consumed_so_far(checkpoint)
+    if not consumed:
+        return None
+    advice = (
+        "retention removed them before the job read them, or their topic was created again: remove the checkpoint and import a later state "
+        "of the lanes with `validator lanes import`"
+    )
+    try:
+        with TopicReader(kafka, "", sorted({topic for topic, _ in consumed})) as reader:
+            spans = reader.spans()
+    except Unavailable:
+        raise
+    except UserError as error:  # a topic does not exist
+        return Lack(str(error), advice)
+    for (topic, partition), offset in sorted(consumed.items()):
+        first, end = spans.get((topic, partition), (0, 0))
+        if not first <= offset <= end:
+            found = f"begins at offset {first}" if offset < first else f"ends at offset {end}"
+            return Lack(
+                f"Kafka does not have inputs that the job has not read ({topic}[{partition}] was read up to offset {offset}, and {found})",
+                advice,
+            )
+    return None
 
 
 def _cut_topics(kafka: KafkaTable, prefix: str) -> set[str]:

@@ -6,6 +6,7 @@ It is a rebuild of one lane while the job runs, so it is refused for the same re
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from validator.codec.orders import InputSpan
@@ -16,8 +17,9 @@ from validator.lanes.accepted import NOTHING
 from validator.lanes.configured import job_directory, lane_definition
 from validator.lanes.kept_start import differences, kept_starts, start_of
 from validator.service.checkpoint import consumed_by_batch, last_committed_batch
-from validator.service.look import compare, refuse_cut_inputs
+from validator.service.look import compare, cut_inputs
 from validator.service.markers import read_markers
+from validator.service.second_look import PERSON_S, SecondLook
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def check_beginning(config: Config, lane: str) -> None:
         raise UserError(
             f"lane {lane}: the configuration differs from what the job has started with: start the job with it, or put it back"
         )
-    refuse_cut_inputs(config, {lane: definition})
+    SecondLook(config.kafka, PERSON_S).refuse_soon("first inputs", partial(cut_inputs, config, {lane: definition}))
     markers = read_markers(config.kafka, config.topics.prefix)
     before = {} if kept is None else {lane: kept}
     compare(config, {lane: definition}, markers, NOTHING, lambda *_: None, before)

@@ -16,7 +16,7 @@ from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.registry import plain_values
-from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of, user_error
+from validator.kafka.retry import committed_of, partitions_of, user_error
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec, protocol_of
 from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, POLL_S_MAX, READERS_MAX
@@ -175,6 +175,8 @@ class KafkaTransportContext:
         self._opening = Lock()
         self._cursors = Cursors(group.kafka, group.prefix, group.name, self._check) if cursors else None
         settings = consumer_config(group.kafka, group_id=group.group_id, lasting=True)
+        # a transport that was away for longer than retention keeps records continues with those that are left
+        settings["auto.offset.reset"] = "earliest"
         self._bootstrap = settings["bootstrap.servers"]
         self._consumer = Consumer(settings)
         self._consumer.assign(self._places([group.prefix + topic for topic in topics]))
@@ -306,16 +308,10 @@ class KafkaTransportContext:
         if not topics:
             return []
 
-        def committed(left_s: float) -> list[TopicPartition]:
-            offsets: list[TopicPartition] = self._consumer.committed(places, timeout=min(left_s, ANSWER_S_MAX))
-            for place in offsets:
-                check(place.error)
-            return offsets
-
         try:
             numbers = {topic: partitions_of(self._consumer, topic, patience_s=COMMIT_S_MAX) for topic in topics}
             places = [TopicPartition(topic, number) for topic in topics for number in numbers[topic]]
-            found = answer(committed, patience_s=COMMIT_S_MAX)
+            found = committed_of(self._consumer, places, patience_s=COMMIT_S_MAX)
         except KafkaException as error:
             raise self._error(error.args[0]) from error
         return [

@@ -47,6 +47,9 @@ class Topic:
     def at_end(self) -> bool:
         return not self._arrived
 
+    def positions(self) -> dict[int, int]:
+        return {}
+
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         self._polls += 1
         assert (self._polls, self.is_closed) == (1, False)

@@ -169,6 +169,9 @@ class OddReading:
         found, self._left = self._left, []
         return found
 
+    def positions(self) -> dict[int, int]:
+        return {}
+
     def close(self) -> None:
         """Nothing to give up."""
 

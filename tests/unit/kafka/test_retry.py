@@ -12,7 +12,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streaming import markers, transactions
 from validator.config import Config
@@ -184,10 +184,6 @@ class Broker:
         wanted = known if topic is None else [topic]
         return SimpleNamespace(topics={name: SimpleNamespace(error=None, partitions={0: partition}) for name in wanted})
 
-    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
-        self.ask("get_watermark_offsets")
-        return 2, 9
-
     def committed(self, places: list[TopicPartition], timeout: float) -> list[Any]:
         error = self.fail("committed")  # a partition's error is part of the answer
         return [
@@ -221,7 +217,11 @@ class Broker:
 
     def offsets_for_times(self, places: list[TopicPartition], timeout: float) -> list[Any]:
         error = self.fail("offsets_for_times")
-        return [SimpleNamespace(topic=each.topic, partition=each.partition, offset=9, error=error) for each in places]
+        spans = {OFFSET_BEGINNING: 2, OFFSET_END: 9}
+        return [
+            SimpleNamespace(topic=each.topic, partition=each.partition, offset=spans[each.offset], error=error)
+            for each in places
+        ]
 
     def memberid(self) -> str:
         return "member"

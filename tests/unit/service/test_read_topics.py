@@ -17,8 +17,10 @@ from validator.kafka import retry, topics
 from validator.kafka.topics import NO_ID, topic_ids
 from validator.service import read_topics
 from validator.service.read_topics import FILE, checked_ids, keep_ids
+from validator.service.second_look import SecondLook
 
 KAFKA: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1"}
+SURE = SecondLook(KAFKA, 0, brokers=lambda _: [])
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_other_id_is_refused_and_what_is_unknown_is_not_compared(found: dict[str, str], checkpoint: Path) -> None:
     def check(*names: str) -> dict[str, str]:
-        return checked_ids(KAFKA, "p.", names, checkpoint)
+        return checked_ids(KAFKA, "p.", names, checkpoint, SURE)
 
     found |= {"p.a": "1", "p.b": "2"}
     keep_ids(checkpoint, check("a"))
@@ -50,7 +52,8 @@ def test_other_id_is_refused_and_what_is_unknown_is_not_compared(found: dict[str
     assert check("a", "b") == {"p.a": "1", "p.b": "2"}, "what Kafka does not say at present stays known"
     found["p.a"] = "3"
     with pytest.raises(
-        UserError, match=r"^p\.a has id 3, but .*/checkpoint has read the one with id 1: it is another topic"
+        UserError,
+        match=r"^p\.a has id 3, but .*/checkpoint has read the one with id 1 \(seen twice, 0 s apart\): it is another topic",
     ):
         check("a", "b")
     assert check("b") == {"p.a": "1", "p.b": "2"}
@@ -81,7 +84,7 @@ def test_damaged_or_newer_file_is_refused(found: dict[str, str], checkpoint: Pat
     path = checkpoint.with_name(FILE)
     path.write_text(text)
     with pytest.raises(UserError) as refused:
-        checked_ids(KAFKA, "p.", ["a"], checkpoint)
+        checked_ids(KAFKA, "p.", ["a"], checkpoint, SURE)
     assert str(refused.value).startswith(f"{path}: {words}")
     assert found == {}
 

@@ -31,7 +31,7 @@ from streaming.range_source import (
     committed_ends,
 )
 from streaming.ranges import OffsetRange, Offsets, divided, records_between
-from streaming.reasons import reason_of
+from streaming.reasons import INPUTS_GONE, reason_of
 from streaming.transactions import KafkaGone
 from tests.repetitions import repetitions
 from validator.errors import UserError
@@ -248,7 +248,7 @@ def test_inputs_that_are_gone_are_named(latest: Offsets, found: str) -> None:
     line = str(gone.value)
     assert f"({found})" in line
     assert "\n" not in line
-    assert line.startswith("retention removed inputs from Kafka before the job read them")
+    assert line.startswith(INPUTS_GONE)
     raised = (
         f"Traceback (most recent call last):\n  File x\nstreaming.range_source.InputsRemoved: {line}\n\n\tat org.apache"
     )

@@ -329,7 +329,7 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
 
     monkeypatch.setattr(run, "wait_for_topics", lambda *_, **__: None)
     monkeypatch.setattr(look_module, "read_markers", lambda *_, **__: {"a": Marker(30)})
-    monkeypatch.setattr(look_module, "refuse_other_topics", lambda *_: None)
+    monkeypatch.setattr(look_module, "other_topics", lambda *_: None)
     monkeypatch.setattr(look_module, "checked_ids", lambda *_: {})
     for folder in ("offsets", "commits"):
         (tmp_path / "checkpoint" / folder).mkdir(parents=True)
@@ -345,7 +345,7 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
 def test_query_that_restarts_on_topics_created_again_ends_the_job(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def other(kafka: object, prefix: str, topics: object, checkpoint: Path) -> None:
+    def other(kafka: object, prefix: str, topics: object, checkpoint: Path, second: object) -> None:
         assert (prefix, set(INPUT_TOPICS), checkpoint) == ("p.", {*topics}, tmp_path / "checkpoint")  # type: ignore[misc]
         raise UserError("p.blocks has id 2")
 
