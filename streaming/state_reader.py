@@ -20,7 +20,7 @@ from streaming.state_store import Store, open_store
 from validator import exit_codes
 from validator.errors import UserError
 from validator.lanes.stored import Part, write_end, write_entry, write_header
-from validator.service.checkpoint import consumed_by_batch, last_committed_batch, state_options
+from validator.service.checkpoint import consumed_by_batch, last_committed_batch, numbered, state_options
 
 ATTEMPTS_MAX = 5
 """Attempts, each at a newer batch because the job has removed files that the previous one needs."""
@@ -91,7 +91,7 @@ def _check_format(checkpoint: Path, batch: int) -> None:
 
 
 def _partitions(checkpoint: Path) -> list[Path]:
-    return sorted(path for path in (checkpoint / _OPERATOR).iterdir() if path.name.isdecimal())
+    return numbered(checkpoint / _OPERATOR, Path.is_dir)
 
 
 def _entries(store: Store, lanes: Sequence[str]) -> Iterator[Entry]:

@@ -109,7 +109,7 @@ def open_store(partition: Path, version: int, folder: Path) -> Iterator[Store]:
 
 
 def _snapshots(partition: Path) -> list[int]:
-    return [int(path.stem) for path in partition.glob(f"*{SNAPSHOT}") if path.stem.isdecimal()]
+    return [int(path.stem) for path in partition.glob(f"[0-9]*{SNAPSHOT}") if path.stem.isdecimal() and path.is_file()]
 
 
 def _unpack(partition: Path, snapshot: int, folder: Path) -> dict[str, Any]:

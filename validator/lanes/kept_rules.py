@@ -23,7 +23,7 @@ EARLIER_SUFFIX = ".rules"
 
 def kept_rules(folder: Path, starts: Mapping[str, LaneStart]) -> dict[str, bytes]:
     """Return, by lane, what `LaneDefinition.encode_rules` returned at the last start. Earlier programs wrote a file per lane for it."""
-    earlier = {path.name.removesuffix(EARLIER_SUFFIX): path for path in folder.glob(f"*{EARLIER_SUFFIX}")}
+    earlier = {path.name.removesuffix(EARLIER_SUFFIX): path for path in folder.glob(f"[!.]*{EARLIER_SUFFIX}")}
     found = {lane: path.read_bytes() for lane, path in earlier.items()}
     return found | {lane: bytes.fromhex(start.rules) for lane, start in starts.items() if start.rules}
 

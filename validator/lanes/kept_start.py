@@ -142,8 +142,11 @@ def keep_start(folder: Path, lane: str, start: LaneStart) -> None:
 
 
 def kept_starts(folder: Path) -> dict[str, LaneStart]:
-    """Return what is kept, by lane; empty if no job has started here. Raises `UserError` for a file that is damaged or newer."""
-    return {path.name.removesuffix(_SUFFIX): _read(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+    """Return what is kept, by lane; empty if no job has started here. Raises `UserError` for a file that is damaged or newer.
+
+    A hidden name is no lane's: other machines leave such files.
+    """
+    return {path.name.removesuffix(_SUFFIX): _read(path) for path in sorted(folder.glob(f"[!.]*{_SUFFIX}"))}
 
 
 def _read(path: Path) -> LaneStart:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from validator.errors import UserError
 from validator.topics import INPUT_TOPICS
@@ -142,24 +142,36 @@ def follow_move(checkpoint: Path) -> bool:
     Spark keeps the paths of the schemas of its state as they were when they were written, and would look for them there.
     """
     moved = False
-    for path in sorted(checkpoint.glob("state/*/_metadata/v2/*")):
-        version, _, body = path.read_text(encoding="utf-8").partition("\n")
-        try:
-            metadata = json.loads(body) if path.name.isdecimal() else {}
-        except ValueError:  # Spark says what is wrong with it
-            continue
-        stores = metadata.get("stateStoreInfo", [])
-        before = json.dumps(stores)
-        for store in stores:
-            named = [_beside(path.parents[2], each) for each in store.get("stateSchemaFilePaths", [])]
-            store["stateSchemaFilePaths"] = named
-        if json.dumps(stores) != before:
+    for operator in numbered(checkpoint / "state", Path.is_dir):
+        for path in numbered(operator / "_metadata" / "v2", Path.is_file):
+            version, metadata = _state_metadata(path)
+            stores = metadata["stateStoreInfo"]
+            before = json.dumps(stores)
+            for store in stores:
+                store["stateSchemaFilePaths"] = [_beside(operator, each) for each in store["stateSchemaFilePaths"]]
+            if json.dumps(stores) == before:
+                continue
             written = path.with_name(f".{path.name}.moved")
             written.write_text(f"{version}\n{json.dumps(metadata, separators=(',', ':'))}", encoding="utf-8")
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # it is the sum of the earlier bytes
             written.replace(path)
             moved = True
     return moved
+
+
+def _state_metadata(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the version and the metadata of a stateful operator. Raises `UserError`."""
+    try:
+        version, _, body = path.read_text(encoding="utf-8").partition("\n")
+        metadata: dict[str, Any] = json.loads(body)
+        for store in metadata["stateStoreInfo"]:
+            for each in store["stateSchemaFilePaths"]:
+                each.rpartition("/")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: expected the metadata of a state as Spark writes it: {error}") from error
+    return version, metadata
 
 
 def _beside(operator: Path, schema: str) -> str:
@@ -169,5 +181,19 @@ def _beside(operator: Path, schema: str) -> str:
 
 
 def _batches(checkpoint: Path, folder: str) -> list[int]:
-    files = checkpoint / folder
-    return [int(path.name) for path in files.iterdir() if path.name.isdecimal()] if files.is_dir() else []
+    return [int(path.name) for path in numbered(checkpoint / folder, Path.is_file)]
+
+
+def numbered(folder: Path, kind: Callable[[Path], bool]) -> list[Path]:
+    """Return, by their numbers, the files or folders that Spark names by a number; empty without the folder.
+
+    A folder also holds sums of files (``.0.crc``), files that are being written, and what the storage, other machines and editors leave.
+    """
+    if not folder.is_dir():
+        return []
+    found = (path for path in folder.iterdir() if _is_number(path.name) and kind(path))
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and str(int(name)) == name

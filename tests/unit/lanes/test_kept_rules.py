@@ -80,6 +80,7 @@ def test_rules_are_in_the_file_of_the_start_or_in_that_of_an_earlier_program(tmp
     assert kept_rules(tmp_path / "nowhere", {}) == {}
     (tmp_path / "a.rules").write_bytes(b"of a")
     (tmp_path / "b.rules").write_bytes(b"of b")
+    (tmp_path / "._b.rules").write_bytes(b"of another machine")
     starts = {"a": LaneStart(1, "00", 1, {}), "b": LaneStart(1, "00", 1, {}, rules=b"newer".hex())}
     assert kept_rules(tmp_path, starts) == {"a": b"of a", "b": b"newer"}
 

@@ -285,6 +285,8 @@ def test_start_is_read_as_it_was_kept(tmp_path: Path) -> None:
     keep_start(tmp_path / "lanes", "b", LaneStart(1, "00", 1, {}, removed=True))
     assert kept_starts(tmp_path / "lanes") == {"a": start, "b": LaneStart(1, "00", 1, {}, removed=True)}
     assert kept_starts(tmp_path / "nowhere") == {}
+    (tmp_path / "lanes" / "._a.start").write_bytes(b"\x00\x05\x16\x07of another machine")
+    assert list(kept_starts(tmp_path / "lanes")) == ["a", "b"]
 
 
 def test_accepted_changes_are_kept_with_their_blocks(tmp_path: Path) -> None:

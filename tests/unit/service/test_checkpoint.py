@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from validator.errors import UserError
-from validator.service.checkpoint import consumed_by_batch, follow_move, last_committed_batch, state_options
+from validator.service.checkpoint import (
+    consumed_by_batch,
+    follow_move,
+    has_unfinished_batch,
+    last_begun_batch,
+    last_committed_batch,
+    state_options,
+)
 
 SOURCE = '{"t.blocks":{"0":12,"1":0},"t.candidates":{"0":40}}'
 
@@ -33,6 +40,48 @@ def test_last_batch_has_greatest_number(checkpoint: Path) -> None:
     assert last_committed_batch(checkpoint) == 10
 
 
+FOREIGN = ("._0", ".DS_Store", ".nfs000000000001f2c300000012", ".0.swp", "0~", "#0#", ".0.5d1c.tmp", "0.orig")
+"""Files that a file system, another machine or an editor leaves; none of them is text of ours."""
+
+FOREIGN_FOLDERS = ("lost+found", ".snapshot", ".Trash-0", "00000")
+
+
+def litter(folder: Path, name: str) -> None:
+    """Put into a folder what others may leave there, next to Spark's file of a name with the checksum that a cluster's driver writes."""
+    (folder / f".{name}.crc").write_bytes(b"crc\0\0\0\x02\0\x9f\xfe\x80\xff")
+    for foreign in FOREIGN:
+        (folder / foreign).write_bytes(b"\xff\xfe\x00\x80")
+    for foreign in FOREIGN_FOLDERS:
+        (folder / foreign).mkdir()
+
+
+def test_names_of_others_are_ignored(checkpoint: Path) -> None:
+    operator = checkpoint / "state" / "0"
+    metadata = operator / "_metadata" / "v2" / "0"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text('v2\n{"stateStoreInfo":[]}')
+    litter(metadata.parent, "0")
+    for folder in ("", "commits", "offsets", "state", "state/0", "state/0/0"):
+        litter(checkpoint / folder, "10")
+    assert not follow_move(checkpoint)
+    assert metadata.read_text() == 'v2\n{"stateStoreInfo":[]}'
+    assert (metadata.parent / ".0.crc").exists(), "the sum of a file that stays as it is"
+    assert last_committed_batch(checkpoint) == 10
+    assert last_begun_batch(checkpoint) == 11
+    assert has_unfinished_batch(checkpoint)
+    assert consumed_by_batch(checkpoint, 10)[("t.blocks", 0)] == 12
+
+
+@pytest.mark.parametrize("content", [b"", b"v2", b"v2\n", b"v2\n{half", b"v2\n[]", b"v2\n{\xff\xfe", b'v2\n{"stateStoreInfo":7}'])
+def test_damaged_metadata_is_named_in_one_line(checkpoint: Path, content: bytes) -> None:
+    metadata = checkpoint / "state" / "0" / "_metadata" / "v2" / "0"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_bytes(content)
+    with pytest.raises(UserError, match="_metadata/v2/0: expected the metadata of a state as Spark writes it") as refused:
+        follow_move(checkpoint)
+    assert "\n" not in str(refused.value)
+
+
 def test_moved_checkpoint_names_its_own_files(checkpoint: Path) -> None:
     operator = checkpoint / "state" / "0"
     schema, metadata = operator / "_stateSchema" / "default" / "0_7f", operator / "_metadata" / "v2" / "0"
@@ -48,16 +97,13 @@ def test_moved_checkpoint_names_its_own_files(checkpoint: Path) -> None:
     ]
     body = {"operatorInfo": {"operatorId": 0}, "stateStoreInfo": stores, "operatorPropertiesJson": '{"a":"b"}'}
     metadata.write_text(f"v2\n{json.dumps(body)}")
-    damaged = metadata.with_name("1")
-    damaged.write_text("v2\n{half")
     metadata.with_name(".0.crc").write_text("sum of the earlier bytes")
     assert follow_move(checkpoint)
     version, _, written = metadata.read_text().partition("\n")
     stores[0]["stateSchemaFilePaths"][0] = f"file:{schema}"  # type: ignore[index]
     assert (version, json.loads(written)) == ("v2", body)
-    assert sorted(path.name for path in metadata.parent.iterdir()) == ["0", "1"]
+    assert sorted(path.name for path in metadata.parent.iterdir()) == ["0"]
     assert not follow_move(checkpoint)
-    assert damaged.read_text() == "v2\n{half"
     assert not follow_move(checkpoint / "none")
 
 
