@@ -61,7 +61,7 @@ def crash(
         raise typer.Exit(_breaks(console, only, build))
     if brokers == 2:
         raise typer.BadParameter("2, expected 1 or 3", param_hint="--brokers")
-    schedule = short_schedule(seed) if short else full_schedule(seed, kills, brokers)
+    schedule = short_schedule(seed, brokers) if short else full_schedule(seed, kills, brokers)
     if worlds > 1 and world is None:
         _end(_in_parallel(console, seed, worlds, build), console, build, complete=not only)
         return
@@ -83,7 +83,7 @@ def crash(
         world_number=world or 0,
         log=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
     )
-    _end(report, console, build, complete=not only and not first and world is None)
+    _end(report, console, build, complete=not only and not first and world is None and not (short and brokers > 1))
 
 
 def _breaks(console: Console, only: str, build: Path) -> int:

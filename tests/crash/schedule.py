@@ -74,9 +74,24 @@ SHORT = (
 DEAR_RANDOM = 6
 
 
-def short_schedule(seed: int) -> list[Kill]:
-    """Return the kills of the short form."""
+SHORT_OF_CLUSTER = (
+    ("random", LEADER + "markers"),
+    ("commit-during", TRANSACTION_COORDINATOR),
+    ("random", CONTROLLER),
+)
+"""Brokers that `make test` kills of three."""
+
+SHORT_CLUSTER_EPISODES = ("two-brokers-at-once", "broker-cut-off-from-peers")
+
+
+def short_schedule(seed: int, brokers: int = 1) -> list[Kill]:
+    """Return the kills of the short form; with several brokers, of these alone."""
     random = Random(seed)
+    if brokers > 1:
+        kills = [_kill(random, "broker", step, role=role) for step, role in SHORT_OF_CLUSTER]
+        kills += [Kill("episode", name) for name in SHORT_CLUSTER_EPISODES]
+        random.shuffle(kills)
+        return kills
     kills = [_kill(random, victim, step, random.choice(STAGES)) for victim, step in SHORT]  # type: ignore[arg-type]
     random.shuffle(kills)
     # before the final stop of the job, which saves an additional start
@@ -88,7 +103,6 @@ CLUSTER_STEPS = (
     "marker-read",
     "begin-after",
     "produced",
-    "offsets-before",
     "commit-before",
     "commit-during",
     "commit-after",

@@ -72,12 +72,16 @@ def test_names_of_others_are_ignored(checkpoint: Path) -> None:
     assert consumed_by_batch(checkpoint, 10)[("t.blocks", 0)] == 12
 
 
-@pytest.mark.parametrize("content", [b"", b"v2", b"v2\n", b"v2\n{half", b"v2\n[]", b"v2\n{\xff\xfe", b'v2\n{"stateStoreInfo":7}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"v2", b"v2\n", b"v2\n{half", b"v2\n[]", b"v2\n{\xff\xfe", b'v2\n{"stateStoreInfo":7}']
+)
 def test_damaged_metadata_is_named_in_one_line(checkpoint: Path, content: bytes) -> None:
     metadata = checkpoint / "state" / "0" / "_metadata" / "v2" / "0"
     metadata.parent.mkdir(parents=True)
     metadata.write_bytes(content)
-    with pytest.raises(UserError, match="_metadata/v2/0: expected the metadata of a state as Spark writes it") as refused:
+    with pytest.raises(
+        UserError, match="_metadata/v2/0: expected the metadata of a state as Spark writes it"
+    ) as refused:
         follow_move(checkpoint)
     assert "\n" not in str(refused.value)
 
