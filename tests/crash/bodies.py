@@ -26,8 +26,9 @@ from validator_xcmp_bodies.job import JOB
 from tests.bodies.history import LANE, Named, hostile
 from tests.crash.bodies_judge import OUTPUTS, Emitted, Plan, compare, sequence
 from tests.crash.comparison import Tally
+from tests.crash.injected import arm, injected
 from tests.crash.processes import jvm_of, of_session, send, workers_of
-from tests.crash.world import PATIENCE_S, Failure, World, arm, injected
+from tests.crash.world import PATIENCE_S, Failure, World
 from validator.config import Config
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader

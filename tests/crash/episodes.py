@@ -17,9 +17,10 @@ from tests.crash.bodies import BodiesEpisode
 from tests.crash.clusters import CLUSTER_EPISODES, ClusterEpisodes
 from tests.crash.consoles import ConsoleEpisode
 from tests.crash.gateways import ChannelEpisode
+from tests.crash.injected import injected
 from tests.crash.parked import ParkedEpisode
 from tests.crash.processes import of_session, send
-from tests.crash.world import PATIENCE_S, Failure, World, injected
+from tests.crash.world import PATIENCE_S, Failure, World
 from validator import exit_codes
 from validator.errors import UserError
 from validator.service.job import JobProcess, job_command
@@ -29,6 +30,9 @@ REBUILD_RECORDS = 50_000
 
 FULL_S_MAX = 60.0
 """Seconds for which a job runs with a full disk."""
+
+STALL_S = (5.0, 40.0)
+"""Bounds of the seconds for which a shared checkpoint stalls."""
 
 FENCED = "another job has taken over"
 
@@ -200,6 +204,33 @@ class Episodes:
             raise Failure(f"with a full disk the job ended with code {code}: {job.failure}")
         expected = "No space left on device" if "file system" in how else ""
         return f"by {how}: " + self._one_line(job.failure or "", expected)
+
+    # --- clusters of Spark ---
+
+    def _checkpoint_stalls(self) -> tuple[str, int]:
+        """Let every write to the folder of checkpoint and state wait, as on a shared storage that does not answer."""
+        world = self._world
+        assert world.disk is not None
+        if not world.disk.mounted:
+            return "skipped: no file system that can be frozen can be mounted here", 0
+        seconds = world.random.uniform(*STALL_S)
+        world.feed(world.traffic.segment())
+        with world.disk.stalled():
+            world.feed(world.traffic.segment())
+            world.watch(seconds)
+        return f"{seconds:.0f} s", 0
+
+    def _driver_moved(self) -> tuple[str, int]:
+        """Kill the driver, and start it on its folder in another place."""
+        world = self._world
+        world.feed(world.traffic.segment())
+        world.watch(world.random.uniform(0, 3.0))
+        self._kill_job()
+        target = world.directory.with_name(f"job-{self._count}")
+        world.directory.rename(target)
+        world.directory = target
+        world.run_job()
+        return f"to {target.name}", 1
 
     # --- jobs of plugins ---
 

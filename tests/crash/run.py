@@ -59,6 +59,7 @@ def run(
     build: Path,
     lanes: int = 3,
     brokers: int = 1,
+    on_cluster: bool = False,
     first: int = 0,
     world_number: int = 0,
     log: Callable[[str], None] = print,
@@ -67,6 +68,7 @@ def run(
 
     Worlds with the same seed and different numbers have different traffic. ``command`` is the one that repeats it from kill 0 on.
     """
+    build = build.absolute()
     report = Report(seed, f"{command} --first {first}" if first else command, len(schedule) - first)
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"crash-{seed}-"))
@@ -77,6 +79,7 @@ def run(
         blocks=60 + 40 * len(schedule),
         blocks_per_segment=3,
         brokers_count=brokers,
+        on_cluster=on_cluster,
     )
     report.tally = Tally()
     target = build / f"report-{seed}.json"
@@ -280,6 +283,9 @@ class Runner:
                 return [
                     *(planners_of(job.pid) or workers_of(job.pid, "decode"))
                 ]  # Spark reads by itself after several kills
+            case "spark-master" | "spark-worker" | "executor":
+                assert self.world.spark is not None
+                return self.world.spark.pids(kill.victim)
             case "driver":
                 return [job.pid]
             case "jvm":

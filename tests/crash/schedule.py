@@ -35,9 +35,21 @@ EPISODES = (
     "parked-lane",
 )
 
-Victim = Literal["worker", "daemon", "planner", "driver", "jvm", "broker", "machine", "episode"]
+Victim = Literal[
+    "worker",
+    "daemon",
+    "planner",
+    "driver",
+    "jvm",
+    "broker",
+    "machine",
+    "executor",
+    "spark-worker",
+    "spark-master",
+    "episode",
+]
 """``daemon`` is what forks the workers of a stage, ``planner`` what decides which offsets a batch has; ``machine`` is driver, JVM
-and worker together; an episode is a scenario (`tests.crash.episodes`)."""
+and worker together; the next three are processes of a standalone cluster of Spark; an episode is a scenario (`tests.crash.episodes`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,33 @@ SHORT = (
 DEAR_RANDOM = 6
 
 
+SPARK_VICTIMS: tuple[Victim, ...] = ("executor", "spark-worker", "spark-master", "driver", "jvm")
+
+SPARK_EPISODES = ("checkpoint-stalls", "driver-moved")
+
+EACH_SPARK_EPISODE = 3
+RANDOM_OF_VICTIM = 8
+
+
+def spark_schedule(seed: int, kills: int, brokers: int) -> list[Kill]:
+    """Return this many kills of a job on a standalone cluster of Spark, and of its brokers.
+
+    Its executors are no processes of the driver, so what `full_schedule` kills by its place below the driver is left to that one.
+    """
+    random = Random(seed)
+    wanted = [_kill(random, victim, "random") for victim in SPARK_VICTIMS for _ in range(RANDOM_OF_VICTIM)]
+    wanted += [_kill(random, "worker", step) for step in CLUSTER_STEPS]
+    wanted += [Kill("episode", name) for name in SPARK_EPISODES for _ in range(EACH_SPARK_EPISODE)]
+    wanted += [_kill(random, "broker", "random", role=role) for role in ROLES] if brokers > 1 else []
+    random.shuffle(wanted)
+    while len(wanted) < kills:
+        wanted.append(_kill(random, random.choice(SPARK_VICTIMS), "random"))
+    return wanted[:kills]
+
+
+SHORT_OF_SPARK: tuple[Victim, ...] = ("executor", "spark-worker", "spark-master")
+
+
 SHORT_OF_CLUSTER = (
     ("random", LEADER + "markers"),
     ("commit-during", TRANSACTION_COORDINATOR),
@@ -84,9 +123,12 @@ SHORT_OF_CLUSTER = (
 SHORT_CLUSTER_EPISODES = ("two-brokers-at-once", "broker-cut-off-from-peers")
 
 
-def short_schedule(seed: int, brokers: int = 1) -> list[Kill]:
-    """Return the kills of the short form; with several brokers, of these alone."""
+def short_schedule(seed: int, brokers: int = 1, *, on_cluster: bool = False) -> list[Kill]:
+    """Return the kills of the short form; with several brokers or on a cluster of Spark, of these alone."""
     random = Random(seed)
+    if on_cluster:
+        spark = [_kill(random, victim, "random") for victim in SHORT_OF_SPARK]
+        return [*spark, *(Kill("episode", name) for name in SPARK_EPISODES)]
     if brokers > 1:
         kills = [_kill(random, "broker", step, role=role) for step, role in SHORT_OF_CLUSTER]
         kills += [Kill("episode", name) for name in SHORT_CLUSTER_EPISODES]

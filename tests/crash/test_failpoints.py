@@ -16,10 +16,10 @@ from tests.crash.brokers import ROLES
 from tests.crash.clusters import CLUSTER_EPISODES
 from tests.crash.comparison import Reader, Tally
 from tests.crash.inject.crash_failpoints import STEPS, Armed
+from tests.crash.injected import INJECT, ROOT
 from tests.crash.report import Done, Report
 from tests.crash.run import run_on
 from tests.crash.schedule import CLUSTER_ROLES, CLUSTER_STEPS, EPISODES, LOGGED, Kill, full_schedule, short_schedule
-from tests.crash.world import INJECT, ROOT
 
 PROGRAM = """
 import importlib, crash_failpoints

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -21,20 +21,18 @@ from confluent_kafka import Producer
 
 from tests.crash.brokers import Brokers, OneBroker, ThreeBrokers
 from tests.crash.comparison import Reader
-from tests.crash.inject.crash_failpoints import Armed
-from tests.crash.processes import jvm_of, of_session, send
+from tests.crash.injected import CONSTANTS, arm, injected, mount, python_path
+from tests.crash.processes import of_session, send
+from tests.crash.spark import SharedDisk, SparkCluster
 from tests.crash.traffic import Sent, Traffic, Undisturbed, chains_of
 from tests.unit.lanes.chains import Chain, config_of
 from validator.codec.orders import encode_order
 from validator.config import Config
 from validator.errors import UserError
-from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
 from validator.service.job import JobProcess
 
-ROOT = Path(__file__).parents[2]
-INJECT = Path(__file__).parent / "inject"
 PREFIX = "crash."
 
 SLOWNESS = float(os.environ.get("CRASH_SLOWNESS", "1"))
@@ -52,26 +50,8 @@ GRACE_S = 30.0
 OTHERS_S = 30.0 * SLOWNESS
 """Seconds after the last lane has written everything in which the rest must have been written, too."""
 
-SNAPSHOT_BYTES = 10_000
-
-CONSTANTS = {
-    "validator.lanes.store": {"JOURNAL_BYTES_MIN": SNAPSHOT_BYTES},
-    "streaming.ranges": {"RECORDS_PER_TASK_MIN": 20},
-    "streaming.range_source": {"FIRST_RECORDS_MAX": 50, "GROWTH": 1, "AHEAD_RECORDS_MIN": 10},
-    "streaming.range_reader": {"HELD_MAX": 20, "RECORDS_AT_ONCE": 10},
-    "streaming.decode_stage": {"CHUNK_BYTES": 2_000},
-    "streaming.chunk_files": {"FILED_BYTES_MIN": 1_000},
-    "validator.lanes.arrived": {"PART_RECORDS": 20},
-}
-"""Lowered limits of the product: pages are saved often, and small batches have several tasks and parts, are read ahead, and go by files."""
-
-"""Journal bytes that trigger a save here, so that one happens every few batches."""
-
 STALLED_S = round(120 * SLOWNESS)
 """Seconds without any progress after which a job ends its batch and begins again: less than `PATIENCE_S`."""
-
-DISK_BYTES = 512 << 20
-"""Of the file system under the job's directory."""
 
 
 class Failure(Exception):
@@ -98,6 +78,8 @@ class World:
     records_per_trigger: int = 60
     brokers_count: int = 1
     """One or three."""
+    on_cluster: bool = False
+    """Whether the job runs on a standalone cluster of Spark, rather than in one process."""
     endings: list[Ending] = field(default_factory=list)
     starts: int = 0
     logged: Counter[str] = field(default_factory=Counter)
@@ -125,7 +107,9 @@ class World:
         )
         self.jobs: list[JobProcess] = []
         self.job: JobProcess | None = None
-        self.directory = self.folder / "job"
+        self.disk = SharedDisk(self.folder / "disk", self.folder / "disk.image") if self.on_cluster else None
+        self.directory = (self.disk.folder if self.disk else self.folder) / "job"
+        self.spark = SparkCluster(self.folder, python_path(), self.points) if self.on_cluster else None
         self.broker_pause_s = 0.0
         self.ended_sessions: dict[int, float] = {}
         self.delivered: Counter[str] = Counter()
@@ -136,8 +120,12 @@ class World:
     # --- start and end ---
 
     def __enter__(self) -> Self:
+        if self.disk is not None:
+            self.disk.mount()
         self.directory.mkdir()
-        self._mounted = mount(self.directory)
+        self._mounted = self.disk is None and mount(self.directory)
+        if self.spark is not None:
+            self.spark.start()
         self.brokers.start()
         self.kafka: dict[str, Any] = self.brokers.kafka
         create_topics(self.kafka, prefix=PREFIX)
@@ -153,6 +141,10 @@ class World:
         self.onlooker.close()
         self.reader.close()
         self.brokers.stop()
+        if self.spark is not None:
+            self.spark.stop()
+        if self.disk is not None:
+            self.disk.unmount()
         if self._mounted:
             subprocess.run(["umount", "--lazy", str(self.directory)], check=True)
 
@@ -172,6 +164,8 @@ class World:
             "state_partitions": self.state_partitions,
             "stalled_after": STALLED_S,
         }
+        if self.spark is not None:
+            job |= {"master": self.spark.address, "driver_memory": "512m"}
         return config_of(*self.chains, job=job | changes, topics={"prefix": PREFIX}, kafka=self.kafka)
 
     def start_job(self, directory: Path | None = None, **changes: Any) -> JobProcess:
@@ -184,7 +178,7 @@ class World:
             log.flush()
 
         job = JobProcess(self.config(directory, **changes), on_event)
-        with injected(self.points):
+        with injected(self.points, self.spark.environment if self.spark else {}):
             job.start()
         self.jobs.append(job)
         self.starts += 1
@@ -253,6 +247,8 @@ class World:
     def supervise(self) -> None:
         """Restart what has died: brokers on their data and ports, the job on its directory."""
         self.brokers.restart_dead(self.broker_pause_s)
+        if self.spark is not None:
+            self.spark.restart_dead()
         job = self.job
         if job is not None and job.ended():
             assert job.pid is not None
@@ -381,65 +377,19 @@ class World:
         """Return the steps that any process has reached."""
         return {path.name for path in (self.points / "seen").iterdir()}
 
-    def pid_of(self, name: str) -> int | None:
-        """Return the process id of broker, driver or jvm."""
-        if name == "broker":
-            return self.brokers.playing().status().pid
-        assert self.job is not None
-        assert self.job.pid is not None
-        return self.job.pid if name == "driver" else jvm_of(self.job.pid)
-
     def keep_evidence(self, target: Path) -> None:
         """Copy logs, failpoints and checkpoints; the broker's data would be too large."""
         target.mkdir(parents=True, exist_ok=True)
-        for path in (self.folder / "job.log", self.directory, self.points, *self.brokers.logs):
+        for path in (
+            self.folder / "job.log",
+            self.directory,
+            self.points,
+            *self.brokers.logs,
+            *(self.spark.logs if self.spark else ()),
+        ):
             if path.is_dir():
                 # files may vanish during the copy
                 with suppress(shutil.Error):
                     shutil.copytree(path, target / path.name, dirs_exist_ok=True)
             elif path.exists():
                 shutil.copy(path, target / "-".join(path.relative_to(self.folder).parts))
-
-
-def arm(
-    points: Path, broker: EmbeddedBroker, step: str, victims: Sequence[str], identity: str, *,
-    countdown: int = 1, delay_s: float = 0.0, number: signal.Signals = signal.SIGKILL,
-) -> None:  # fmt: skip
-    """Arm a signal at a step of the processes that share the folder ``points``; it fires once."""
-    armed = Armed(
-        id=identity,
-        step=step,
-        countdown=countdown,
-        signal=number,
-        victims=list(victims),
-        broker_record=str(broker.directory / "broker.json"),
-        delay_s=delay_s,
-    )
-    new = points / "armed.new"
-    new.write_text(json.dumps(armed))
-    new.replace(points / "armed")
-
-
-def mount(folder: Path) -> bool:
-    """Mount a separate small file system under a folder, so that it can be full; return whether that was possible."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        return False
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "validator-crash", str(folder)]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-@contextmanager
-def injected(points: Path) -> Iterator[None]:
-    """Give the failpoints to every process that starts meanwhile."""
-    # Spark's workers get them through the JVM's environment
-    path = os.pathsep.join([str(INJECT), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "CRASH_POINTS", "PYTHONDONTWRITEBYTECODE")}
-    os.environ.update(PYTHONPATH=path, CRASH_POINTS=str(points))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
