@@ -54,10 +54,11 @@ browser: setup $(STAMP).browser ## test the console in Chromium, and take the pi
 
 KILLS   ?= 220
 BROKERS ?= 1
+CLUSTER ?=
 SEED    ?= 1
 
-crash: setup ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=, BROKERS=3
-	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS) --brokers $(BROKERS)
+crash: setup ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=, BROKERS=3, CLUSTER=--cluster
+	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS) --brokers $(BROKERS) $(CLUSTER)
 
 breaks: setup ## break sink and store in copies of the tree, one break at a time: each must be found (minutes)
 	$(BIN)/python -m tests.crash --breaks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP links that can be held or slowed, as a network between machines would be: each has a loopback address of its own.
+"""TCP links that can be held or slowed, as a network between machines would be: each has its own loopback address.
 
 A held link passes nothing on and closes nothing, so its connections look like those of a machine behind a broken switch; what was
 sent meanwhile arrives once the link is released, as with TCP's retransmissions. One thing differs: a connection to a held link, or to a
@@ -46,7 +46,7 @@ class Link:
 
 
 class Links:
-    """Serves links in a thread of its own, from entry to exit."""
+    """Serves links in a separate thread, from entry to exit."""
 
     def __init__(self, links: list[Link]) -> None:
         self._links = links

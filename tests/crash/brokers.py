@@ -29,8 +29,8 @@ ROLES = (
     *(LEADER + name for name in (TRANSACTIONS, OFFSETS)),
     *(LEADER + topic.name for topic in TOPICS),
 )
-"""What a broker of several is killed as. A coordinator is that of a random lane, or of the job's group; of an internal topic with several
-partitions, a random one counts."""
+"""What a broker of several is killed as. A coordinator is the one of a random lane, or of the job's group; of an internal topic with
+several partitions, a random one counts."""
 
 LED_S_MAX = 120.0
 """Seconds after which some broker must have a role."""

@@ -81,7 +81,7 @@ class SparkCluster:
 
 
 class SharedDisk:
-    """A file system of its own, which can stall: as root and on Linux alone."""
+    """A separate file system that can stall: as root and on Linux alone."""
 
     def __init__(self, folder: Path, image: Path) -> None:
         self.folder = folder
