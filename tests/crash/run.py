@@ -18,7 +18,7 @@ from typing import Any
 from tests.crash.comparison import Tally
 from tests.crash.episodes import Episodes
 from tests.crash.inject.crash_failpoints import STEPS
-from tests.crash.processes import STAGES, daemons_of, jvm_of, of_session, planners_of, send, workers_of
+from tests.crash.processes import STAGES, daemons_of, jvm_of, of_session, planners_of, send, workers_among, workers_of
 from tests.crash.report import Done, Report
 from tests.crash.schedule import LOGGED, Kill
 from tests.crash.world import PATIENCE_S, SLOWNESS, Failure, World
@@ -276,7 +276,7 @@ class Runner:
         assert job.pid is not None
         match kill.victim:
             case "worker":
-                return [*workers_of(job.pid, kill.stage)]
+                return [*self._workers(kill.stage)]
             case "daemon":
                 return [*daemons_of(job.pid, kill.stage)]
             case "planner":
@@ -323,6 +323,8 @@ class Runner:
     def _workers(self, stage: str) -> list[int]:
         assert self.world.job is not None
         assert self.world.job.pid is not None
+        if self.world.spark is not None:
+            return workers_among(self.world.spark.processes(), stage)
         return workers_of(self.world.job.pid, stage)
 
     def _wait_for_workers(self, stage: str) -> None:

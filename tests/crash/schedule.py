@@ -97,11 +97,12 @@ RANDOM_OF_VICTIM = 8
 def spark_schedule(seed: int, kills: int, brokers: int) -> list[Kill]:
     """Return this many kills of a job on a standalone cluster of Spark, and of its brokers.
 
-    Its executors are no processes of the driver, so what `full_schedule` kills by its place below the driver is left to that one.
+    What `full_schedule` kills by its place below the driver is left to that one: executors are no processes of the driver.
     """
     random = Random(seed)
     wanted = [_kill(random, victim, "random") for victim in SPARK_VICTIMS for _ in range(RANDOM_OF_VICTIM)]
     wanted += [_kill(random, "worker", step) for step in CLUSTER_STEPS]
+    wanted += [_kill(random, "worker", "random", stage) for stage in STAGES for _ in range(RANDOM_OF_VICTIM // 2)]
     wanted += [Kill("episode", name) for name in SPARK_EPISODES for _ in range(EACH_SPARK_EPISODE)]
     wanted += [_kill(random, "broker", "random", role=role) for role in ROLES] if brokers > 1 else []
     random.shuffle(wanted)

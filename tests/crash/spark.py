@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.crash.processes import processes, send
+from tests.crash.processes import Process, processes, send
 from tests.listening import with_children
 from tests.streaming.standalone import ENVIRONMENT, Cluster
 
@@ -68,6 +68,11 @@ class SparkCluster:
             if worker.process.poll() is not None:
                 self._cluster.workers.remove(worker)
                 self._cluster.add_worker()
+
+    def processes(self) -> list[Process]:
+        """Return the processes below the workers, and these: executors, and their Python workers."""
+        pids = with_children({each.process.pid for each in self._cluster.workers})
+        return [each for each in processes() if each.pid in pids]
 
     def pids(self, victim: str) -> list[int | None]:
         """Return the processes of a victim: the master, a worker with its executor, or an executor; none if there is none now."""

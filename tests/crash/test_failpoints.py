@@ -19,7 +19,18 @@ from tests.crash.inject.crash_failpoints import STEPS, Armed
 from tests.crash.injected import INJECT, ROOT
 from tests.crash.report import Done, Report
 from tests.crash.run import run_on
-from tests.crash.schedule import CLUSTER_ROLES, CLUSTER_STEPS, EPISODES, LOGGED, Kill, full_schedule, short_schedule
+from tests.crash.schedule import (
+    CLUSTER_ROLES,
+    CLUSTER_STEPS,
+    EPISODES,
+    LOGGED,
+    SPARK_EPISODES,
+    SPARK_VICTIMS,
+    Kill,
+    full_schedule,
+    short_schedule,
+    spark_schedule,
+)
 
 PROGRAM = """
 import importlib, crash_failpoints
@@ -90,6 +101,16 @@ def test_schedule_of_three_brokers_has_every_role_and_every_fault() -> None:
         assert set(CLUSTER_STEPS) <= {kill.step for kill in schedule if kill.role == role}
     assert set(CLUSTER_STEPS) <= set(STEPS)
     assert {kill.victim for kill in short_schedule(1, brokers=3)} == {"broker", "episode"}
+
+
+def test_schedule_on_a_cluster_has_every_victim_and_fault() -> None:
+    schedule = spark_schedule(seed=5, kills=120, brokers=3)
+    assert len(schedule) == 120
+    assert schedule == spark_schedule(seed=5, kills=120, brokers=3)
+    assert {*SPARK_VICTIMS, "worker", "broker", "episode"} == {kill.victim for kill in schedule}
+    assert {kill.step for kill in schedule if kill.victim == "episode"} == set(SPARK_EPISODES)
+    assert {kill.role for kill in schedule if kill.victim == "broker"} == set(ROLES)
+    assert "broker" not in {kill.victim for kill in spark_schedule(seed=5, kills=120, brokers=1)}
 
 
 def test_a_run_that_keeps_going_continues_after_the_kill_that_failed(
