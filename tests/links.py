@@ -9,6 +9,8 @@ process that is gone, is accepted before it hangs or is reset.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -95,6 +97,8 @@ async def _carry(link: Link, reader: asyncio.StreamReader, writer: asyncio.Strea
         await link.passes()
         target_reader, target = await asyncio.open_connection(HOST, link.port)
     except OSError:
+        # a socket that does not linger is reset, as by a machine on which nothing listens
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
         return
     pumps = [asyncio.ensure_future(_pump(link, *ends)) for ends in ((reader, target), (target_reader, writer))]
