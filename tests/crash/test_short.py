@@ -27,11 +27,18 @@ def test_every_verdict_is_emitted_exactly_once_after_kills_of_three_brokers() ->
     run_short(3, Path("build/crash/brokers"))
 
 
-def run_short(brokers: int, build: Path) -> Report:
+@pytest.mark.spark
+@pytest.mark.broker
+def test_every_verdict_is_emitted_exactly_once_on_a_cluster_of_spark() -> None:
+    run_short(1, Path("build/crash/cluster"), on_cluster=True)
+
+
+def run_short(brokers: int, build: Path, *, on_cluster: bool = False) -> Report:
     """Run the short schedule, and return its report if nothing is wrong."""
     command = f"python -m tests.crash --seed {SEED} --short" + (f" --brokers {brokers}" if brokers > 1 else "")
-    schedule = short_schedule(SEED, brokers)
-    report = run(SEED, schedule, command=command, build=build, lanes=2, brokers=brokers)
+    command += " --cluster" * on_cluster
+    schedule = short_schedule(SEED, brokers, on_cluster=on_cluster)
+    report = run(SEED, schedule, command=command, build=build, lanes=2, brokers=brokers, on_cluster=on_cluster)
     assert report.wrong == "", f"repeat it with: {command}\nevidence: {report.evidence}"
     assert report.tally.clean
     assert report.tally.verdicts > 0
