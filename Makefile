@@ -52,11 +52,13 @@ test-all: setup $(STAMP).browser ## run every test, long ones too, with all repe
 browser: setup $(STAMP).browser ## test the console in Chromium, and take the pictures of docs/console again
 	VALIDATOR_SCREENSHOTS=docs/console $(BIN)/python -m pytest tests/console/test_browser.py
 
-KILLS ?= 220
-SEED  ?= 1
+KILLS   ?= 220
+BROKERS ?= 1
+CLUSTER ?=
+SEED    ?= 1
 
-crash: setup ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=
-	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
+crash: setup ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=, BROKERS=3, CLUSTER=--cluster
+	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS) --brokers $(BROKERS) $(CLUSTER)
 
 breaks: setup ## break sink and store in copies of the tree, one break at a time: each must be found (minutes)
 	$(BIN)/python -m tests.crash --breaks

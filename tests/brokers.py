@@ -2,7 +2,7 @@
 """Three embedded brokers as one cluster, each broker and controller: what one machine with one broker cannot show.
 
 Every topic has three replicas and needs two in sync, internal topics included. Nodes are killed, stopped, continued and started again
-one by one. Each finds the others, and clients find each, at a loopback address of its own (`tests.links`), so a node can be cut off from
+one by one. Each finds the others, and clients find each, at its own loopback address (`tests.links`), so a node can be cut off from
 its peers, from clients or from both: a node's names for its peers are in a hosts file
 that only its JVM reads. Linux only, no rights needed.
 """
@@ -62,7 +62,7 @@ _PROPERTIES: Final = {
 
 
 class Node(EmbeddedBroker):
-    """One broker of the cluster, in a folder of its own."""
+    """One broker of the cluster, in its own folder."""
 
     def __init__(self, cluster: Cluster, number: int, ports: Sequence[int]) -> None:
         super().__init__(cluster.folder / f"node-{number}", ports[0])
@@ -267,7 +267,7 @@ class Cluster:
         return leaders[partition_of(name, len(leaders))] if leaders else -1
 
     def controller(self) -> int:
-        """Return the active controller, or -1: brokers do not tell clients, so it is read from the nodes' own folders."""
+        """Return the active controller, or -1: brokers do not report it to clients, so it is read from the nodes' own folders."""
         return max(node.quorum() for node in self.nodes.values())[1]
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP links that can be held or slowed, as a network between machines would be: each has a loopback address of its own.
+"""TCP links that can be held or slowed, as a network between machines would be: each has its own loopback address.
 
 A held link passes nothing on and closes nothing, so its connections look like those of a machine behind a broken switch; what was
 sent meanwhile arrives once the link is released, as with TCP's retransmissions. One thing differs: a connection to a held link, or to a
@@ -9,6 +9,8 @@ process that is gone, is accepted before it hangs or is reset.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,7 +48,7 @@ class Link:
 
 
 class Links:
-    """Serves links in a thread of its own, from entry to exit."""
+    """Serves links in a separate thread, from entry to exit."""
 
     def __init__(self, links: list[Link]) -> None:
         self._links = links
@@ -95,6 +97,8 @@ async def _carry(link: Link, reader: asyncio.StreamReader, writer: asyncio.Strea
         await link.passes()
         target_reader, target = await asyncio.open_connection(HOST, link.port)
     except OSError:
+        # a socket that does not linger is reset, as by a machine on which nothing listens
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
         return
     pumps = [asyncio.ensure_future(_pump(link, *ends)) for ends in ((reader, target), (target_reader, writer))]

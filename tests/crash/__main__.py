@@ -22,8 +22,8 @@ from tests import class_data
 from tests.crash import breaks as deliberate
 from tests.crash.break_list import BREAKS
 from tests.crash.report import Report
-from tests.crash.run import every_step_seen, run
-from tests.crash.schedule import full_schedule, short_schedule
+from tests.crash.run import every_step_seen, run, run_on
+from tests.crash.schedule import full_schedule, short_schedule, spark_schedule
 from validator.kafka.broker import EmbeddedBroker
 
 
@@ -39,6 +39,13 @@ def crash(
     only: Annotated[str, typer.Option(help="Only kills whose name matches this regular expression.")] = "",
     short: Annotated[bool, typer.Option("--short", help="The short schedule, as in `make test`.")] = False,
     build: Annotated[Path, typer.Option(help="Folder for report and evidence.")] = Path("build/crash"),
+    brokers: Annotated[int, typer.Option(min=1, max=3, help="Number of brokers of each job: 1 or 3.")] = 1,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="The job runs on a standalone cluster of Spark with two workers.")
+    ] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="After a failure, continue with the next kill in a new world.")
+    ] = False,
     worlds: Annotated[
         int,
         typer.Option(
@@ -55,7 +62,12 @@ def crash(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: stops every process that was started first
     if breaks:
         raise typer.Exit(_breaks(console, only, build))
-    schedule = short_schedule(seed) if short else full_schedule(seed, kills)
+    if brokers == 2:
+        raise typer.BadParameter("2, expected 1 or 3", param_hint="--brokers")
+    if short:
+        schedule = short_schedule(seed, brokers, on_cluster=cluster)
+    else:
+        schedule = (spark_schedule if cluster else full_schedule)(seed, kills, brokers)
     if worlds > 1 and world is None:
         _end(_in_parallel(console, seed, worlds, build), console, build, complete=not only)
         return
@@ -63,19 +75,28 @@ def crash(
     if only:
         schedule = [kill for kill in schedule if re.search(only, kill.name)]
     form = "--short" if short else f"--kills {kills}"
-    command = f"python -m tests.crash --seed {seed} {form}" + (f" --first {first}" if first else "")
+    command = f"python -m tests.crash --seed {seed} {form}" + (f" --brokers {brokers}" if brokers > 1 else "")
+    command += " --cluster" if cluster else ""
     command += f" --only '{only}'" if only else ""
     command += f" --worlds {worlds} --world {world}" if worlds > 1 else ""
-    report = run(
+    carry_out = run_on if keep_going else run
+    report = carry_out(
         seed,
         schedule,
         command=command,
         build=build,
+        brokers=brokers,
+        on_cluster=cluster,
         first=first,
         world_number=world or 0,
         log=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
     )
-    _end(report, console, build, complete=not only and not first and world is None)
+    _end(
+        report,
+        console,
+        build,
+        complete=not only and not first and world is None and not cluster and not (short and brokers > 1),
+    )
 
 
 def _breaks(console: Console, only: str, build: Path) -> int:

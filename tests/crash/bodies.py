@@ -26,8 +26,9 @@ from validator_xcmp_bodies.job import JOB
 from tests.bodies.history import LANE, Named, hostile
 from tests.crash.bodies_judge import OUTPUTS, Emitted, Plan, compare, sequence
 from tests.crash.comparison import Tally
+from tests.crash.injected import arm, injected
 from tests.crash.processes import jvm_of, of_session, send, workers_of
-from tests.crash.world import PATIENCE_S, Failure, World, arm, injected
+from tests.crash.world import PATIENCE_S, Failure, World
 from validator.config import Config
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
@@ -253,7 +254,7 @@ class BodiesEpisode:
     def _at_step(self, victim: str, step: str, part: Sequence[Named]) -> int:
         victims = ("driver", "jvm", "worker") if victim == "machine" else (victim,)
         identity = f"{victim}-{step}"
-        arm(self.points, self._world.broker, step, victims, identity)
+        arm(self.points, self._world.brokers.playing(), step, victims, identity)
         self._feed(part)
         fired = self.points / f"fired-{identity}"
         self._wait(fired.exists, f"step {step} is reached")
@@ -283,7 +284,7 @@ class BodiesEpisode:
             case "jvm":
                 return send(signal.SIGKILL, jvm_of(pid))
             case "broker":
-                return send(signal.SIGKILL, self._world.broker.status().pid)
+                return send(signal.SIGKILL, self._world.brokers.playing().status().pid)
             case "follower":
                 return self._recipient.kill()
         return send(signal.SIGKILL, *(each.pid for each in of_session(pid)))

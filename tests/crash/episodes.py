@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.crash.bodies import BodiesEpisode
+from tests.crash.clusters import CLUSTER_EPISODES, ClusterEpisodes
 from tests.crash.consoles import ConsoleEpisode
 from tests.crash.gateways import ChannelEpisode
+from tests.crash.injected import injected
 from tests.crash.parked import ParkedEpisode
 from tests.crash.processes import of_session, send
-from tests.crash.world import PATIENCE_S, Failure, World, injected
+from tests.crash.world import PATIENCE_S, Failure, World
 from validator import exit_codes
 from validator.errors import UserError
 from validator.service.job import JobProcess, job_command
@@ -29,6 +31,9 @@ REBUILD_RECORDS = 50_000
 
 FULL_S_MAX = 60.0
 """Seconds for which a job runs with a full disk."""
+
+STALL_S = (5.0, 40.0)
+"""Bounds of the seconds for which a shared checkpoint stalls."""
 
 FENCED = "another job has taken over"
 
@@ -43,6 +48,9 @@ class Episodes:
     def carry_out(self, name: str) -> tuple[str, int]:
         """Run one episode by its name; return a note about it, and the number of processes that it killed."""
         self._count += 1
+        if name in CLUSTER_EPISODES:
+            of_cluster: Callable[[], tuple[str, int]] = getattr(ClusterEpisodes(self._world), name.replace("-", "_"))
+            return of_cluster()
         method: Callable[[], tuple[str, int]] = getattr(self, "_" + name.replace("-", "_"))
         return method()
 
@@ -87,7 +95,7 @@ class Episodes:
             world.feed(world.traffic.segment())
             deadline = time.monotonic() + PATIENCE_S
             while second.poll() is None and time.monotonic() < deadline:
-                self._watch(0.5)
+                self._world.watch(0.5)
         finally:
             second.kill()
             second.wait()
@@ -191,7 +199,7 @@ class Episodes:
         """Wait for the end of a job on a full disk, for a while."""
         deadline = time.monotonic() + FULL_S_MAX
         while not job.ended() and time.monotonic() < deadline:
-            self._watch(0.5)
+            self._world.watch(0.5)
 
     def _after_full_disk(self, job: JobProcess, how: str) -> str:
         """Return a note about what the job did; if it ended, check how."""
@@ -201,6 +209,33 @@ class Episodes:
             raise Failure(f"with a full disk the job ended with code {code}: {job.failure}")
         expected = "No space left on device" if "file system" in how else ""
         return f"by {how}: " + self._one_line(job.failure or "", expected)
+
+    # --- clusters of Spark ---
+
+    def _checkpoint_stalls(self) -> tuple[str, int]:
+        """Let every write to the folder of checkpoint and state wait, as on a shared storage that does not answer."""
+        world = self._world
+        assert world.disk is not None
+        if not world.disk.mounted:
+            return "skipped: no file system that can be frozen can be mounted here", 0
+        seconds = world.random.uniform(*STALL_S)
+        world.feed(world.traffic.segment())
+        with world.disk.stalled():
+            world.feed(world.traffic.segment())
+            world.watch(seconds)
+        return f"{seconds:.0f} s", 0
+
+    def _driver_moved(self) -> tuple[str, int]:
+        """Kill the driver, and start it on its folder in another place."""
+        world = self._world
+        world.feed(world.traffic.segment())
+        world.watch(world.random.uniform(0, 3.0))
+        self._kill_job()
+        target = world.directory.with_name(f"job-{self._count}")
+        world.directory.rename(target)
+        world.directory = target
+        world.run_job()
+        return f"to {target.name}", 1
 
     # --- jobs of plugins ---
 
@@ -234,7 +269,7 @@ class Episodes:
     def _without_the_last(self, *folders: str) -> tuple[str, int]:
         world = self._world
         world.feed(world.traffic.segment())
-        self._watch(world.random.uniform(0, 3.0))
+        self._world.watch(world.random.uniform(0, 3.0))
         self._kill_job()
         last = max(
             int(path.name) for path in (world.directory / "checkpoint" / "commits").iterdir() if path.name.isdigit()
@@ -268,19 +303,12 @@ class Episodes:
     def _elsewhere(self) -> Path:
         return self._world.folder / f"elsewhere-{self._count}"
 
-    def _watch(self, seconds: float) -> None:
-        """Compare new output for a while, and restart nothing."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            self._world.reader.poll(0.1)
-            self._world.check()
-
     def _end_of(self, job: JobProcess, patience_s: float = PATIENCE_S) -> int:
         deadline = time.monotonic() + patience_s
         while not job.ended():
             if time.monotonic() > deadline:
                 raise Failure(f"a job that had to end still runs after {patience_s:.0f} s")
-            self._watch(0.2)
+            self._world.watch(0.2)
         return job.wait()
 
     def _contest(self, first: JobProcess, second: JobProcess) -> tuple[str, int]:
@@ -290,7 +318,7 @@ class Episodes:
             if time.monotonic() > deadline:
                 raise Failure("two jobs work on the same lanes, and neither has noticed")
             self._world.feed(self._world.traffic.segment())
-            self._watch(2.0)
+            self._world.watch(2.0)
         loser = first if first.ended() else second
         note = self._fenced(loser)
         self._back_to_the_first(second)

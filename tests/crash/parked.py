@@ -83,7 +83,7 @@ class ParkedEpisode:
             case "worker":
                 self._kills += send(signal.SIGKILL, *workers_of(job.pid, "lanes")[:1])
             case "broker":
-                self._kills += send(signal.SIGKILL, world.broker.status().pid)
+                self._kills += send(signal.SIGKILL, world.brokers.playing().status().pid)
             case "jvm":
                 self._kills += send(signal.SIGKILL, jvm_of(job.pid))
             case _:

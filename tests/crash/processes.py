@@ -67,7 +67,11 @@ def workers_of(driver: int, stage: str | None = None) -> list[int]:
 
     A worker whose daemon was killed runs until Spark has not used it for a minute.
     """
-    found = of_session(driver)
+    return workers_among(of_session(driver), stage)
+
+
+def workers_among(found: list[Process], stage: str | None = None) -> list[int]:
+    """Return the Python workers among processes that have the JVMs of their daemons with them."""
     daemons = _daemons(found)
     workers = [each.pid for each in found if _forks(each) and each.pid not in daemons]
     return [pid for pid in workers if stage is None or _stage(pid) == stage]

@@ -10,20 +10,28 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.crash.comparison import Tally
 from tests.crash.episodes import Episodes
 from tests.crash.inject.crash_failpoints import STEPS
-from tests.crash.processes import STAGES, daemons_of, jvm_of, of_session, planners_of, send, workers_of
+from tests.crash.processes import STAGES, daemons_of, jvm_of, of_session, planners_of, send, workers_among, workers_of
 from tests.crash.report import Done, Report
 from tests.crash.schedule import LOGGED, Kill
-from tests.crash.world import PATIENCE_S, Failure, World
+from tests.crash.world import PATIENCE_S, SLOWNESS, Failure, World
 from validator import exit_codes
 
 SEGMENTS_MAX = 24
 """Segments to feed before an armed step must have been reached."""
+
+STUCK_S_MAX = 1_800.0 * SLOWNESS
+"""Seconds after which a kill counts as stuck; the longest episode takes some minutes on a busy machine."""
+
+FAILURES_MAX = 20
+"""Failures after which a run that continues after each gives up."""
 
 VICTIMS = {"machine": ("driver", "jvm", "worker")}
 
@@ -50,19 +58,28 @@ def run(
     command: str,
     build: Path,
     lanes: int = 3,
+    brokers: int = 1,
+    on_cluster: bool = False,
     first: int = 0,
     world_number: int = 0,
     log: Callable[[str], None] = print,
 ) -> Report:
     """Carry out a schedule from kill ``first`` on, and return the report, which is also written after each kill.
 
-    Worlds with the same seed and different numbers have different traffic.
+    Worlds with the same seed and different numbers have different traffic. ``command`` is the one that repeats it from kill 0 on.
     """
-    report = Report(seed, command, len(schedule) - first)
+    build = build.absolute()
+    report = Report(seed, f"{command} --first {first}" if first else command, len(schedule) - first)
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"crash-{seed}-"))
     world = World(
-        folder, seed + 10_000 * world_number, lanes=lanes, blocks=60 + 40 * len(schedule), blocks_per_segment=3
+        folder,
+        seed + 10_000 * world_number,
+        lanes=lanes,
+        blocks=60 + 40 * len(schedule),
+        blocks_per_segment=3,
+        brokers_count=brokers,
+        on_cluster=on_cluster,
     )
     report.tally = Tally()
     target = build / f"report-{seed}.json"
@@ -84,7 +101,8 @@ def run(
                 for number in range(first, len(schedule)):
                     kill = schedule[number]
                     runner.now = f"kill {number}, {kill.name}"
-                    report.done.append(done := runner.carry_out(number, kill))
+                    with watchdog(world, runner.now):
+                        report.done.append(done := runner.carry_out(number, kill))
                     report.steps_fired = sorted(runner.fired)
                     update()
                     ends = f"; ended: {'; '.join(done.ends)}" if done.ends else ""
@@ -93,9 +111,10 @@ def run(
                         f"{world.reader.tally.verdicts:6} verdicts{ends[:160]}{'; ' + done.note if done.note else ''}"
                     )
                 runner.now = "the end"
-                runner.finish()
+                with watchdog(world, runner.now):
+                    runner.finish()
             except (Failure, Exception) as error:  # noqa: BLE001 - any error is reported, and its evidence kept
-                report.wrong = f"{runner.now}: {error or type(error).__name__}"
+                report.wrong = f"{runner.now}: {world.stuck or error or type(error).__name__}"
                 report.evidence = str(build / f"evidence-{seed}")
                 shutil.rmtree(report.evidence, ignore_errors=True)
                 world.keep_evidence(Path(report.evidence))
@@ -104,6 +123,37 @@ def run(
         update()
         shutil.rmtree(folder, ignore_errors=True)
     return report
+
+
+def run_on(seed: int, schedule: Sequence[Kill], *, build: Path, first: int = 0, **options: Any) -> Report:
+    """Carry out a schedule as `run` does, but continue after a failure with the next kill, in a new world; return the report of all."""
+    whole: Report | None = None
+    for _ in range(FAILURES_MAX):
+        started = first
+        part = run(seed, schedule, build=build / f"from-{started}", first=started, **options)
+        if whole is None:
+            whole = part
+        else:
+            seconds, planned = whole.seconds + part.seconds, whole.planned
+            whole.add(part)
+            whole.seconds, whole.planned = seconds, planned
+        whole.write(build / f"report-{seed}.json")
+        first = started + len(part.done) + 1  # after the one that failed
+        if not part.wrong or first >= len(schedule):
+            break
+    assert whole is not None
+    return whole
+
+
+@contextmanager
+def watchdog(world: World, what: str) -> Iterator[None]:
+    """End all jobs of a world if this takes too long, so that whatever waits for them returns, and its evidence is kept."""
+    timer = threading.Timer(STUCK_S_MAX, lambda: world.give_up(f"{what} takes longer than {STUCK_S_MAX:.0f} s"))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Runner:
@@ -142,6 +192,7 @@ class Runner:
             world.wait(lambda: len(world.endings) > ends_before, "the job ends")
         world.settle()
         world.check_deaths()
+        world.wait(world.brokers.whole, "all brokers run and every replica is in sync")
         done.seconds = round(time.monotonic() - started, 1)
         endings = world.endings[ends_before:]
         done.ends = [f"code {each.code}, {each.reason or 'no reason given'}" for each in endings]
@@ -154,7 +205,7 @@ class Runner:
         return done
 
     def finish(self) -> None:
-        """Feed the last inputs, stop the job normally, and compare everything once more."""
+        """Stop the job normally, and compare everything once more, also for a reader that comes only now."""
         world = self.world
         world.wait(world.taken, "every lane has taken all of its inputs")
         last = world.jobs[-1]
@@ -165,6 +216,7 @@ class Runner:
         assert last.pid is not None
         world.ended(last.pid)
         world.check_deaths()
+        world.read_again()
 
     def _feed(self, chunks: int = 1) -> None:
         self.world.feed(self.world.traffic.segment(), chunks=chunks, pause_s=0.3)
@@ -179,6 +231,7 @@ class Runner:
             identity,
             countdown=kill.countdown,
             delay_s=kill.delay_s,
+            role=kill.role,
         )
         before = send(signal.SIGKILL, *self._workers(step.stage)) if step.fresh else 0
         for _ in range(SEGMENTS_MAX):
@@ -223,19 +276,22 @@ class Runner:
         assert job.pid is not None
         match kill.victim:
             case "worker":
-                return [*workers_of(job.pid, kill.stage)]
+                return [*self._workers(kill.stage)]
             case "daemon":
                 return [*daemons_of(job.pid, kill.stage)]
             case "planner":
                 return [
                     *(planners_of(job.pid) or workers_of(job.pid, "decode"))
                 ]  # Spark reads by itself after several kills
+            case "spark-master" | "spark-worker" | "executor":
+                assert self.world.spark is not None
+                return self.world.spark.pids(kill.victim)
             case "driver":
                 return [job.pid]
             case "jvm":
                 return [jvm_of(job.pid)]
             case "broker":
-                return [self.world.broker.status().pid]
+                return [self.world.brokers.playing(kill.role).status().pid]
             case _:
                 return [each.pid for each in of_session(job.pid)]
 
@@ -267,6 +323,8 @@ class Runner:
     def _workers(self, stage: str) -> list[int]:
         assert self.world.job is not None
         assert self.world.job.pid is not None
+        if self.world.spark is not None:
+            return workers_among(self.world.spark.processes(), stage)
         return workers_of(self.world.job.pid, stage)
 
     def _wait_for_workers(self, stage: str) -> None:

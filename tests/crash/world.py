@@ -10,8 +10,8 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -19,21 +19,20 @@ from typing import Any, Self
 
 from confluent_kafka import Producer
 
+from tests.crash.brokers import Brokers, OneBroker, ThreeBrokers
 from tests.crash.comparison import Reader
-from tests.crash.inject.crash_failpoints import Armed
-from tests.crash.processes import jvm_of, of_session, send
+from tests.crash.injected import CONSTANTS, arm, injected, mount, python_path
+from tests.crash.processes import of_session, send
+from tests.crash.spark import SharedDisk, SparkCluster
 from tests.crash.traffic import Sent, Traffic, Undisturbed, chains_of
 from tests.unit.lanes.chains import Chain, config_of
 from validator.codec.orders import encode_order
 from validator.config import Config
 from validator.errors import UserError
-from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
 from validator.service.job import JobProcess
 
-ROOT = Path(__file__).parents[2]
-INJECT = Path(__file__).parent / "inject"
 PREFIX = "crash."
 
 SLOWNESS = float(os.environ.get("CRASH_SLOWNESS", "1"))
@@ -51,26 +50,8 @@ GRACE_S = 30.0
 OTHERS_S = 30.0 * SLOWNESS
 """Seconds after the last lane has written everything in which the rest must have been written, too."""
 
-SNAPSHOT_BYTES = 10_000
-
-CONSTANTS = {
-    "validator.lanes.store": {"JOURNAL_BYTES_MIN": SNAPSHOT_BYTES},
-    "streaming.ranges": {"RECORDS_PER_TASK_MIN": 20},
-    "streaming.range_source": {"FIRST_RECORDS_MAX": 50, "GROWTH": 1, "AHEAD_RECORDS_MIN": 10},
-    "streaming.range_reader": {"HELD_MAX": 20, "RECORDS_AT_ONCE": 10},
-    "streaming.decode_stage": {"CHUNK_BYTES": 2_000},
-    "streaming.chunk_files": {"FILED_BYTES_MIN": 1_000},
-    "validator.lanes.arrived": {"PART_RECORDS": 20},
-}
-"""Lowered limits of the product: pages are saved often, and small batches have several tasks and parts, are read ahead, and go by files."""
-
-"""Journal bytes that trigger a save here, so that one happens every few batches."""
-
 STALLED_S = round(120 * SLOWNESS)
 """Seconds without any progress after which a job ends its batch and begins again: less than `PATIENCE_S`."""
-
-DISK_BYTES = 512 << 20
-"""Of the file system under the job's directory."""
 
 
 class Failure(Exception):
@@ -95,6 +76,10 @@ class World:
     blocks: int = 2_000
     blocks_per_segment: int = 5
     records_per_trigger: int = 60
+    brokers_count: int = 1
+    """One or three."""
+    on_cluster: bool = False
+    """Whether the job runs on a standalone cluster of Spark, rather than in one process."""
     endings: list[Ending] = field(default_factory=list)
     starts: int = 0
     logged: Counter[str] = field(default_factory=Counter)
@@ -114,32 +99,52 @@ class World:
         self.points = self.folder / "points"
         (self.points / "seen").mkdir(parents=True)
         (self.points / "constants").write_text(json.dumps(CONSTANTS))
-        self.broker = EmbeddedBroker(self.folder / "broker")
+        lanes = [each.lane for each in self.chains]
+        self.brokers: Brokers = (
+            OneBroker(self.folder)
+            if self.brokers_count == 1
+            else ThreeBrokers(self.folder, PREFIX, lanes, Random(self.seed + 2))
+        )
         self.jobs: list[JobProcess] = []
         self.job: JobProcess | None = None
-        self.directory = self.folder / "job"
+        self.disk = SharedDisk(self.folder / "disk", self.folder / "disk.image") if self.on_cluster else None
+        self.directory = (self.disk.folder if self.disk else self.folder) / "job"
+        self.spark = SparkCluster(self.folder, python_path(), self.points) if self.on_cluster else None
         self.broker_pause_s = 0.0
         self.ended_sessions: dict[int, float] = {}
         self.delivered: Counter[str] = Counter()
         self._undelivered: list[str] = []
+        self.stuck = ""
+        """Why everything was ended; set by the watchdog of `run`."""
 
     # --- start and end ---
 
     def __enter__(self) -> Self:
+        if self.disk is not None:
+            self.disk.mount()
         self.directory.mkdir()
-        self._mounted = mount(self.directory)
-        self.broker.start()
-        self.kafka: dict[str, Any] = self.broker.kafka
+        self._mounted = self.disk is None and mount(self.directory)
+        if self.spark is not None:
+            self.spark.start()
+        self.brokers.start()
+        self.kafka: dict[str, Any] = self.brokers.kafka
         create_topics(self.kafka, prefix=PREFIX)
         self.reader = Reader(self.kafka, PREFIX, self.undisturbed)
+        self.onlooker = Reader(self.kafka, PREFIX, self.undisturbed)
+        """Connected all the while: it never asks for a position again, whatever happens."""
         self._producer = Producer(producer_config(self.kafka) | {"reconnect.backoff.max.ms": 500})
         return self
 
     def __exit__(self, *_: object) -> None:
         for job in self.jobs:
             self.end(job)
+        self.onlooker.close()
         self.reader.close()
-        self.broker.stop()
+        self.brokers.stop()
+        if self.spark is not None:
+            self.spark.stop()
+        if self.disk is not None:
+            self.disk.unmount()
         if self._mounted:
             subprocess.run(["umount", "--lazy", str(self.directory)], check=True)
 
@@ -159,6 +164,8 @@ class World:
             "state_partitions": self.state_partitions,
             "stalled_after": STALLED_S,
         }
+        if self.spark is not None:
+            job |= {"master": self.spark.address, "driver_memory": "512m"}
         return config_of(*self.chains, job=job | changes, topics={"prefix": PREFIX}, kafka=self.kafka)
 
     def start_job(self, directory: Path | None = None, **changes: Any) -> JobProcess:
@@ -171,7 +178,7 @@ class World:
             log.flush()
 
         job = JobProcess(self.config(directory, **changes), on_event)
-        with injected(self.points):
+        with injected(self.points, self.spark.environment if self.spark else {}):
             job.start()
         self.jobs.append(job)
         self.starts += 1
@@ -183,7 +190,7 @@ class World:
 
     def strike(self, victims: str) -> int:
         """Kill the broker and the job's processes, as far as ``victims`` names "broker" and "machine"; return how many those were."""
-        signals = send(signal.SIGKILL, self.broker.status().pid) if "broker" in victims else 0
+        signals = send(signal.SIGKILL, self.brokers.playing().status().pid) if "broker" in victims else 0
         if "machine" in victims:
             assert self.job is not None
             assert self.job.pid is not None
@@ -201,6 +208,11 @@ class World:
 
     def feed(self, records: Sequence[Sent], *, chunks: int = 1, pause_s: float = 0.0) -> None:
         """Write records to the topics, together or in chunks, and wait for the broker to take them."""
+        self.offer(records, chunks=chunks, pause_s=pause_s)
+        self.await_delivery()
+
+    def offer(self, records: Sequence[Sent], *, chunks: int = 1, pause_s: float = 0.0) -> None:
+        """Write records to the topics, without waiting for brokers that may be unable to take them."""
         self.undisturbed.take(records)
         size = -(-len(records) // chunks)
         for start in range(0, len(records), size):
@@ -209,6 +221,9 @@ class World:
             if chunks > 1:
                 self._producer.flush(pause_s)
                 self.supervise()
+
+    def await_delivery(self) -> None:
+        """Wait for the broker to take what was offered."""
         self.wait(lambda: self._producer.flush(0.1) == 0, "the broker takes the inputs")
         if self._undelivered:
             raise RuntimeError(f"inputs were not delivered as numbered: {self._undelivered[:3]}")
@@ -230,12 +245,10 @@ class World:
     # --- supervision ---
 
     def supervise(self) -> None:
-        """Restart what has died: the broker on its data and port, the job on its directory."""
-        if not self.broker.status().running:
-            time.sleep(self.broker_pause_s)
-            before = self.kafka["bootstrap.servers"]
-            if self.broker.start() != before:
-                raise RuntimeError(f"the broker did not get its port back: {before}")
+        """Restart what has died: brokers on their data and ports, the job on its directory."""
+        self.brokers.restart_dead(self.broker_pause_s)
+        if self.spark is not None:
+            self.spark.restart_dead()
         job = self.job
         if job is not None and job.ended():
             assert job.pid is not None
@@ -254,19 +267,51 @@ class World:
             if time.monotonic() > deadline:
                 raise Failure(f"waited {patience_s:.0f} s in vain: {what}; still to come: {self.reader.missing()}")
             self.supervise()
-            self.reader.poll(0.1)
+            self.poll(0.1)
+            self.check()
+
+    def poll(self, timeout_s: float) -> None:
+        """Compare new output."""
+        self.reader.poll(timeout_s)
+        self.onlooker.poll(0.0)
+
+    def watch(self, seconds: float) -> None:
+        """Compare new output for a while, and restart nothing."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.poll(0.1)
             self.check()
 
     def check(self) -> None:
         """Raise `Failure` if the comparison has found a fault."""
-        if not self.reader.tally.clean:
-            raise Failure("; ".join(self.reader.tally.faults[:3]))
+        if self.stuck:
+            raise Failure(self.stuck)
+        for reader in (self.reader, self.onlooker):
+            if not reader.tally.clean:
+                raise Failure("; ".join(reader.tally.faults[:3]))
 
     def settle(self) -> None:
         """Wait until all output for the inputs fed so far has arrived, and compare all of it."""
         self.wait(lambda: self.reader.complete or self._lost(), "all output for the inputs has arrived")
         self.reader.read_to_end(self.supervise)
-        self.check()
+        self.wait(lambda: self.onlooker.complete, "the reader that was there all the while has all output")
+
+    def read_again(self) -> None:
+        """Compare all output once more, as a reader sees it that connects now."""
+        reader = Reader(self.kafka, PREFIX, self.undisturbed)
+        try:
+            reader.read_to_end(self.supervise)
+            reader.check_lost()
+            if not reader.tally.clean:
+                raise Failure("; ".join(reader.tally.faults[:3]))
+        finally:
+            reader.close()
+
+    def give_up(self, why: str) -> None:
+        """End all jobs, from another thread: whatever waits raises `Failure`."""
+        self.stuck, self.job = why, None
+        for job in self.jobs:
+            self.end(job)
 
     def _lost(self) -> bool:
         """Count missing output once every lane's status says that it has taken everything; a lane commits its status with its output."""
@@ -295,7 +340,7 @@ class World:
                     send(signal.SIGKILL, *(each.pid for each in left))
                     raise Failure(f"{time.monotonic() - died:.0f} s after their driver these still live: {left}")
                 self.supervise()
-                self.reader.poll(0.1)
+                self.poll(0.1)
             del self.ended_sessions[session]
 
     def taken(self) -> bool:
@@ -314,10 +359,11 @@ class World:
 
     def arm(
         self, step: str, victims: Sequence[str], identity: str, *, countdown: int = 1, delay_s: float = 0.0,
-        number: signal.Signals = signal.SIGKILL,
+        number: signal.Signals = signal.SIGKILL, role: str = "",
     ) -> None:  # fmt: skip
-        """Arm a signal at a step (`Armed` lists the possible victims); it fires once."""
-        arm(self.points, self.broker, step, victims, identity, countdown=countdown, delay_s=delay_s, number=number)
+        """Arm a signal at a step (`Armed` lists the possible victims); it fires once. A broker has ``role``, or a random one."""
+        broker = self.brokers.playing(role)
+        arm(self.points, broker, step, victims, identity, countdown=countdown, delay_s=delay_s, number=number)
 
     def fired(self, identity: str) -> bool:
         """Whether the kill with this id has fired."""
@@ -331,65 +377,19 @@ class World:
         """Return the steps that any process has reached."""
         return {path.name for path in (self.points / "seen").iterdir()}
 
-    def pid_of(self, name: str) -> int | None:
-        """Return the process id of broker, driver or jvm."""
-        if name == "broker":
-            return self.broker.status().pid
-        assert self.job is not None
-        assert self.job.pid is not None
-        return self.job.pid if name == "driver" else jvm_of(self.job.pid)
-
     def keep_evidence(self, target: Path) -> None:
         """Copy logs, failpoints and checkpoints; the broker's data would be too large."""
         target.mkdir(parents=True, exist_ok=True)
-        for path in (self.folder / "job.log", self.directory, self.points, self.broker.log):
+        for path in (
+            self.folder / "job.log",
+            self.directory,
+            self.points,
+            *self.brokers.logs,
+            *(self.spark.logs if self.spark else ()),
+        ):
             if path.is_dir():
                 # files may vanish during the copy
                 with suppress(shutil.Error):
                     shutil.copytree(path, target / path.name, dirs_exist_ok=True)
             elif path.exists():
-                shutil.copy(path, target)
-
-
-def arm(
-    points: Path, broker: EmbeddedBroker, step: str, victims: Sequence[str], identity: str, *,
-    countdown: int = 1, delay_s: float = 0.0, number: signal.Signals = signal.SIGKILL,
-) -> None:  # fmt: skip
-    """Arm a signal at a step of the processes that share the folder ``points``; it fires once."""
-    armed = Armed(
-        id=identity,
-        step=step,
-        countdown=countdown,
-        signal=number,
-        victims=list(victims),
-        broker_record=str(broker.directory / "broker.json"),
-        delay_s=delay_s,
-    )
-    new = points / "armed.new"
-    new.write_text(json.dumps(armed))
-    new.replace(points / "armed")
-
-
-def mount(folder: Path) -> bool:
-    """Mount a separate small file system under a folder, so that it can be full; return whether that was possible."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        return False
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "validator-crash", str(folder)]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-@contextmanager
-def injected(points: Path) -> Iterator[None]:
-    """Give the failpoints to every process that starts meanwhile."""
-    # Spark's workers get them through the JVM's environment
-    path = os.pathsep.join([str(INJECT), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "CRASH_POINTS", "PYTHONDONTWRITEBYTECODE")}
-    os.environ.update(PYTHONPATH=path, CRASH_POINTS=str(points))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+                shutil.copy(path, target / "-".join(path.relative_to(self.folder).parts))

@@ -78,11 +78,16 @@ class Daemon:
 
 @dataclass
 class Cluster:
-    """A standalone cluster; ``folder`` has its logs, and the configuration of those who use it."""
+    """A standalone cluster; ``folder`` has its logs, and the configuration of those who use it.
+
+    If it ``recovers``, a master that is started again knows applications and workers of the one before.
+    """
 
     folder: Path
+    recovers: bool = False
     secret: str = field(default_factory=lambda: secrets.token_hex(32))
     workers: list[Daemon] = field(default_factory=list)
+    _added: int = 0
 
     def start(self, workers: int) -> None:
         """Start the master, then the workers."""
@@ -90,19 +95,29 @@ class Cluster:
         self._properties.touch(0o600)
         self._properties.write_text(
             f"spark.authenticate true\nspark.authenticate.secret {self.secret}\nspark.network.crypto.enabled true\n"
-            "spark.master.rest.enabled false\n",
+            "spark.master.rest.enabled false\n"
+            + (
+                f"spark.deploy.recoveryMode FILESYSTEM\nspark.deploy.recoveryDirectory {self.folder}/recovery\n"
+                * self.recovers
+            ),
             encoding="utf-8",
         )
         self.master = self._daemon("master", "deploy.master.Master")
         self.address = self.master.wait_for(r"Starting Spark master at (spark://\S+)")[1]
+        self._port = int(self.address.rpartition(":")[2])
         for _ in range(workers):
             self.add_worker()
         for worker in self.workers:
             worker.wait_for("Successfully registered with master")
 
+    def restart_master(self) -> None:
+        """Start a master in place of one that has ended, at its address."""
+        self.master = self._daemon("master", "deploy.master.Master", port=self._port)
+
     def add_worker(self) -> Daemon:
         """Start one more worker."""
-        name = f"worker-{len(self.workers)}"
+        name = f"worker-{self._added}"
+        self._added += 1
         place = ("--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / name))
         self.workers.append(self._daemon(name, "deploy.worker.Worker", *place, self.address))
         return self.workers[-1]
@@ -132,14 +147,14 @@ class Cluster:
         python = f"./{ENVIRONMENT}/bin/python"
         return {"SPARK_CONF_DIR": str(folder), "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": HOST}
 
-    def _daemon(self, name: str, main: str, *arguments: str) -> Daemon:
+    def _daemon(self, name: str, main: str, *arguments: str, port: int = 0) -> Daemon:
         spec = find_spec("pyspark")
         assert spec is not None
         assert spec.submodule_search_locations
         spark, java = Path(spec.submodule_search_locations[0]), find_java().resolve()
         opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
         quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
-        place = ("--host", HOST, "--port", "0", "--webui-port", "0", "--properties-file", str(self._properties))
+        place = ("--host", HOST, "--port", str(port), "--webui-port", "0", "--properties-file", str(self._properties))
         environment = {
             **os.environ,
             "SPARK_HOME": str(spark),
