@@ -35,8 +35,8 @@ def test_both_directions_pass_and_the_end_of_one_side_reaches_the_other(server: 
             accepted.settimeout(WAIT_S)
             client.sendall(b"to")
             assert accepted.recv(2) == b"to"
-            accepted.sendall(b"fro")
-            assert client.recv(3) == b"fro"
+            accepted.sendall(b"back")
+            assert client.recv(4) == b"back"
             client.close()
             assert accepted.recv(1) == b""
 
