@@ -112,7 +112,8 @@ def may_read(kafka: dict[str, Any], topic: str) -> bool:
         with TopicReader(kafka, PREFIX, [topic]) as reader:
             list(reader.read_to_end())
     except UserError as error:
-        assert "TOPIC_AUTHORIZATION_FAILED" in str(error)
+        if "TOPIC_AUTHORIZATION_FAILED" not in str(error):
+            raise
         return False
     return True
 
@@ -205,7 +206,7 @@ def test_documented_rights_suffice(guarded: dict[str, dict[str, Any]], tmp_path:
     command = [sys.executable, "-m", "validator", "transport", "run", "dry-run"]
     transport = subprocess.Popen([*command, f"--config={configured('a transport')}"])
     try:
-        with connect(configured("the job")) as client:
+        with connect(configured("who asks dry runs")) as client:
             answer = client.dry_run(chain.lane, {**candidate, "block": blocks + 1}, timeout_s=120)
     finally:
         transport.terminate()
