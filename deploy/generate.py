@@ -6,7 +6,7 @@
 | `helm/validator` | the manifests of `kubernetes`; each default in `values.yaml` is what stands there |
 | `kubernetes/monitoring/rules.yaml` | `prometheus/validator.rules.yml` |
 | `kubernetes/strimzi/topics.yaml` | `validator/topics.py` |
-| `kubernetes/strimzi/users.yaml` | the rights that `docs/operations.md` lists |
+| `kubernetes/strimzi/users.yaml` | the rights of `validator/rights.py` |
 """
 
 from __future__ import annotations

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from validator.config import load_config
 from validator.kafka.topics import topic_config
+from validator.rights import RIGHTS
 from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, METRICS_TOPIC, TOPICS
 
 if TYPE_CHECKING:
     from validator.config.model import Topics
+    from validator.rights import Right
     from validator.topics import Topic
 
 ROOT: Final = Path(__file__).parents[1]
@@ -21,7 +22,6 @@ MANIFESTS: Final = ROOT / "deploy" / "kubernetes"
 TOML: Final = "base/validator.toml"
 TOPICS_FILE, USERS_FILE, RULES_FILE = "strimzi/topics.yaml", "strimzi/users.yaml", "monitoring/rules.yaml"
 RULES: Final = ROOT / "deploy" / "prometheus" / "validator.rules.yml"
-RIGHTS: Final = ROOT / "docs" / "operations.md"
 
 MADE: Final = "# Made by `python -m deploy.generate` from {source}: change that.\n"
 
@@ -32,9 +32,12 @@ USERS: Final = {
     "the job": "validator-job",
     "a transport": "validator-transport",
     "producers": "validator-producers",
+    "consumers": "validator-consumers",
     "readers": "validator-readers",
+    "who asks dry runs": "validator-dry-runs",
+    "who replays dead letters": "validator-replays",
 }
-"""The names on Kafka of the users of `docs/operations.md`. Topics are made by Strimzi, so nobody has the rights of `topics create`."""
+"""The names on Kafka of the users of `validator.rights`. Topics are made by Strimzi, so nobody has the rights of `topics create`."""
 
 RESOURCES: Final = {"topics": "topic", "groups": "group", "transactional ids": "transactionalId"}
 
@@ -100,31 +103,12 @@ spec:
 {options}"""
 
 
-def rights(page: str) -> dict[str, list[tuple[str, str, list[str]]]]:
-    """Return the rights of each user that a page lists: kind of resource, name or prefix with ``*``, operations.
-
-    Raises `ValueError` for a row of another form.
-    """
-    found = {}
-    for user in USERS:
-        (row,) = re.findall(rf"(?m)^\| {re.escape(user)} \| (.*) \|$", page)
-        found[user] = [right for each in row.split("; ") for right in _rights(each)]
-    return found
-
-
-def _rights(text: str) -> list[tuple[str, str, list[str]]]:
-    match = re.fullmatch(r"([A-Za-z, ]+) on (topics|groups|transactional ids) `(.+)`", text)
-    if match is None:
-        raise ValueError(f"{RIGHTS.name}: expected OPERATIONS on KIND `NAME`, `NAME`, found {text!r}")
-    return [(RESOURCES[match[2]], name, match[1].split(", ")) for name in match[3].split("`, `")]
-
-
 def users() -> str:
-    """Return the users as objects of Strimzi, with the rights of the page and no others."""
+    """Return the users as objects of Strimzi, with the rights that suffice and no others."""
     prefix = configured().prefix
-    listed = rights(RIGHTS.read_text(encoding="utf-8"))
-    return MADE.format(source="docs/operations.md, Rights on Kafka") + "---\n".join(
-        _user(user, name, "".join(_acl(*each, prefix) for each in listed[user])) for user, name in USERS.items()
+    return MADE.format(source="validator/rights.py") + "---\n".join(
+        _user(user, name, "".join(_acl(right, each, prefix) for right in RIGHTS[user] for each in right.names))
+        for user, name in USERS.items()
     )
 
 
@@ -147,12 +131,12 @@ spec:
 {acls}"""
 
 
-def _acl(kind: str, name: str, operations: list[str], prefix: str) -> str:
+def _acl(right: Right, name: str, prefix: str) -> str:
     pattern = "prefix" if name.endswith("*") else "literal"
     return f"""\
       - resource:
-          type: {kind}
-          name: {name.removesuffix("*").replace("<prefix>", prefix)}
+          type: {RESOURCES[right.kind]}
+          name: {prefix}{name.removesuffix("*")}
           patternType: {pattern}
-        operations: [{", ".join(operations)}]
+        operations: [{", ".join(right.operations)}]
 """

@@ -14,21 +14,18 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy import operators
 from deploy.chart import CHART, SWITCHES, Value, values
 from deploy.generate import made
 from deploy.operators import MANIFESTS, RULES, topics
 from tests.deploy.test_tools import KUBERNETES
 from tests.deploy.tools import documents, manifests, tool
-from tests.streaming.test_access_control import PREFIX, rights
+from tests.streaming.test_access_control import PREFIX, bindings
 from validator.kafka.topics import topic_config
+from validator.rights import RIGHTS
 from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, INPUT_TOPICS, METRICS_TOPIC, TOPICS
 
-USERS = {
-    "validator-job": "the job",
-    "validator-transport": "a transport",
-    "validator-producers": "producers",
-    "validator-readers": "readers",
-}
+USERS = {name: user for user, name in operators.USERS.items()}
 KINDS = {"topic": "TOPIC", "group": "GROUP", "transactionalId": "TRANSACTIONAL_ID"}
 PATTERNS = {"prefix": "PREFIXED", "literal": "LITERAL"}
 
@@ -86,9 +83,10 @@ def test_brokers_keep_what_two_of_them_have_and_one_may_be_lost() -> None:
 
 
 def test_users_of_strimzi_have_the_rights_that_suffice_on_a_broker() -> None:
-    """`tests/streaming/test_access_control.py` runs with the rights of the page, under another prefix."""
+    """`tests/streaming/test_access_control.py` runs with the same rights, under another prefix."""
     found = {each["metadata"]["name"]: each["spec"] for each in documents(MANIFESTS / "strimzi" / "users.yaml")}
     assert set(found) == set(USERS)
+    assert set(USERS.values()) == set(RIGHTS) - {"topics create"}
     for name, user in USERS.items():
         assert found[name]["authentication"] == {"type": "scram-sha-512"}
         given = {
@@ -98,7 +96,7 @@ def test_users_of_strimzi_have_the_rights_that_suffice_on_a_broker() -> None:
         }  # fmt: skip
         assert given == {
             (each.restype.name, each.name.replace(PREFIX, "validator."), each.resource_pattern_type.name, each.operation.name)
-            for each in rights(user)
+            for each in bindings(user)
         }  # fmt: skip
 
 
@@ -107,7 +105,7 @@ def test_producers_write_to_input_topics_alone() -> None:
     (user,) = (each for each in manifests() if each["metadata"]["name"] == "validator-producers")
     acls = user["spec"]["authorization"]["acls"]
     assert [each["resource"] for each in acls] == [
-        {"type": "topic", "name": f"validator.{topic}", "patternType": "literal"} for topic in sorted(INPUT_TOPICS)
+        {"type": "topic", "name": f"validator.{topic}", "patternType": "literal"} for topic in INPUT_TOPICS
     ]
     assert {tuple(each["operations"]) for each in acls} == {("Write", "Describe")}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On a Kafka with access control, the rights that docs/operations.md lists suffice for the job, a transport, producers and readers."""
+"""On a Kafka with access control: the rights that docs/operations.md lists suffice, and what they do not give is refused."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -22,6 +23,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from streaming.transactions import TransactionalWriter, WriteFailed
 from tests.cli.follower import invoke
 from tests.streaming.harness import produce
 from tests.streaming.processes import job
@@ -29,12 +31,19 @@ from tests.streaming.reference import IMMEDIATE, chains, reference
 from tests.tidy.tree import ROOT
 from validator import exit_codes
 from validator.client import connect
+from validator.codec.encode import OutputRecord
 from validator.config import load_config
+from validator.errors import UserError
 from validator.kafka import broker as broker_module
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.client import admin_config
+from validator.kafka.client import admin_config, producer_config
 from validator.kafka.login import USER
+from validator.kafka.reader import TopicReader
+from validator.kafka.topics import create_topics
+from validator.lanes.marker import Marker
+from validator.rights import RIGHTS, rows
 from validator.service.toml import to_toml
+from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, METRICS_TOPIC, TOPICS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,26 +57,21 @@ AUTHORIZER = {
 KINDS = {
     "topics": ResourceType.TOPIC, "groups": ResourceType.GROUP, "transactional ids": ResourceType.TRANSACTIONAL_ID,
 }  # fmt: skip
-USERS = ("the job", "a transport", "producers", "readers", "topics create")
+ALLOWED = AclPermissionType.ALLOW
 
 
-def rights(user: str) -> list[AclBinding]:
-    """Return the rights that the page gives to a user, whose name here has no blanks."""
-    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    (row,) = re.findall(rf"(?m)^\| {re.escape(user)} \| (.*) \|$", text)
-    found = []
-    for right in row.split("; "):
-        match = re.fullmatch(r"([A-Za-z, ]+) on (topics|groups|transactional ids) `(.+)`", right)
-        assert match is not None, right
-        operations, kind, names = match.groups()
-        for name in names.split("`, `"):
-            form = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
-            pattern = KINDS[kind], name.removesuffix("*").replace("<prefix>", PREFIX), form
-            found += [
-                AclBinding(*pattern, f"User:{login(user)}", "*", AclOperation[each.upper()], AclPermissionType.ALLOW)
-                for each in operations.split(", ")
-            ]
-    return found
+def bindings(user: str) -> list[AclBinding]:
+    """Return the rights of a user, whose name here has no blanks."""
+    return [
+        AclBinding(
+            KINDS[right.kind], PREFIX + name.removesuffix("*"),
+            ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL,
+            f"User:{login(user)}", "*", AclOperation[operation.upper()], ALLOWED,
+        )
+        for right in RIGHTS[user]
+        for name in right.names
+        for operation in right.operations
+    ]  # fmt: skip
 
 
 def login(user: str) -> str:
@@ -82,14 +86,85 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
         with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as broker:
             admin = AdminClient(admin_config(broker.kafka))
             kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-            users = [UserScramCredentialUpsertion(login(user), kind, PASSWORD.encode()) for user in USERS]
+            users = [UserScramCredentialUpsertion(login(user), kind, PASSWORD.encode()) for user in RIGHTS]
             asked = [
                 *admin.alter_user_scram_credentials(users).values(),
-                *admin.create_acls([each for user in USERS for each in rights(user)]).values(),
+                *admin.create_acls([each for user in RIGHTS for each in bindings(user)]).values(),
             ]
             for each in asked:
                 each.result()
-            yield {user: {**broker.kafka, "sasl.username": login(user), "sasl.password": PASSWORD} for user in USERS}
+            yield {user: {**broker.kafka, "sasl.username": login(user), "sasl.password": PASSWORD} for user in RIGHTS}
+
+
+def may_write(kafka: dict[str, Any], topic: str) -> bool:
+    """Return whether a user may write to a topic; for the job, as it does."""
+    refused: list[Any] = []
+    producer = Producer(producer_config(kafka) | {"message.timeout.ms": 60_000})
+    producer.produce(PREFIX + topic, b"value", b"key", on_delivery=lambda error, _: refused.append(error))
+    assert producer.flush(120) == 0
+    assert refused[0] is None or refused[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED, refused
+    return refused[0] is None
+
+
+def may_read(kafka: dict[str, Any], topic: str) -> bool:
+    """Return whether a user may read a topic."""
+    try:
+        with TopicReader(kafka, PREFIX, [topic]) as reader:
+            list(reader.read_to_end())
+    except UserError as error:
+        if "lacks the right Read on topic" not in str(error):
+            raise
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def topics(guarded: dict[str, dict[str, Any]]) -> list[str]:
+    """Return all topics, once they exist."""
+    tables = [*TOPICS, CURSORS_TOPIC, METRICS_TOPIC, *DRY_RUN_TOPICS]
+    create_topics(guarded["topics create"], prefix=PREFIX, topics=tables)
+    return [topic.name for topic in tables]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("user", RIGHTS)
+def test_user_may_write_what_the_table_gives_and_nothing_else(
+    guarded: dict[str, dict[str, Any]], topics: list[str], user: str
+) -> None:
+    given = {
+        name for right in RIGHTS[user] if "Write" in right.operations for name in right.names if right.kind == "topics"
+    }
+    assert {topic for topic in topics if may_write(guarded[user], topic)} == given
+    assert ("markers" in given) == (user == "the job")
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("user", RIGHTS)
+def test_user_may_read_what_the_table_gives_and_nothing_else(
+    guarded: dict[str, dict[str, Any]], topics: list[str], user: str
+) -> None:
+    given = {
+        name for right in RIGHTS[user] if "Read" in right.operations for name in right.names if right.kind == "topics"
+    }
+    assert {topic for topic in topics if may_read(guarded[user], topic)} == (set(topics) if "*" in given else given)
+
+
+@pytest.mark.broker
+def test_job_writes_a_lane_and_nobody_else_does(guarded: dict[str, dict[str, Any]], topics: list[str]) -> None:
+    assert "markers" in topics
+    writer = TransactionalWriter(guarded["the job"], PREFIX, "polkadot", "job-1")
+    writer.confirm(corrects=False)
+    writer.write([OutputRecord("verdicts", b"polkadot", b"1")])
+    writer.commit(Marker(1))
+    for user in sorted(RIGHTS.keys() - {"the job"}):
+        with pytest.raises(WriteFailed, match="authorization failed"):
+            TransactionalWriter(guarded[user], PREFIX, "polkadot", "job-2")
+
+
+def test_page_has_the_table() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    section = page.partition("### Rights on Kafka")[2].partition("\n## ")[0]
+    assert [line for line in section.splitlines() if line.startswith("| ")][1:] == rows()
 
 
 @pytest.mark.long
@@ -131,7 +206,7 @@ def test_documented_rights_suffice(guarded: dict[str, dict[str, Any]], tmp_path:
     command = [sys.executable, "-m", "validator", "transport", "run", "dry-run"]
     transport = subprocess.Popen([*command, f"--config={configured('a transport')}"])
     try:
-        with connect(configured("the job")) as client:
+        with connect(configured("who asks dry runs")) as client:
             answer = client.dry_run(chain.lane, {**candidate, "block": blocks + 1}, timeout_s=120)
     finally:
         transport.terminate()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,40 @@ def test_job_waits_out_a_missing_broker_a_stopped_worker_and_a_broker_that_goes(
             assert first_difference(of_lane(outputs, chain.lane, ("verdicts", "receipts")), expected) is None
     finally:
         broker.stop()
+
+
+STOPPED_S = 400.0
+"""Seconds for which the broker is stopped: longer than a transaction, and than any call may take."""
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.broker
+def test_coordinator_that_is_stopped_is_named_and_verdicts_come_once_afterwards(tmp_path: Path) -> None:
+    """`tests/contract/test_stopped_coordinator.py` is the short form. A broker that is stopped keeps its connections, and says nothing."""
+    chain = chains()[0]
+    early, late = ([each for each in chain.records if (each.block > 20) == is_late] for is_late in (False, True))
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        kafka = broker.kafka
+        create_topics(kafka, prefix=PREFIX)
+        configuration = write_configuration(tmp_path, (chain,), kafka, PREFIX, give_up_after=900)
+        with job(configuration) as running:
+            produce(kafka, PREFIX, early)
+            running.wait_for_records(kafka, PREFIX, "receipts", 5)
+            produce(kafka, PREFIX, late)  # so that a batch is likely to be at work
+            pid = broker.status().pid
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            stopped_s = time.monotonic()
+            try:
+                running.wait_for(lambda: bool(running.named("waiting")), "the job says that Kafka does not answer")
+                assert "Kafka" in running.named("waiting")[0]["reason"]
+                time.sleep(max(0.0, STOPPED_S - (time.monotonic() - stopped_s)))
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            blocks = sum(record.topic == "blocks" for record in chain.records)
+            running.wait_for_records(kafka, PREFIX, "receipts", blocks)
+            assert running.terminate() == exit_codes.OK
+        outputs = consume(kafka, PREFIX, ("verdicts", "receipts"))
+        expected = {topic: reference(IMMEDIATE)[topic] for topic in ("verdicts", "receipts")}
+        assert first_difference(of_lane(outputs, chain.lane, ("verdicts", "receipts")), expected) is None
