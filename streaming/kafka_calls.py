@@ -164,7 +164,7 @@ class WatchedReader(TopicReader):
 
 
 def waited_for(call: Call, ask: Callable[[], T]) -> T:
-    """Return what ``ask`` returns, from a thread of its own. Raises `TimeoutError` if it does not return; its thread is left behind."""
+    """Return what ``ask`` returns, from a separate thread. Raises `TimeoutError` if it does not return; its thread is left behind."""
     answers: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
 
     def answer() -> None:

@@ -129,7 +129,7 @@ class ReceiptsGone(Exception):
 def last_receipt(kafka: KafkaTable, prefix: str, lane: str) -> BlockNumber | None:
     """Return the block of a lane's last committed receipt, None if it never had one.
 
-    Reads back from the end, and waits for transactions that are open there. The lane must have none of its own. Raises `ReceiptsGone`,
+    Reads back from the end, and waits for transactions that are open there. The lane must have no open one itself. Raises `ReceiptsGone`,
     `UserError`.
     """
     key, removed = lane.encode(), False

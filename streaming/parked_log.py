@@ -2,7 +2,7 @@
 """Says in the job's log what its workers do not log: that a lane is parked, or continues, what its audit finds, that Kafka is away,
 and that a producer's open transaction holds up the inputs.
 
-In a batch, Spark waits two minutes for a record and a worker one minute for Kafka's answer, without a word. The thread here asks Kafka all
+In a batch, Spark waits two minutes for a record and a worker 45 seconds for Kafka's answer, without a word. The thread here asks Kafka all
 the time, and says after a few seconds that it does not answer.
 """
 

@@ -14,7 +14,8 @@ import pytest
 from streaming import kafka_calls, markers, transactions
 from streaming.sink import ExactlyOnceOutput
 from streaming.transactions import KafkaGone
-from tests.contract.test_lane_writer import LANE, await_group, block, committed
+from tests.contract.test_lane_marker import await_group
+from tests.contract.test_lane_writer import LANE, block, committed
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 

@@ -154,22 +154,22 @@ OF_WRITER = (
     ),
     Break(
         "produced outside the transaction", WRITER, "writers",
-        "                        produce(name, sent, key, headers=fields, on_delivery=delivered)\n",
-        '                        outside = self.__dict__.get("outside") or Producer(producer_config(self._kafka))\n'
-        "                        self.outside = outside\n"
-        "                        outside.produce(name, sent, key, headers=fields, on_delivery=delivered)\n"
-        "                        outside.flush()\n",
+        "                            produce(name, sent, key, headers=fields, on_delivery=delivered)\n",
+        '                            outside = self.__dict__.get("outside") or Producer(producer_config(self._kafka))\n'
+        "                            self.outside = outside\n"
+        "                            outside.produce(name, sent, key, headers=fields, on_delivery=delivered)\n"
+        "                            outside.flush()\n",
     ),
     Break(
         "commit swallowed", WRITER, "writers",
-        "            self._producer.commit_transaction(CALL_S_MAX)\n", "",
+        "                self._producer.commit_transaction(CALL_S_MAX)\n", "                pass\n",
     ),
     Break(
         "marker in a separate transaction", WRITER, "writers",
-        "        self.write([marker.encode(self._lane)])\n",
+        "        self.write([marker.encode(self._lane)._replace(headers=tuple(headers))])\n",
         "        try:\n            self._begin()\n            self._producer.commit_transaction(CALL_S_MAX)\n"
         "        except KafkaException as error:\n            raise self._failed(error) from error\n"
-        "        self._open = False\n        self.write([marker.encode(self._lane)])\n",
+        "        self._open = False\n        self.write([marker.encode(self._lane)._replace(headers=tuple(headers))])\n",
     ),
     Break(
         "another job not refused", WRITER, "writers",

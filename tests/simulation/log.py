@@ -73,8 +73,8 @@ class LaneLog:
 class Log:
     """The logs of all lanes.
 
-    ``on_commit`` is called with a lane after each commit, ``ends`` are those of the inputs; ``fences``, ``atomic`` and ``finishes`` are off
-    in broken worlds.
+    ``on_commit`` is called with a lane after each commit, ``ends`` returns where the inputs end; ``fences``, ``atomic`` and ``finishes``
+    are off in broken worlds.
     """
 
     def __init__(self, schedule: Schedule, on_commit: Callable[[str], None], ends: Callable[[], Consumed]) -> None:

@@ -8,23 +8,18 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeAlias
 
-from tests.simulation.inputs import Inputs, Item, Place, between, in_parts, lane_parked
+from tests.simulation.inputs import Inputs, Item, Place, between, lane_parked
 from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKilled, Writer, raise_fault
 from tests.simulation.schedule import Schedule
 from tests.simulation.strands import Strand, Strands
 from tests.unit.lanes.backend import Attempt
-from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.orders import LaneOrder
-from validator.core.inputs import DeadLetter
-from validator.lanes.marker import consumed_by
 from validator.lanes.parked import Fault, Parked, Span
-from validator.lanes.parking import LaneBatch
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache
 
@@ -89,8 +84,7 @@ class PartitionState:
 
 
 def _found_a_marker(left: Attempt | None) -> bool:
-    parked = None if left is None else lane_parked(left.head)
-    return parked is not None and parked.fault is Fault.MARKER
+    return left is not None and (parked := lane_parked(left.head)) is not None and parked.fault is Fault.MARKER
 
 
 NOTHING = PartitionState()
@@ -372,42 +366,4 @@ Stages: TypeAlias = Callable[[Job, Worker, dict[str, list[Item]], dict[str, Step
 """Runs a task's stages: its worker, its inputs by lane, the lanes' states in Spark's order."""
 
 
-def run_directly(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: dict[str, SteppedAttempt]) -> None:
-    """Run a task as the job's stages do, without packing and unpacking."""
-    # a failed sink is not used again
-    sink, worker.sink = worker.sink or TransactionalSink(job.open_writer), None
-    for lane, state in states.items():
-        items, definition = by_lane[lane], job.inputs.definitions.get(lane)
-        batch = None
-        if definition is None:
-            sink.begin(lane, "")
-            output, consumed = _buried(items), partial(consumed_by, items)
-        else:
-            inputs = in_parts(items, job.schedule.random)
-            batch = LaneBatch(
-                definition, state, worker.cache, inputs, job.held_inputs, checkpoint=job.checkpoint.id,
-                begins=partial(sink.begin, lane), confirms=lambda corrects, lane=lane: sink.confirm(lane, corrects=corrects),
-            )  # fmt: skip
-            output, consumed = batch.run(), partial(getattr, batch, "consumed")
-        if job.schedule.chance(0.3):
-            output = iter(list(output))  # the lane's worker is ahead of the sink's, and holds the lane as it will be
-        run: list[BlockOutput] = []
-        for each in output:
-            run.append(each)
-            if job.schedule.chance(0.4):
-                sink.write(lane, run)
-                run = []
-                job.between("between blocks")
-        sink.write(lane, run)
-        job.between("before the last of a lane")
-        sink.commit(lane, consumed())
-        sink.leave(lane, "" if batch is None else batch.left_at)
-        job.between("after the last of a lane")
-    worker.sink = sink
-
-
-def _buried(items: list[Item]) -> Iterator[BlockOutput]:
-    yield BlockOutput(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
-
-
-__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "Stages", "StatesDiffer", "run_directly"]
+__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "Stages", "StatesDiffer"]

@@ -13,7 +13,7 @@ import pytest
 
 from streaming import lane_operator, sink
 from tests.repetitions import repetitions
-from tests.simulation import spark
+from tests.simulation import directly
 from tests.simulation.inputs import Item, Place, inputs
 from tests.simulation.log import Log, Writer
 from tests.simulation.search import search
@@ -150,14 +150,14 @@ def batch_reports_one_record_too_many(patch: Patch) -> None:
     def one_more(items: Iterable[Item]) -> dict[Place, int]:
         return {place: offset + 1 for place, offset in consumed_by(items).items()}
 
-    patch.setattr(spark, "consumed_by", one_more)
+    patch.setattr(directly, "consumed_by", one_more)
 
 
 def batch_reports_one_record_too_few(patch: Patch) -> None:
     def one_less(items: Iterable[Item]) -> dict[Place, int]:
         return {place: offset - 1 for place, offset in consumed_by(items).items()}
 
-    patch.setattr(spark, "consumed_by", one_less)
+    patch.setattr(directly, "consumed_by", one_less)
 
 
 def marker_behind_its_group_is_believed(patch: Patch) -> None:

@@ -10,11 +10,12 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from tests.simulation.damage import damage_a_lane
+from tests.simulation.directly import run_directly
 from tests.simulation.inputs import COMPARED, ORDERS, Inputs, account_of, inputs, source_of_header
 from tests.simulation.log import Fenced, JobKilled, LaneLog, Log
 from tests.simulation.parking import LaneFaults, Operator
 from tests.simulation.schedule import Schedule
-from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages, run_directly
+from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages
 from tests.simulation.strands import Strands
 from validator.codec.encode import OutputRecord
 from validator.lanes import arrived

@@ -95,8 +95,8 @@ class KeptWriters(Generic[W]):
     """The writers of a worker, by lane.
 
     A writer is used for the lane's next batch if the lane is at the point where that writer's last batch left it. Otherwise another worker
-    has processed the lane since, and fenced the writer off. Kafka is not asked: if the point does not tell, as after an attempt that led to
-    the same state, the fenced writer's commit fails, and the batch is repeated with a new one.
+    has processed the lane since, and fenced the writer off. Kafka is not asked: if the point does not show it, as after an attempt that led
+    to the same state, the fenced writer's commit fails, and the batch is repeated with a new one.
     """
 
     def __init__(self, open_writer: Callable[[str], W]) -> None:

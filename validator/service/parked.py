@@ -41,6 +41,7 @@ REMEDIES: Final[dict[str, str]] = {
     Fault.WORKER: "raise [job] worker_memory, or deploy another version of the plugin, and restart the job",
     Fault.STATE: "nothing, if Kafka still has all its inputs: they are executed again",
     Fault.AUDIT: 'report the bug with the block; [audit] on_fault = "report" and a restart let the lane continue all the same',
+    Fault.MARKER: "let nobody but the job write to the topic markers; the lane then continues after its last receipt",
     Fault.CONFIGURATION: "correct the configuration and restart the job",
     Fault.INPUTS: "resume the lane some minutes later, which asks Kafka again; if it still lacks them, remove the job's checkpoint and "
     "import a later state of the lane with `validator lanes import`",

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streaming import markers, transactions
-from streaming.kafka_calls import CALL_S_MAX, GROUP_S_MAX
+from streaming.kafka_calls import CALL_S_MAX
 from validator.config import Config
 from validator.errors import Unavailable, UserError
 from validator.kafka import reader, retry, topics
@@ -348,11 +348,6 @@ def test_topics_are_created_once_their_leaders_answer(
     fresh = replace(topics.TOPICS[0], name="fresh")
     assert topics.create_topics(KAFKA, prefix="t.", topics=[fresh]) == {"t.fresh": True}
     assert broker.calls["list_offsets"] == 4
-
-
-def test_group_that_does_not_answer_says_nothing(stub: Callable[..., Broker], clock: Clock) -> None:
-    assert CALLERS["group"][0](stub(KafkaError.NOT_COORDINATOR, float("inf"))) is None
-    assert clock.now - 100 <= GROUP_S_MAX
 
 
 @pytest.mark.parametrize("caller", [name for name in CALLERS if name not in ("members", "group")])

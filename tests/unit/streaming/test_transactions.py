@@ -15,120 +15,34 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streaming import transactions
 from streaming.kafka_calls import CALL_S_MAX, TRANSACTION_MS_MAX
-from streaming.markers import ReceiptsGone, Written
+from streaming.markers import Written
 from streaming.transactions import (
     QUEUED_KIB_MAX,
     KafkaGone,
     TransactionalWriter,
     WriteFailed,
-    WriterFenced,
     take_over,
+)
+from tests.unit.streaming.played_writer import (
+    INPUTS,
+    JOB,
+    KAFKA,
+    LANE,
+    LETTER,
+    PREFIX,
+    VERDICT,
+    Kafka,
+    StandIn,
+    error,
+    kafka,
+    produced,
+    writer,
 )
 from validator.codec.encode import OutputRecord
 from validator.errors import Unavailable, UserError
-from validator.lanes.marker import ForeignMarker, Marker
+from validator.lanes.marker import Marker
 
-LANE, JOB, PREFIX = "polkadot", "job-1", "p."
-KAFKA = {"bootstrap.servers": "nowhere:1"}
-INPUTS = (f"{PREFIX}candidates", 0)
-VERDICT = OutputRecord("verdicts", b"polkadot/1", b"one")
-LETTER = OutputRecord("dead-letters", b"polkadot", b"dead", (("source", b"blocks/0/7"),))
-
-
-class Kafka:
-    """What the stand-ins share: every call with its arguments, and which calls fail with which error."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.failing: dict[str, list[Exception]] = {}
-        self.reports: list[tuple[Any, Any]] = []
-        """Errors that the next poll reports for records, with their messages."""
-        self.configs: list[dict[str, Any]] = []
-        self.written = Written(Marker())
-        self.letters: set[bytes] = set()
-        self.group: int | None = None
-        self.receipt: int | None = None
-        self.ends = {INPUTS: 100}
-        self.sent = 0
-        """Records that are still to be sent."""
-
-    def call(self, name: str, *args: Any) -> None:
-        self.calls.append((name, *args))
-        if failing := self.failing.get(name):
-            raise failing.pop(0)
-
-    def names(self) -> list[str]:
-        return [name for name, *_ in self.calls]
-
-
-def error(code: int) -> KafkaException:
-    return KafkaException(KafkaError(code))
-
-
-class StandIn:
-    """A producer that does what its `Kafka` says."""
-
-    kafka: Kafka
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.kafka.configs.append(config)
-        self._on_delivery: Any = None
-
-    def init_transactions(self, _: float) -> None:
-        self.kafka.call("init")
-
-    def begin_transaction(self) -> None:
-        self.kafka.call("begin")
-
-    def produce(self, topic: str, value: bytes, key: bytes, headers: Any, on_delivery: Any) -> None:
-        self._on_delivery = on_delivery
-        self.kafka.call("produce", topic, key, value, headers)
-
-    def poll(self, _: float) -> None:
-        self.kafka.call("poll")
-        while self.kafka.reports:
-            self._on_delivery(*self.kafka.reports.pop(0))
-
-    def __len__(self) -> int:
-        return self.kafka.sent
-
-    def commit_transaction(self, timeout: float) -> None:
-        self.poll(0)
-        self.kafka.call("commit", timeout)
-
-
-@pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
-    made = Kafka()
-
-    def asked(name: str, what: str) -> Any:
-        def asking(_kafka: Any, prefix: str, lane: str, *args: Any) -> Any:
-            assert (prefix, lane) == (PREFIX, LANE)
-            made.call(name, *args)
-            return getattr(made, what)
-
-        return asking
-
-    monkeypatch.setattr(transactions, "Producer", type("Made", (StandIn,), {"kafka": made}))
-    monkeypatch.setattr(transactions, "GROUPS", SimpleNamespace(commit=lambda *args: made.call("group", *args[1:])))
-    monkeypatch.setattr(transactions, "read_written", asked("read marker", "written"))
-    monkeypatch.setattr(transactions, "last_written", asked("last", "written"))
-    monkeypatch.setattr(transactions, "last_receipt", asked("receipt", "receipt"))
-    monkeypatch.setattr(transactions, "input_ends", asked("input ends", "ends"))
-    monkeypatch.setattr(transactions, "block_of_group", asked("ask group", "group"))
-    monkeypatch.setattr(transactions, "read_dead_letters", asked("read letters", "letters"))
-    monkeypatch.setattr(transactions, "dead_letter_ends", lambda *_: made.call("ends") or "the end")
-    return made
-
-
-def writer(kafka: Kafka) -> TransactionalWriter:
-    made = TransactionalWriter(KAFKA, PREFIX, LANE, JOB)
-    kafka.calls.clear()
-    return made
-
-
-def produced(kafka: Kafka) -> list[tuple[Any, ...]]:
-    return [tuple(rest) for name, *rest in kafka.calls if name == "produce"]
+__all__ = ["kafka"]
 
 
 def test_batch_is_one_transaction_with_its_marker_and_the_group_follows(kafka: Kafka) -> None:
@@ -190,87 +104,6 @@ def test_marker_is_read_once_and_follows_what_is_committed(kafka: Kafka) -> None
     made.commit(Marker(4, {INPUTS: 9}))
     assert made.marker(()) == Marker(4, {INPUTS: 9})
     assert kafka.names().count("read marker") == 1
-
-
-@pytest.mark.parametrize("shown", [Marker(), Marker(6, {INPUTS: 9})])
-def test_marker_that_is_behind_the_group_is_never_believed(kafka: Kafka, shown: Marker) -> None:
-    kafka.group, kafka.written = 7, Written(shown)
-    made = writer(kafka)
-    with pytest.raises(
-        KafkaGone, match=r"Kafka does not show the last marker of lane polkadot: .*but block 7 is committed"
-    ):
-        made.marker(())
-    assert kafka.names().count("read marker") == 2, "it is read again first"
-    kafka.written = Written(Marker(7))
-    assert writer(kafka).marker(()) == Marker(7)
-
-
-@pytest.mark.parametrize(("group", "shown"), [(None, Marker()), (5, Marker(6)), (6, Marker(6))])
-def test_group_that_is_behind_or_silent_says_nothing(kafka: Kafka, group: int | None, shown: Marker) -> None:
-    kafka.group, kafka.written = group, Written(shown)
-    assert writer(kafka).marker(()) == shown
-    assert kafka.names().count("read marker") == 1
-
-
-def test_marker_that_a_person_has_removed_is_not_missed(kafka: Kafka) -> None:
-    kafka.group, kafka.receipt, kafka.written = 7, 7, Written(Marker(), is_reset=True)
-    made = writer(kafka)
-    made.confirm(corrects=False)
-    assert made.marker(()) == Marker()
-
-
-def test_own_marker_is_confirmed_once(kafka: Kafka) -> None:
-    kafka.receipt, kafka.written = 7, Written(Marker(7, {INPUTS: 100}))
-    made = writer(kafka)
-    made.confirm(corrects=False)
-    made.commit(Marker(8, {INPUTS: 120}))
-    made.confirm(corrects=False)
-    assert kafka.names().count("receipt") == 1
-
-
-FORGED = (
-    Marker(45),
-    Marker(45, {INPUTS: 50}),
-    Marker(45, {INPUTS: 101}),
-    Marker(7, {INPUTS: 101}),
-    Marker(7, {("no", 0): 1}),
-)
-
-
-@pytest.mark.parametrize("forged", FORGED)
-def test_marker_that_the_lane_did_not_write_is_found_twice_and_corrected_if_that_is_wanted(
-    kafka: Kafka, forged: Marker
-) -> None:
-    kafka.receipt, kafka.written = 7, Written(forged)
-    made = writer(kafka)
-    with pytest.raises(ForeignMarker, match="its marker on the topic markers was not written by this lane: "):
-        made.confirm(corrects=False)
-    assert kafka.names().count("receipt") == 2
-    made.confirm(corrects=True)
-    assert made.marker(()) == Marker(7, {}, doubtful=True)
-    made.commit(made.marker(()).after(8, {INPUTS: 3}))
-    *_, (*_, headers) = produced(kafka)
-    assert headers[-1] == ("doubtful", b""), "who reads it next must not believe its inputs either"
-
-
-def test_marker_without_any_receipt_is_not_the_lanes(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    kafka.written = Written(Marker(7))
-    with pytest.raises(ForeignMarker, match="it is at block 7, but the last receipt is of no block"):
-        writer(kafka).confirm(corrects=False)
-
-    def gone(*_: Any) -> None:
-        raise ReceiptsGone
-
-    monkeypatch.setattr(transactions, "last_receipt", gone)
-    writer(kafka).confirm(corrects=False)  # retention has removed them: they say nothing
-
-
-def test_receipt_that_the_marker_does_not_have_says_that_kafka_does_not_show_it(kafka: Kafka) -> None:
-    kafka.receipt, kafka.written = 8, Written(Marker(7))
-    with pytest.raises(
-        KafkaGone, match=r"Kafka does not show the last marker of lane polkadot: .*block 8 is committed"
-    ):
-        writer(kafka).confirm(corrects=True)
 
 
 def test_dead_letters_are_read_once_and_those_of_the_batch_are_added(kafka: Kafka) -> None:
@@ -359,62 +192,6 @@ def test_record_without_a_value_that_failed_has_no_bytes(kafka: Kafka) -> None:
     made.write([VERDICT])
     kafka.reports = [(KafkaError(PASSES), SimpleNamespace(topic=lambda: "p.other", value=lambda: None))]
     with pytest.raises(KafkaGone, match="with 0 bytes"):
-        made.commit(Marker(1, {INPUTS: 1}))
-
-
-BEFORE, AFTER = (0, 4), (0, 9)
-
-
-@pytest.mark.parametrize("code", [FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH])
-@pytest.mark.parametrize(
-    ("last", "kind", "text"),
-    [
-        (Written(Marker()), WriteFailed, "lane polkadot has been taken over by another writer, "),
-        (Written(Marker(), "job-2", "w", BEFORE), WriteFailed, "lane polkadot has been taken over by another writer, "),
-        (Written(Marker(), JOB, "w", AFTER), WriteFailed, "lane polkadot has been taken over by another writer, "),
-        (Written(Marker(), "job-2", "w", AFTER), WriterFenced, "another job has taken over lane polkadot: job-2$"),
-        (
-            Written(Marker(), "", "", AFTER),
-            WriterFenced,
-            "another job has taken over lane polkadot: one whose name is unknown$",
-        ),
-    ],
-)
-def test_fenced_writer_finds_out_by_whom(
-    kafka: Kafka, code: int, last: Written, kind: type[Exception], text: str
-) -> None:
-    kafka.written = Written(Marker(), "job-2", "w", BEFORE)
-    made = writer(kafka)
-    made.marker(())
-    kafka.written = last
-    kafka.failing["commit"] = [error(code)]
-    with pytest.raises(kind, match=text) as failed:
-        made.commit(Marker(1, {INPUTS: 1}))
-    assert type(failed.value) is kind
-
-
-def test_writer_that_is_fenced_after_its_own_write_knows_nobody(kafka: Kafka) -> None:
-    made = writer(kafka)
-    made.marker(())
-    made.commit(Marker(1))
-    kafka.written = Written(Marker(1), JOB, made._writer, AFTER)
-    kafka.failing["commit"] = [error(FENCED)]
-    with pytest.raises(WriteFailed, match="taken over by another writer"):
-        made.commit(Marker(2))
-
-
-def test_writer_that_is_fenced_before_it_has_read_its_marker_finds_out_by_whom(kafka: Kafka) -> None:
-    made = writer(kafka)
-    kafka.written = Written(Marker(), "job-2", "w", AFTER)
-    kafka.failing["commit"] = [error(FENCED)]
-    with pytest.raises(WriterFenced, match="job-2"):
-        made.commit(Marker(1, {INPUTS: 1}))
-
-
-def test_fenced_writer_that_cannot_ask_by_whom_is_repeated(kafka: Kafka) -> None:
-    made = writer(kafka)
-    kafka.failing |= {"commit": [error(FENCED)], "last": [Unavailable("away")]}
-    with pytest.raises(KafkaGone, match="away"):
         made.commit(Marker(1, {INPUTS: 1}))
 
 
