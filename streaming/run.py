@@ -32,15 +32,7 @@ from streaming.pace import (
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
-from streaming.reasons import (
-    INPUTS_GONE,
-    BatchFailed,
-    StateDamaged,
-    damaged_state,
-    may_pass,
-    reason_of,
-    report_of,
-)
+from streaming.reasons import INPUTS_GONE, BatchFailed, StateDamaged, damaged_state, may_pass, reason_of, report_of
 from streaming.session import (
     SPARK_LOG,
     JvmGone,
