@@ -182,13 +182,14 @@ class LaneBatch:
     def _orders(self, parked: Parked | None, head: bytes | None) -> list[LaneOrder]:
         """Return the batch's orders; one to start over is one to continue where it must not count.
 
-        It counts only for a lane that is parked: one that runs has taken what the order names. And only with the checkpoint that has
-        consumed this: another one may not have come as far when it meets the order, and would bring the rest again. A lane whose parked
-        state was damaged has forgotten what it held, so an order from before that does not name everything.
+        It counts only for a lane that is parked: one that runs has taken what the order names, and one that takes inputs again since an
+        earlier order may have taken more, which would be lost. And only with the checkpoint that has consumed this: another one may not
+        have come as far when it meets the order, and would bring the rest again. A lane whose parked state was damaged has forgotten what
+        it held, so an order from before that does not name everything.
         """
 
         def counts(order: LaneOrder) -> bool:
-            if parked is None or order.checkpoint != self.checkpoint:
+            if parked is None or parked.resuming or order.checkpoint != self.checkpoint:
                 return False
             return not _knows_nothing(parked, head) or _reaches(order, parked.held)
 

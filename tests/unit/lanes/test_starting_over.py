@@ -96,6 +96,23 @@ def test_lane_with_a_damaged_state_starts_over(
     check_as_if_nothing_had_happened(running)
 
 
+def test_second_order_to_start_over_loses_nothing_that_the_lane_has_taken_since_the_first(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator who runs the command twice writes both orders before the lane has read one; more inputs come between them."""
+    monkeypatch.setattr(parking_module, "RESUMED_OFFSETS_MAX", 20)
+    running = make(8)
+    damaged(running, DAMAGES[0])
+    early = running.ordered(start_over=True)
+    place = early.source
+    few = tuple(each._replace(end=each.first + 1) for each in early.inputs[:1])
+    running.order(start_over=True)
+    running.run([early._replace(source=place._replace(offset=place.offset + 1), inputs=few)])
+    while running.parked() is not None:
+        running.order()
+    check_as_if_nothing_had_happened(running)
+
+
 def test_pages_of_the_state_that_is_given_up_do_not_stay(
     make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
