@@ -58,7 +58,7 @@ def _measured(count: int, folder: Path, kafka: dict[str, object]) -> LanesRun:
     left = {lane: encoded_blocks(load_of(lane, blocks + ROUNDS)) for lane in lanes}
     total = sum(_produce_block(kafka, prefix, left) for _ in range(blocks))
     config = configuration_of(lanes, LOCAL, folder, kafka)
-    with running(config, folder) as job:
+    with running(config) as job:
         job.wait_for("batch")
         job.wait_for_records(total)
         rate, memory = _rate(job, CANDIDATES / total), resident_mib(job.pid)
