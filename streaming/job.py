@@ -24,7 +24,7 @@ from streaming.options import CHUNK_SCHEMA, batch_bytes_max, bytes_of, source_op
 from streaming.pace import QUICK, SINGLE, Pace
 from streaming.range_source import DecodeSettings, SourceSettings, load_inputs
 from streaming.session import SCRATCH
-from streaming.shared_folder import SharedFolder, checkpoint_location, share
+from streaming.shared_folder import SharedFolder, checkpoint_location, shared_by
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from streaming.stages import DECODE, KEPT_WORKERS_MAX, LANES, local_cores, with_own_workers
 from validator.config import Config
@@ -121,7 +121,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     parking = ParkingSettings(
         settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped), settings.parked
     )
-    shared = share(Path(settings.checkpoint).parent)
+    shared = shared_by(spark.sparkContext.master, Path(settings.checkpoint).parent)
     inputs = with_own_workers(spark, DECODE, lambda: _inputs(spark, settings, definitions, shared))
     application = spark.sparkContext.applicationId
     output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, application, settings.ids.frames)
@@ -148,7 +148,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
 
 
 def _inputs(
-    spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition], shared: SharedFolder
+    spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition], shared: SharedFolder | None
 ) -> DataFrame:
     """Return the decoded inputs: read by workers if the pace says so, else by Spark's Kafka source."""
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.kafka_rows import cut
 from streaming.options import CHUNK_BYTES, source_options
-from streaming.shared_folder import SharedFolder, attempt_with, checkpoint_location, share
+from streaming.shared_folder import SharedFolder, attempt_with, checkpoint_location, shared_by
 from streaming.sink import NO_ROWS, KafkaOutput, Output, opened, write_batch
 from streaming.stages import CONDENSE, KEYED, with_own_workers
 from streaming.workers import bound_worker, tune_garbage_collector
@@ -106,7 +106,7 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
     effects = _source(spark, settings, job.effects, settings.effects_per_trigger)
     causes = _source(spark, settings, job.causes, None)
     rows = effects.unionByName(causes)  # in this order: see the module
-    shared = share(Path(settings.checkpoint).parent)
+    shared = shared_by(spark.sparkContext.master, Path(settings.checkpoint).parent)
     condense = condense_stage(job, settings.prefix, settings.ids.headers, shared)
     items = with_own_workers(spark, CONDENSE, lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
     kafka = with_known_ids(settings.kafka, settings.ids.headers)
@@ -136,7 +136,9 @@ def _source(
     return cut(reader.load())
 
 
-def _process(items: DataFrame, settings: KeyedJobSettings, output: Output[Sink], shared: SharedFolder) -> DataFrame:
+def _process(
+    items: DataFrame, settings: KeyedJobSettings, output: Output[Sink], shared: SharedFolder | None
+) -> DataFrame:
     return items.groupBy("lane").transformWithStateInPandas(
         KeyedOperator(
             settings.job,

@@ -23,6 +23,7 @@ from typing import Final
 
 from pyspark import TaskContext
 
+from streaming.options import is_one_jvm
 from validator.errors import UserError
 
 _PREFIX: Final = "shared-"
@@ -95,6 +96,11 @@ def share(folder: Path) -> SharedFolder:
     mark = folder.absolute() / f"{_PREFIX}{token_hex(8)}"
     mark.touch(mode=0o600)
     return SharedFolder(str(mark))
+
+
+def shared_by(master: str | None, folder: Path) -> SharedFolder | None:
+    """Return `share` of a job's folder, None in one JVM: no other machine is to reach it, and no task has a second attempt."""
+    return None if master is None or is_one_jvm(master) else share(folder)
 
 
 def checkpoint_location(checkpoint: Path | str) -> str:

@@ -183,7 +183,7 @@ def _lines(messages: list[Message], inputs: Inputs) -> Iterator[Line]:
     for group, found in sorted(groups.items()):
         for at, (_, key, value, headers) in enumerate(_in_order(group.split("/")[-1], found)):
             line: Line = {"group": group, "at": at, "key": key.hex(), "value": _without(digests, value).hex()}
-            if headers:
+            if headers and not group.endswith("/markers"):  # those name the job and the writer
                 line["headers"] = [[name, content.hex()] for name, content in headers]
             yield line
 

@@ -93,7 +93,7 @@ class RecordSender:
         ``name`` is what an error calls the record. ``on_sent`` is called in `send` or `flush` once Kafka has it.
         """
         full = self._topic = self._prefix + topic
-        heard = partial(self._on_delivery, self._sent.failures, name, len(value), on_sent)
+        heard = partial(self._on_delivery, self._sent.failures, name, len(value or b""), on_sent)
         while True:
             self._raise_failure()
             try:
