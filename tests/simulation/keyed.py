@@ -117,7 +117,7 @@ class World:
         """``goes_back``: at some point an earlier checkpoint takes the place of the last one."""
         self.schedule = Schedule(seed)
         self.inputs = inputs
-        self.log = Log(self.schedule, lambda _key: None)
+        self.log = Log(self.schedule, lambda _key: None, dict)
         break_it(self.log)
         self.checkpoint = Checkpoint()
         self._backup: Checkpoint | None = None
