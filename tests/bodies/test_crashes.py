@@ -27,7 +27,9 @@ FAULTS = {
     "answer lost",
     "finished late",
     "never reached",
-    "offsets in doubt",
+    "group silent",
+    "group commit lost",
+    "marker not shown",
 }
 CHAINS = {LANE: {"protocol": "xcmp-network", "limits": {}}}
 
@@ -137,7 +139,7 @@ def every_step_is_new(patch: pytest.MonkeyPatch) -> None:
 
 def commits_always(self: StepSink, lane: str, consumed: dict[tuple[str, int], int]) -> dict[str, int]:
     for step, emitted in self._steps.pop(lane, []):
-        writer = self._writer(lane)
+        writer = self.writer(lane)
         writer.write(emitted)
         writer.commit(Marker(step, consumed))
     return {}
