@@ -20,7 +20,7 @@ from tests.router import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT.parent / "shared" / "traces"
-"""Sample traces; their results are compared only in checkouts that have them alongside."""
+"""Sample traces; their results are compared where both the recording and this checkout have them (`comparable`)."""
 
 SHOWN_PARAS, SHOWN_CHANNELS = 2, 2
 """Number of paras and channels of each lane that are shown separately."""
@@ -41,9 +41,10 @@ def documents(played: Played) -> Iterator[Line]:
     yield from _runtimes(played)
 
 
-def present(lines: list[Line]) -> list[Line]:
-    """Return recorded documents, except those whose sources this checkout lacks."""
-    return lines if SAMPLES.is_dir() else [line for line in lines if not line["group"].startswith("replay/sample/")]
+def comparable(lines: list[Line], others: list[Line]) -> list[Line]:
+    """Return documents without the samples that are not among ``others``: samples come and go, with or without a folder of them."""
+    groups = {line["group"] for line in others}
+    return [line for line in lines if line["group"] in groups or not line["group"].startswith("replay/sample/")]
 
 
 def _document(group: str, name: str, value: Any) -> Line:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.golden.comparison import differences, summary
-from tests.golden.documents import documents, present, without_environment
+from tests.golden.documents import comparable, documents, without_environment
 from tests.golden.inputs import Inputs, make_inputs
 from tests.golden.play import Played, play
 from tests.golden.product import UserError, decode_bytes
@@ -75,8 +75,8 @@ def check_lanes(folder: Path = FOLDER) -> list[str]:
 
 def check_documents(folder: Path = FOLDER) -> list[str]:
     """Return where suites, replays, views of states or runtimes differ."""
-    recorded = present(read_lines(path_of(DOCUMENTS, folder)))
-    now: list[Line] = list(documents(_played(folder)))
+    every, found = read_lines(path_of(DOCUMENTS, folder)), list(documents(_played(folder)))
+    recorded, now = comparable(every, found), comparable(found, every)
     return differences(without_environment(recorded, now), without_environment(now, recorded), decode_bytes)
 
 
