@@ -55,6 +55,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "lag": 0,
             "lag_blocks": 0,
             "lag_complete": True,
+            "open_transactions": [],
             "parked": None,
             "audit": None,
             "audit_share": 0.0,

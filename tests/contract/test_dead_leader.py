@@ -63,7 +63,7 @@ def asked(kafka: dict[str, Any]) -> dict[str, Callable[[], object]]:
         "keys": lambda: marked_keys(kafka, PREFIX),
         "markers": lambda: {lane: marker.block for lane, marker in read_markers(kafka, PREFIX).items()},
         "letters": lambda: len(read_dead_letters(kafka, PREFIX, LANES[0])),
-        "letter ends": lambda: sum(dead_letter_ends(kafka, PREFIX).values()),
+        "letter ends": lambda: sum(dead_letter_ends(kafka, PREFIX, LANES[0]).values()),
         "topics": lambda: {each.name: each.records for each in list_topics(kafka, prefix=PREFIX)},
     }
 

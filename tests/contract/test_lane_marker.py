@@ -104,6 +104,10 @@ def executed(blocks: int) -> list[BlockOutput]:
 def test_marker_that_the_lane_did_not_write_is_found_and_corrected(kafka: dict[str, Any], prefix: str) -> None:
     """One record is enough, whoever may write it, to let a lane execute without a word."""
     outputs = executed(3)
+    inputs = Producer(producer_config(kafka))
+    for value in (b"1", b"2"):
+        inputs.produce(prefix + "candidates", value, LANE.encode(), partition=0)
+    assert inputs.flush(60) == 0
     sink = opened(kafka, prefix)
     sink.confirm(LANE, corrects=False)
     sink.write(LANE, outputs[:2])
@@ -114,7 +118,7 @@ def test_marker_that_the_lane_did_not_write_is_found_and_corrected(kafka: dict[s
     for forged, why in (
         (Marker(45), "at block 45, but the last receipt is of block 2"),
         (Marker(45, {(prefix + "candidates", 0): 2}), "at block 45"),
-        (Marker(2, {(prefix + "candidates", 0): end}), rf"up to {end}, which ends at 0"),
+        (Marker(2, {(prefix + "candidates", 0): end}), rf"up to {end}, which ends at 2"),
     ):
         producer = Producer(producer_config(kafka))
         producer.produce(prefix + MARKERS, forged.encode(LANE).value, LANE.encode(), partition=0)
