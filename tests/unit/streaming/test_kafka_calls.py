@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pyspark.errors import StreamingQueryException
 
 from streaming import job_offsets, kafka_calls, markers, range_reader, transactions
@@ -69,6 +69,10 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Hung:
         def list_topics(self, topic: str = "", **_: Any) -> Any:
             made.pass_by("list_topics")
             return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None})})
+
+        def offsets_for_times(self, places: list[TopicPartition], **_: Any) -> list[TopicPartition]:
+            made.pass_by("offsets_for_times")
+            return [TopicPartition(place.topic, place.partition, 0) for place in places]
 
         def __getattr__(self, name: str) -> Callable[..., None]:
             return lambda *_, **__: made.pass_by(name)
@@ -126,7 +130,7 @@ def test_worker_ends_if_a_call_does_not_return(hung: Hung, call: Call) -> None:
 
 
 def test_watched_ends_are_asked_of_each_partition_too(hung: Hung) -> None:
-    hung.at = "get_watermark_offsets"
+    hung.at = "offsets_for_times"
     with suppress(UserError):
         read(lambda reader: reader.spans())()
     assert overdue(kafka_calls.ASK_ENDS, LANE) in hung.words[0]

@@ -117,6 +117,10 @@ class Sunk:
     def open(self) -> Any:
         return self
 
+    def begin(self, key: str, point: str) -> None: ...
+
+    def leave(self, key: str, point: str) -> None: ...
+
     def write(self, key: str, output: list[Any]) -> None:
         self.written.append((key, output))
 
