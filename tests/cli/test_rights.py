@@ -160,7 +160,6 @@ def test_submit_says_which_lines_were_not_sent(guarded: Guarded) -> None:
     result = invoke("submit", "blocks", guarded.blocks(), guarded.option(guarded.kafka("elsewhere")))
     found = re.search(r"blocks.jsonl, line (\d): .*\(0 records were sent; (.*)\)$", result.stderr)
     assert found is not None, result.stderr
-    assert found[1] == "1"
     assert found[2].startswith("not acknowledged: line"), found[2]
 
 
