@@ -62,5 +62,9 @@ def test_a_held_link_passes_nothing_until_it_is_released(server: socket.socket) 
 
 def test_a_link_to_nothing_resets_its_connections() -> None:
     link = Link(LINKED, _free_ports(None)[0])
-    with Links([link]), connected(link) as client, pytest.raises(ConnectionResetError):
+    with (
+        Links([link]),
+        pytest.raises(ConnectionResetError),
+        connected(link) as client,
+    ):  # before or after it is told to be connected
         client.recv(1)
