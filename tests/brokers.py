@@ -191,7 +191,11 @@ class Cluster:
     @property
     def kafka(self) -> dict[str, object]:
         """Return the `[kafka]` table of clients."""
-        return self.nodes[1].with_login(",".join(f"{_outside(n)}:{node.client_port}" for n, node in self.nodes.items()))
+        return self.kafka_of(*self.nodes)
+
+    def kafka_of(self, *numbers: int) -> dict[str, object]:
+        """Return the `[kafka]` table of clients that at first know some nodes only."""
+        return self.nodes[1].with_login(",".join(f"{_outside(n)}:{self.nodes[n].client_port}" for n in numbers))
 
     @property
     def running(self) -> set[int]:

@@ -66,5 +66,5 @@ def test_a_link_to_nothing_resets_its_connections() -> None:
         Links([link]),
         pytest.raises(ConnectionResetError),
         connected(link) as client,
-    ):  # before or after it is told to be connected
+    ):
         client.recv(1)
