@@ -210,8 +210,28 @@ class Cluster:
         return dead
 
     def wait_until_whole(self) -> None:
-        """Return once every replica of every partition is in sync on a node that runs."""
-        self.wait(lambda: self.out_of_sync() == [], "every replica is in sync")
+        """Return once every replica of every partition is in sync on a node that runs, and all nodes know it.
+
+        A node that was cut off names the leaders of that time for a while.
+        """
+        self.wait(lambda: self.out_of_sync() == [] and self._agree(), "every replica is in sync, and all nodes know it")
+
+    def _agree(self) -> bool:
+        seen = []
+        for number in self.nodes:
+            try:
+                found = AdminClient(admin_config(self.kafka_of(number))).list_topics(
+                    timeout=ASK_S
+                )  # asks the node it knows
+            except KafkaException:
+                return False
+            seen.append(
+                {
+                    name: [part.leader for _, part in sorted(topic.partitions.items())]
+                    for name, topic in found.topics.items()
+                }
+            )
+        return all(each == seen[0] for each in seen)
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for a condition."""
