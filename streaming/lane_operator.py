@@ -8,14 +8,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkContext, SparkFiles, TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.batch_watch import Beat
 from streaming.chunk_files import PassedOn, chunk_of
+from streaming.deaths import DEATHS_MAX
 from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
 from streaming.shared_folder import SharedFolder, attempt_with
@@ -24,14 +26,16 @@ from streaming.workers import bound_worker, check_plugins, forget_point, note_po
 from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival
 from validator.core.inputs import DeadLetter
+from validator.lanes.apart.host import ApartBatch, LaneProcesses, LaneProcessFailed, has_handlers
+from validator.lanes.apart.process import BatchRequest
 from validator.lanes.arrived import Chunk, arrived, runs
 from validator.lanes.auditing import Auditor, AuditSettings
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
 from validator.lanes.meter import LaneMeter, MeterSettings
-from validator.lanes.parked import Place
-from validator.lanes.parking import LaneBatch
+from validator.lanes.parked import Fault, Place, Span, point_of
+from validator.lanes.parking import LaneBatch, Suspect
 from validator.lanes.sink import LaneSink
 from validator.lanes.store import LaneCache, Recovery
 
@@ -39,6 +43,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMNS = ("topic", "partition", "first_offset", "end_offset", "records", *PassedOn._fields)
+
+MEMORY_BYTES: Final = 4 * 1024**3
+"""Bytes of a lane's process where a worker has no limit."""
 
 METERS: dict[str, LaneMeter] = {}
 """The meters of this worker's lanes, if the job has metrics. They outlive a batch as the lanes do."""
@@ -54,6 +61,24 @@ def _log_recovery(recovery: Recovery) -> None:
 
 CACHE = LaneCache(_log_recovery)
 """The live lanes of this worker. It is a module global because objects pickled with the plan, or in ``__main__``, are new in every task."""
+
+
+PROCESSES = LaneProcesses()
+"""The processes of this worker's lanes that have handlers."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneServices:
+    """What the process of a lane needs of this worker (`validator.lanes.apart.host.Services`)."""
+
+    sink: LaneSink
+    lane: str
+    held_inputs: Callable[[Place, Span, int], tuple[list[Arrival], int]]
+    recovered: Callable[[Recovery], None]
+
+    def confirm(self, *, corrects: bool) -> None:
+        """Check the lane's marker, or correct it."""
+        self.sink.confirm(self.lane, corrects=corrects)
 
 
 class SparkState:
@@ -173,13 +198,12 @@ class LaneOperator(StatefulProcessor):
         check_plugins(self._definitions.values())
         if self._worker_memory_bytes is not None:  # None if this is not a separate process
             bound_worker(self._worker_memory_bytes, len(self._definitions))
-        chunks = _chunks(rows)
         definition = self._definitions.get(lane)
         with opened(self._output) as sink:
             if definition is None:
-                self._bury(sink, lane, chunks)
+                self._bury(sink, lane, _chunks(rows))
             else:
-                self._run(sink, lane, definition, chunks)
+                self._run(sink, lane, definition, rows)
 
     def _bury(self, sink: LaneSink, lane: str, chunks: Iterator[Chunk]) -> None:
         """Write the dead letters of a lane that is not configured. It has no state, so what names its points are batches."""
@@ -189,7 +213,56 @@ class LaneOperator(StatefulProcessor):
         write_batch(sink, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
         sink.leave(lane, f"batch {batch + 1}")
 
-    def _run(self, sink: LaneSink, lane: str, definition: LaneDefinition, chunks: Iterator[Chunk]) -> None:
+    def _run(self, sink: LaneSink, lane: str, definition: LaneDefinition, rows: Iterator[pd.DataFrame]) -> None:
+        head = self._state.load_head()
+        if not has_handlers(definition, head):
+            self._run_here(sink, lane, definition, _chunks(rows))
+            return
+        suspects, point, chunks = self._parking.suspects, point_of(head), list(rows)
+        for attempt in count(1):
+            try:
+                self._run_apart(sink, lane, definition, head, _chunks(chunks), suspects)
+                return
+            except LaneProcessFailed as failed:
+                sys.stderr.write(json.dumps({"event": "process failed", "lane": lane, "reason": str(failed)}) + "\n")
+                sys.stderr.flush()
+                fault = failed.fault or Fault.WORKER
+                again = failed.fault is None and attempt < DEATHS_MAX
+                if not again and lane in suspects and suspects[lane].point == point:
+                    raise  # not even that it is parked
+                if not again:
+                    suspects = {lane: Suspect(point, f"lane {lane}: {failed}", fault)}
+
+    def _run_apart(
+        self,
+        sink: LaneSink,
+        lane: str,
+        definition: LaneDefinition,
+        head: bytes | None,
+        chunks: Iterator[Chunk],
+        suspects: Mapping[str, Suspect],
+    ) -> None:
+        """Execute a batch in the lane's process. Raises `LaneProcessFailed` before anything of it is committed."""
+        parking = self._parking
+        request = BatchRequest(
+            definition,
+            head,
+            self._batch_bytes_max,
+            {each: suspect for each, suspect in suspects.items() if each == lane},
+            parking.skipped.get(lane, frozenset()),
+            _query(),
+            lane in parking.parked,
+            self._meter,
+            self._audit,
+        )
+        services = LaneServices(sink, lane, partial(parking.held_inputs, self._definitions, lane), _log_recovery)
+        batch = ApartBatch(PROCESSES, services, self._state, request, chunks, self._worker_memory_bytes or MEMORY_BYTES)
+        sink.begin(lane, point_of(head))
+        written = write_batch(sink, lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
+        sink.leave(lane, batch.left_at)
+        batch.written(written)
+
+    def _run_here(self, sink: LaneSink, lane: str, definition: LaneDefinition, chunks: Iterator[Chunk]) -> None:
         items, left, too_large = arrived(chunks, self._batch_bytes_max)
         parking, cache = self._parking, CACHE if self._cache is None else self._cache
         meter = _meter(lane, self._meter)

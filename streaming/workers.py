@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import faulthandler
-import gc
 import json
 import os
 import resource
-import sys
 from collections.abc import Iterable
 from typing import Final, TextIO
 
+from validator.lanes import garbage
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.pack import check_artefacts_in_use
 from validator.plugin.runtime import Epoch, RuntimePlan
-from validator.plugin.watchdog import end_what_hangs
 
 EXECUTES: Final = "executes lane"
 """How a worker's last words begin."""
@@ -24,51 +22,36 @@ WRITER_BYTES: Final = 192 * 1024 * 1024
 """Bytes that the Kafka clients of one lane take in addition to a worker's own memory: the stacks of a dozen threads of 8 MiB, which count
 whole although little of them is used, and the records that wait to be sent."""
 
-FROZEN_TASKS_MAX: Final = 500
-"""Tasks of a worker after which garbage among what was frozen is freed."""
-
-_THRESHOLDS = (100_000, 50, 1_000_000)
 _REUSED: Final = "SPARK_REUSE_WORKER"
 """The variable that Spark sets in a worker that it uses for several tasks."""
 
 _tuned = False
-_tasks = 0
 _bounded = False
 _last_words: TextIO | None = None
 _checked: dict[str, tuple[RuntimePlan, tuple[Epoch, ...]]] = {}
 
 
 def tune_garbage_collector() -> None:
-    """Keep the cyclic collector from scanning objects that it cannot free.
-
-    A batch creates some hundred thousand records that live until its end, and a lane's state may be millions of permanent objects. With
-    Python's defaults the collector scans all of them repeatedly (measured: 15 of 57 us per candidate). Reference counting still frees
-    records. Young cycles are collected at longer intervals, the oldest generation practically never, except by Spark: its worker collects
-    everything after each task. What survived that is frozen before the next one, or each batch would scan the lanes (a third of a second
-    for a million channels). By then the next task has its first objects, some of which are cyclic garbage after it (measured: 83): every
-    `FROZEN_TASKS_MAX` tasks all is collected.
-    """
-    global _tuned, _tasks
+    """Tune the collector once per worker, and exclude what survived the last task, after which Spark's worker has collected everything."""
+    global _tuned
     if not _tuned:
-        gc.set_threshold(*_THRESHOLDS)
-        gc.freeze()
+        garbage.tune()
         _tuned = True
     elif _REUSED in os.environ:
-        _tasks += 1
-        if _tasks % FROZEN_TASKS_MAX == 0:
-            gc.unfreeze()
-            gc.collect()
-        gc.freeze()
+        garbage.freeze_survivors()
 
 
 def check_plugins(definitions: Iterable[LaneDefinition]) -> None:
     """Check once per worker its artefacts, and that it has the driver's plugins.
 
-    Raises `UserError` as `check_artefact` and `LaneDefinition.check` do.
+    A lane with handlers is checked where it executes (`validator.lanes.apart`): they are not imported here. Raises `UserError` as
+    `check_artefact` and `LaneDefinition.check` do.
     """
     if not _checked:
         check_artefacts_in_use()
     for definition in definitions:
+        if definition.has_handlers:
+            continue
         wanted = (definition.plan, definition.epochs)
         if _checked.get(definition.name) != wanted:
             definition.check()
@@ -76,7 +59,7 @@ def check_plugins(definitions: Iterable[LaneDefinition]) -> None:
 
 
 def bound_worker(memory_bytes: int, lanes: int) -> None:
-    """Limit a worker's memory, and the time that a plugin can spend where no signal interrupts it; once per worker.
+    """Limit a worker's memory, once per worker.
 
     Beyond ``memory_bytes`` of data, and what the clients of its ``lanes`` take, an allocation raises `MemoryError` in the code that asks
     for it; otherwise the system would kill some process. Linux counts writable private memory; on other systems the limit may have no
@@ -92,11 +75,9 @@ def bound_worker(memory_bytes: int, lanes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")  # Spark reports what is written there when the worker dies
     if folder is None:
-        end_what_hangs(sys.stderr)
         return
     _last_words = open(f"{folder}/{os.getpid()}", "a", encoding="utf-8")  # noqa: PTH123, SIM115
     faulthandler.enable(_last_words)  # otherwise the stack of a crash would overwrite what `note_point` wrote
-    end_what_hangs(_last_words)
 
 
 def note_point(lane: str, point: str) -> None:

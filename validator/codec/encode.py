@@ -151,9 +151,9 @@ class Encoder:
         self.runtime_digest = runtime_digest
         self._schemas = schemas()
         headroom = {short_name(schema.name): schema.header for schema in self._schemas.of_topic("headroom")}
-        self._verdict_start = self._schemas["validator.Verdict"].header + _text(lane)
-        self._para_headroom_start = headroom["ParaHeadroom"] + _text(lane)
-        self._channel_headroom_start = headroom["ChannelHeadroom"] + _text(lane)
+        self._verdict_start = self._schemas["validator.Verdict"].header + avro_text(lane)
+        self._para_headroom_start = headroom["ParaHeadroom"] + avro_text(lane)
+        self._channel_headroom_start = headroom["ChannelHeadroom"] + avro_text(lane)
         self._id_start = blake2b(self.key + b"/", digest_size=16)
 
     def executed(self, executed: Executed) -> list[OutputRecord]:
@@ -294,7 +294,8 @@ def _long(value: int) -> bytes:
 
 
 @lru_cache(maxsize=4096)  # names of errors and of their fields
-def _text(value: str) -> bytes:
+def avro_text(value: str) -> bytes:
+    """Return an Avro string."""
     encoded = value.encode()
     return _long(len(encoded)) + encoded
 
@@ -305,11 +306,11 @@ def _u128(value: int) -> bytes:
 
 def _violation(violation: Violation) -> bytes:
     details = violation.details()
-    parts = [_text(violation.kind), _text(violation.clause)]
+    parts = [avro_text(violation.kind), avro_text(violation.clause)]
     if details:
         parts.append(_long(len(details)))
         for name, value in details.items():
-            parts += (_text(name), _detail(value))
+            parts += (avro_text(name), _detail(value))
     parts.append(b"\x00")
     return b"".join(parts)
 
@@ -317,7 +318,7 @@ def _violation(violation: Violation) -> bytes:
 def _detail(value: FieldValue) -> bytes:
     """Encode a value of the union ``long, U128, string, map of long, array of long or array of long``."""
     if isinstance(value, str):
-        return b"\x04" + _text(value)
+        return b"\x04" + avro_text(value)
     if isinstance(value, Sequence):
         return b"\x08" + _array(
             b"\x00" + _long(each) if isinstance(each, int) else b"\x02" + _array(map(_long, each)) for each in value
@@ -328,7 +329,7 @@ def _detail(value: FieldValue) -> bytes:
         if value <= U128_MAX:
             return b"\x02" + _u128(value)
         raise OverflowError(f"expected at most a u128, found {value}")
-    entries = b"".join(_text(name) + _long(number) for name, number in value.items())
+    entries = b"".join(avro_text(name) + _long(number) for name, number in value.items())
     return b"\x06" + (_long(len(value)) + entries if value else b"") + b"\x00"
 
 
@@ -337,4 +338,4 @@ def _array(items: Iterable[bytes]) -> bytes:
     return (_long(len(encoded)) + b"".join(encoded) if encoded else b"") + b"\x00"
 
 
-_KINDS: Final = {kind: (kind.value, _text(kind.value)) for kind in InputKind}
+_KINDS: Final = {kind: (kind.value, avro_text(kind.value)) for kind in InputKind}

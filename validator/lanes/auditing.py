@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a share of the blocks that a lane executes, in the worker that executes them (`[audit]`).
+"""Checks a share of the blocks that a lane executes, in the process that executes them (`[audit]`).
 
 The state before a chosen block is encoded in pages. After the block a second rule set, restored from these pages, executes it again. What
 both emit and all of their pages must be the same bytes, and the root that the lane keeps up to date must be the one over these pages. So a
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from validator.codec.encode import BlockOutput, Encoder, OutputRecord, write
 from validator.codec.schemas import schemas
@@ -25,6 +25,7 @@ from validator.core.execute import Intervals, execute
 from validator.core.handlers.errors import HandlerFault
 from validator.core.limits import AUDIT_STATE_BYTES_MAX
 from validator.core.outcomes import Executed
+from validator.core.scale import Reader, Writer
 from validator.core.types import Block, BlockNumber
 from validator.lanes.parked import shortened
 
@@ -68,16 +69,28 @@ class AuditFailed(Exception):
     """An audit has found a fault, and the lane is to be parked."""
 
 
-class _Incomplete(Exception):
+class Incomplete(Exception):
     """A block cannot be executed a second time here."""
 
 
-class _Raised(Exception):
+class Raised(Exception):
     """A check has raised something."""
 
     def __init__(self, fault: AuditFault) -> None:
         super().__init__(str(fault))
         self.fault = fault
+
+
+Before: TypeAlias = list[bytes] | Incomplete | Raised
+"""The state before a block in pages, or why there are none."""
+
+
+class Again(Protocol):
+    """Executes a block a second time (`execute_again`)."""
+
+    def __call__(
+        self, definition: LaneDefinition, before: Before, block: Block, intervals: Intervals
+    ) -> tuple[list[OutputRecord], Prints]: ...
 
 
 class Auditor:
@@ -89,8 +102,10 @@ class Auditor:
         settings: AuditSettings,
         note: Callable[[Outcome, float], None] = lambda _outcome, _seconds: None,
         clock: Callable[[], float] = time.perf_counter,
+        again: Again | None = None,
     ) -> None:
         self._definition, self._settings, self._note, self._clock = definition, settings, note, clock
+        self._again = again or execute_again
         self._last: AuditFault | None = None
 
     def execute(self, rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
@@ -99,16 +114,16 @@ class Auditor:
         if not is_chosen(self._definition.name, number, self._settings.share):
             return execute(rules, block, intervals)
         began_s = self._clock()
-        before = self._before(rules, number)
+        before = pages_before(rules, number)
         executing_s = self._clock()
         executed = execute(rules, block, intervals)
         executed_s = self._clock()
         outcome = Outcome.SOUND
         try:
             fault = self._fault(rules, block, intervals, before, executed)
-        except _Incomplete:
+        except Incomplete:
             outcome, fault = Outcome.INCOMPLETE, None
-        except _Raised as raised:
+        except Raised as raised:
             fault = raised.fault
         if fault is not None:
             outcome, self._last = Outcome.FAULTY, fault
@@ -122,53 +137,127 @@ class Auditor:
         if self._last is not None:
             yield BlockOutput(None, [fault_record(self._definition.name, self._last)])
 
-    def _before(self, rules: RuleSet[Any], number: BlockNumber) -> list[bytes] | _Incomplete | _Raised:
-        """Return the state before the block in pages, or why there are none."""
-        try:
-            with _checking(number, "pages", "encoding the state before the block"):
-                return _pages(rules)
-        except (_Incomplete, _Raised) as error:
-            return error.with_traceback(None)
-
     def _fault(
         self,
         rules: RuleSet[Any],
         block: Block,
         intervals: Intervals,
-        before: list[bytes] | _Incomplete | _Raised,
+        before: Before,
         executed: Executed,
     ) -> AuditFault | None:
-        """Return the first fault. Raises `_Incomplete`, `_Raised`."""
+        """Return the first fault. Raises `Incomplete`, `Raised`."""
         number = block.record.block
-        invariants = self._definition.protocol.invariants
-        if invariants is not None:
-            with _checking(number, "invariants", "the check of the invariants"):
-                try:
-                    invariants(rules)
-                except InvariantBroken as error:
-                    return AuditFault(number, "invariants", str(error))
-        if not isinstance(before, list):
-            raise before
-        with _checking(number, "execution", "a second execution"):
-            second = self._definition.restore_rules(before)
-            again = execute(second, block, intervals)
-        with _checking(number, "execution", "the comparison of what both executions emit"):
-            if (detail := self._difference(executed, again)) is not None:
-                return AuditFault(number, "execution", detail)
-        with _checking(number, "pages", "the comparison of both states"):
-            detail = _differing_pages(rules, second)
+        check_invariants(self._definition, rules, number)
+        repeated, prints = self._again(self._definition, before, block, intervals)
+        with checking(number, "execution", "the comparison of what both executions emit"):
+            detail = difference(emitted(self._definition, executed), repeated)
+        if detail is not None:
+            return AuditFault(number, "execution", detail)
+        with checking(number, "pages", "the comparison of both states"):
+            detail = prints_of(rules).difference(prints)
         return None if detail is None else AuditFault(number, "pages", detail)
 
-    def _difference(self, executed: Executed, again: Executed) -> str | None:
-        """Return the first record in which two executions differ, in words."""
-        encoder = Encoder(self._definition.name, self._definition.digest_at(executed.receipt.block))
-        first, second = (encoder.executed(each) for each in (executed, again))
-        for at, (one, other) in enumerate(zip(first, second, strict=False)):
-            if one != other:
-                return f"record {at} of the block, of topic {one.topic}, differs in a second execution"
-        if len(first) != len(second):
-            return f"the block emits {len(first)} records, and {len(second)} in a second execution"
+
+class Prints(NamedTuple):
+    """What a state is known by: a hash of each owner's page and of the pages that no owner has, and the root that the lane keeps."""
+
+    pages: dict[int, bytes]
+    common: bytes
+    root: bytes
+
+    def difference(self, second: Prints) -> str | None:
+        """Return in words how the state differs from that of a second execution, whose root is over all pages; None if it does not."""
+        if self.pages != second.pages:
+            owners = sorted({*self.pages, *second.pages})
+            differing = [owner for owner in owners if self.pages.get(owner) != second.pages.get(owner)]
+            shown = ", ".join(map(str, differing[:SHOWN_PAGES_MAX])) + (
+                " and others" if len(differing) > SHOWN_PAGES_MAX else ""
+            )
+            return f"the state differs from that of a second execution: pages of {shown}"
+        if self.common != second.common:
+            return "the state differs from that of a second execution: session, configuration or requests"
+        if self.root != second.root:  # the second one has no hashes of pages yet
+            return "the state root is not the one over all pages: the change of a page was not noted"
         return None
+
+    def encode(self) -> bytes:
+        """Return the prints as bytes."""
+        out = Writer()
+        out.bytes(self.common)
+        out.bytes(self.root)
+        out.compact(len(self.pages))
+        for owner, page in sorted(self.pages.items()):
+            out.u64(owner)
+            out.bytes(page)
+        return bytes(out.buffer)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Prints:
+        """Return what `encode` made bytes of. Raises `core.scale.DecodeError`."""
+        reader = Reader(data)
+        common, root = reader.bytes(), reader.bytes()
+        prints = cls(dict(reader.items(lambda: (reader.u64(), reader.bytes()))), common, root)
+        reader.end()
+        return prints
+
+
+def prints_of(rules: RuleSet[Any]) -> Prints:
+    """Return the prints of a state."""
+    pages = {owner: _print(page) for owner in rules.owners() if (page := rules.page(owner)) is not None}
+    return Prints(pages, _print(rules.common_page()), rules.state_root())
+
+
+def _print(page: bytes) -> bytes:
+    return blake2b(page, digest_size=16).digest()
+
+
+def pages_before(rules: RuleSet[Any], number: BlockNumber) -> Before:
+    """Return the state before a block in pages, or why there are none."""
+    try:
+        with checking(number, "pages", "encoding the state before the block"):
+            return _pages(rules)
+    except (Incomplete, Raised) as error:
+        return error.with_traceback(None)
+
+
+def check_invariants(definition: LaneDefinition, rules: RuleSet[Any], number: BlockNumber) -> None:
+    """Check the invariants of a lane's protocol after a block. Raises `Raised`, `Incomplete`."""
+    if (invariants := definition.protocol.invariants) is None:
+        return
+    with checking(number, "invariants", "the check of the invariants"):
+        try:
+            invariants(rules)
+        except InvariantBroken as error:
+            raise Raised(AuditFault(number, "invariants", str(error))) from None
+
+
+def execute_again(
+    definition: LaneDefinition, before: Before, block: Block, intervals: Intervals
+) -> tuple[list[OutputRecord], Prints]:
+    """Execute a block on the state before it, and return what it emits with the prints of the state. Raises `Raised`, `Incomplete`."""
+    if not isinstance(before, list):
+        raise before
+    number = block.record.block
+    with checking(number, "execution", "a second execution"):
+        second = definition.restore_rules(before)
+        executed = execute(second, block, intervals)
+    with checking(number, "pages", "the comparison of both states"):
+        return emitted(definition, executed), prints_of(second)
+
+
+def emitted(definition: LaneDefinition, executed: Executed) -> list[OutputRecord]:
+    """Return the records of an executed block."""
+    return Encoder(definition.name, definition.digest_at(executed.receipt.block)).executed(executed)
+
+
+def difference(first: list[OutputRecord], second: list[OutputRecord]) -> str | None:
+    """Return in words the first record in which two executions of a block differ, None if there is none."""
+    for at, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return f"record {at} of the block, of topic {one.topic}, differs in a second execution"
+    if len(first) != len(second):
+        return f"the block emits {len(first)} records, and {len(second)} in a second execution"
+    return None
 
 
 def is_chosen(lane: str, block: BlockNumber, share: int) -> bool:
@@ -191,16 +280,16 @@ def fault_record(lane: str, fault: AuditFault) -> OutputRecord:
 
 
 @contextmanager
-def _checking(number: BlockNumber, check: str, what: str) -> Iterator[None]:
-    """Raise `_Incomplete` or `_Raised` in place of whatever a check raises."""
+def checking(number: BlockNumber, check: str, what: str) -> Iterator[None]:
+    """Raise `Incomplete` or `Raised` in place of whatever a check raises."""
     try:
         yield
-    except _Incomplete:
+    except (Incomplete, Raised):
         raise
     except (HandlerFault, MemoryError) as error:
-        raise _Incomplete from error
+        raise Incomplete from error
     except (Exception, SystemExit) as error:
-        raise _Raised(AuditFault(number, check, f"{what} raised {_named(error)}")) from error
+        raise Raised(AuditFault(number, check, f"{what} raised {_named(error)}")) from error
 
 
 def _named(error: BaseException) -> str:
@@ -211,7 +300,7 @@ def _named(error: BaseException) -> str:
 
 
 def _pages(rules: RuleSet[Any]) -> list[bytes]:
-    """Return a state in pages (`core.rules.pages`). Raises `_Incomplete` if it has too many bytes."""
+    """Return a state in pages (`core.rules.pages`). Raises `Incomplete` if it has too many bytes."""
     found = rules.common_pages()
     size = sum(map(len, found))
     for owner in rules.owners():
@@ -220,21 +309,5 @@ def _pages(rules: RuleSet[Any]) -> list[bytes]:
             found.append(page)
             size += len(page)
         if size > AUDIT_STATE_BYTES_MAX:
-            raise _Incomplete
+            raise Incomplete
     return found
-
-
-def _differing_pages(rules: RuleSet[Any], second: RuleSet[Any]) -> str | None:
-    """Return in words how two states differ; None if their pages are the same, and the root that is kept is the one over all of them."""
-    owners = sorted({*rules.owners(), *second.owners()})
-    differing = [owner for owner in owners if rules.page(owner) != second.page(owner)]
-    if differing:
-        shown = ", ".join(map(str, differing[:SHOWN_PAGES_MAX])) + (
-            " and others" if len(differing) > SHOWN_PAGES_MAX else ""
-        )
-        return f"the state differs from that of a second execution: pages of {shown}"
-    if rules.common_page() != second.common_page():
-        return "the state differs from that of a second execution: session, configuration or requests"
-    if rules.state_root() != second.state_root():  # the second one has no hashes of pages yet
-        return "the state root is not the one over all pages: the change of a page was not noted"
-    return None

@@ -31,6 +31,7 @@ from validator.plugin.runtime import (
     HandlerUse,
     RulesOutdated,
     RulesUse,
+    Runtime,
     RuntimePlan,
     codec_of,
     first_difference,
@@ -90,6 +91,16 @@ class LaneDefinition:
         except UserError as error:
             raise UserError(f"lane {self.name}: {error}") from None
 
+    @property
+    def has_handlers(self) -> bool:
+        """Whether handlers of plugins execute in the lane, at any height."""
+        return bool(self.plan.handlers)
+
+    @property
+    def _without_handlers(self) -> Runtime:
+        """What is needed of the lane where its handlers are not executed, hence not imported. Raises `PluginError`."""
+        return make_runtime(replace(self.plan, handlers=None))
+
     def digest_at(self, block: BlockNumber) -> bytes:
         """Return the runtime digest that the records of a block carry."""
         at = bisect_right(self.epochs, block, key=lambda epoch: epoch.from_block)
@@ -141,24 +152,24 @@ class LaneDefinition:
     @property
     def protocol(self) -> ProtocolDefinition:
         """The lane's protocol. Raises `PluginError`."""
-        return make_runtime(self.plan).protocol
+        return self._without_handlers.protocol
 
     @property
     def records(self) -> RecordChecks:
         """What the lane's input records must satisfy."""
-        return make_runtime(self.plan).records
+        return self._without_handlers.records
 
     @property
     def rules(self) -> tuple[RulesUse, ...]:
         """The versions of the protocol's rules, each with the block at which it begins."""
-        rules = make_runtime(self.plan).plan.rules
+        rules = self._without_handlers.plan.rules
         assert rules is not None
         return rules
 
     @property
     def codec(self) -> Codec:
         """How the lane's input records are read."""
-        return make_runtime(self.plan).codec
+        return self._without_handlers.codec
 
     def encode_rules(self) -> bytes:
         """Return, as canonical bytes, what besides its inputs decides how the lane continues from a state.
@@ -291,7 +302,7 @@ def journal_under_others(lane: str, error: PluginError | RulesOutdated) -> str:
 
 def job_codec(definitions: Iterable[LaneDefinition]) -> Codec:
     """Return the codec for the input records of all of a job's lanes, before it is known which lane a record belongs to."""
-    return codec_of(definition.plan for definition in definitions)
+    return codec_of(replace(definition.plan, handlers=None) for definition in definitions)
 
 
 def decode_again(codec: Codec, kind: RecordKind, raw: bytes, source: Source) -> Input:

@@ -55,10 +55,11 @@ class CannotDecode(Exception):
 
 
 class Suspect(NamedTuple):
-    """A lane whose worker has died too often at one point (`parked.point_of`)."""
+    """A lane that is to be parked if it is at one point (`parked.point_of`): there, its process or worker has failed."""
 
     point: str
     reason: str
+    fault: Fault = Fault.WORKER
 
 
 class InputsGone(Exception):
@@ -130,9 +131,9 @@ class LaneBatch:
         point = self.left_at = point_of(stored)
         self.begins(point)
         if suspect is not None and suspect.point == point:
-            held = self._holding(parked or Parked(Fault.WORKER, "", None)).obeying(orders)
+            held = self._holding(parked or Parked(suspect.fault, "", None)).obeying(orders)
             yield from self._park(
-                replace(held, fault=Fault.WORKER, reason=shortened(suspect.reason), resuming=False), head
+                replace(held, fault=suspect.fault, reason=shortened(suspect.reason), resuming=False), head
             )
             return
         self.noted(self.lane, point)

@@ -132,6 +132,11 @@ class TransactionalSink(KeptWriters[BatchWriter]):
         super().__init__(open_writer)
         self._batches: dict[str, _Batch] = {}
 
+    def begin(self, lane: str, point: str) -> None:
+        """Begin a lane's batch. Of an attempt before it that was given up, nothing is kept: its transaction ends with its writer."""
+        super().begin(lane, point)
+        self._batches.pop(lane, None)
+
     def confirm(self, lane: str, *, corrects: bool) -> None:
         """Check the marker before anything is left out because of it (`LaneSink`)."""
         self.writer(lane).confirm(corrects=corrects)

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stops handlers that run too long. Only here does a clock affect handlers, and it never leads to a verdict."""
+"""Stops handlers that run too long. Only here does a clock affect handlers, and it never leads to a verdict.
+
+A call is interrupted by a signal. What no signal interrupts, such as C code that waits for a lock, or a handler that blocks signals, ends
+with its process: that shows the call that it is in to another process, which looks at its own clock (`CallsSeen`).
+"""
 
 from __future__ import annotations
 
-import faulthandler
+import mmap
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 from validator.core.handlers.errors import HandlerInterrupted
 
+if TYPE_CHECKING:
+    from validator.core.handlers.handler import BoundHandler
+
 HANDLER_SECONDS_MAX_DEFAULT: Final = 10.0
-"""Seconds that a handler may spend on one message before the query stops."""
+"""Seconds that a handler may spend on one message before the lane is parked."""
 
 AGAIN_S: Final = 0.1
 """Seconds until a handler that caught the first interruption is interrupted again."""
@@ -22,28 +29,78 @@ INSISTING_S: Final = 2e-4
 it. A much shorter interval would be less than the time an interruption takes, and the code could make no progress."""
 
 LAST_RESORT_S: Final = 5.0
-"""CPU seconds beyond the limit of a call after which the kernel ends the process (`end_what_hangs`)."""
+"""Seconds beyond the limit of a call after which its process is ended."""
 
-_last_resort = False
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the call that a process is in, about."""
+
+NAME_BYTES_MAX: Final = 512
+"""Bytes of a handler's name that a process shows."""
+
+_NAME_AT: Final = 64
 
 
-def end_what_hangs(traceback: TextIO) -> None:
-    """From now on, end this process if a call hangs and cannot be interrupted; its stack is written to ``traceback``.
+class CallsShown:
+    """The call that this process is in, on a page of memory that another process sees: a number, odd during a call, and a name."""
 
-    This covers C code that does not return to Python, and handlers that catch every interruption. The kernel ends the process without any
-    help from Python. The cost is 3 us per call.
-    """
-    global _last_resort
-    faulthandler.register(signal.SIGPROF, file=traceback, all_threads=False, chain=True)
-    _last_resort = True
+    def __init__(self, page: mmap.mmap) -> None:
+        self._page = page
+        self._number = memoryview(page).cast("Q")
+        self._named: object = None
+
+    def enter(self, bound: BoundHandler) -> None:
+        """Show that a call of a handler begins."""
+        if bound is not self._named:
+            self._named = bound
+            name = f"{bound.name} ({bound.handler.kind})".encode()[:NAME_BYTES_MAX]
+            self._page[_NAME_AT : _NAME_AT + len(name) + 1] = name + b"\0"
+        self._number[0] += 1
+
+    def leave(self) -> None:
+        """Show that it has ended."""
+        self._number[0] += 1
+
+
+class CallsSeen:
+    """The call that another process is in. `look` is called about every `LOOK_S` seconds by one that is stopped with it, if at all."""
+
+    def __init__(self, page: mmap.mmap) -> None:
+        self._page = page
+        self._last = 0
+        self._looks = 0
+
+    def look(self) -> float:
+        """Return for how many seconds, about, the process has been in one and the same call."""
+        number = int.from_bytes(self._page[:8], "little")
+        self._looks = self._looks + 1 if number % 2 and number == self._last else 0
+        self._last = number
+        return self._looks * LOOK_S
+
+    @property
+    def inside(self) -> bool:
+        """Whether the process is in a call, or has died in one."""
+        return bool(self._page[0] % 2)
+
+    def name(self) -> str:
+        """Return the name of the last handler that was called, empty if there was none."""
+        shown = bytes(self._page[_NAME_AT : _NAME_AT + NAME_BYTES_MAX + 1])
+        return shown.partition(b"\0")[0].decode("utf-8", "replace")
+
+
+_shown: CallsShown | None = None
+
+
+def show_calls(page: mmap.mmap) -> None:
+    """From now on, show the calls of this process on a page."""
+    global _shown
+    _shown = CallsShown(page)
 
 
 class Watchdog:
     """Interrupts a plugin's call with a signal after ``seconds_max``; calling the watchdog returns the context manager for one call.
 
     An interrupted call always ends with `HandlerInterrupted`, even if the handler catches the interruption. Signals reach only the main
-    thread, in which Spark's Python workers run; calls in other threads are not watched. C code is not interrupted before it returns to
-    Python; `end_what_hangs` ends a process in which that takes too long.
+    thread; calls in other threads are not watched. C code is not interrupted before it returns to Python.
     """
 
     def __init__(self, seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT) -> None:
@@ -52,8 +109,10 @@ class Watchdog:
         self._watching = False
         self._fired = False
 
-    def __call__(self) -> Watchdog:
-        """Return the context manager."""
+    def __call__(self, bound: BoundHandler) -> Watchdog:
+        """Return the context manager for a call of a handler."""
+        if _shown is not None:
+            _shown.enter(bound)
         return self
 
     def __enter__(self) -> None:
@@ -62,16 +121,15 @@ class Watchdog:
         if self._watching:
             self._before = signal.signal(signal.SIGALRM, self._interrupt)
             signal.setitimer(signal.ITIMER_REAL, self._seconds_max, AGAIN_S)
-            if _last_resort:
-                signal.setitimer(signal.ITIMER_PROF, self._seconds_max + LAST_RESORT_S)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._watching:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGALRM, self._before)
+        if _shown is not None:
+            _shown.leave()
         if self._fired and not isinstance(error, HandlerInterrupted):
             raise self._interruption() from None  # the handler caught it, and maybe raised something else
 
@@ -86,5 +144,5 @@ class Watchdog:
         return HandlerInterrupted(f"it did not end within {self._seconds_max:g} seconds")
 
 
-_OWN: Final = (Watchdog.__enter__.__code__, Watchdog.__exit__.__code__)
+_OWN: Final = (Watchdog.__enter__.__code__, Watchdog.__exit__.__code__, CallsShown.leave.__code__)
 """Code in which an interruption is only recorded."""

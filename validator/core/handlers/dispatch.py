@@ -17,8 +17,8 @@ from validator.core.limits import HANDLER_FAILURE_CHARACTERS_MAX
 from validator.core.outcomes import DispatchOutcome, Processed
 from validator.core.types import BlockNumber, ParaId, Weight
 
-Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Watches one call of a plugin, and ends it by raising `HandlerInterrupted` inside it."""
+Guard: TypeAlias = Callable[[BoundHandler], AbstractContextManager[object]]
+"""Watches one call of a handler, and ends it by raising `HandlerInterrupted` inside it."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 """The memory address in an object's default text."""
@@ -139,7 +139,7 @@ class HandlerDispatcher:
         decode = bound.handler.decode
         assert decode is not None
         try:
-            with self._guard():
+            with self._guard(bound):
                 return decode(payload) is not None
         except (MemoryError, RecursionError) as error:
             raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} is not a verdict") from error
@@ -161,7 +161,7 @@ class HandlerDispatcher:
         failure: str | None = None
         host.begin()
         try:
-            with self._guard():
+            with self._guard(bound):
                 try:
                     message = payload if handler.decode is None else handler.decode(payload)
                     if message is None and not handler.prefix:

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lane with handlers executes in a process of its own: what a handler does there costs its own lane, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.throwaway import files_of, importable, packed
+from tests.unit.lanes.backend import Store
+from tests.unit.lanes.chains import Record, inputs_of, record
+from tests.unit.lanes.running import Log, chunks_of_items
+from validator.config import Config
+from validator.lanes.apart import host
+from validator.lanes.apart.host import ApartBatch, LaneProcesses, LaneProcessFailed
+from validator.lanes.apart.process import BatchRequest
+from validator.lanes.arrived import arrived
+from validator.lanes.auditing import AuditSettings
+from validator.lanes.configured import lane_definition
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.parked import Fault, point_of, stored_parts
+from validator.lanes.parking import LaneBatch, Suspect
+from validator.lanes.sink import TransactionalSink
+from validator.lanes.store import LaneCache
+
+LANE = "apart"
+SECRET = "correct horse battery staple"
+MIB = 1024 * 1024
+
+KINDS = """
+import ctypes, os, signal, socket, threading, time
+
+def counts(context, payload):
+    seen = int.from_bytes(context.read(b"seen") or b"", "little") + 1
+    context.write(b"seen", seen.to_bytes(4, "little"))
+    context.emit("seen", seen.to_bytes(4, "little"))
+
+def deadlocks(context, payload):
+    libc = ctypes.PyDLL(None)  # keeps the interpreter's lock
+    lock = ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(lock)
+    libc.pthread_mutex_lock(lock)
+
+def blocks_signals(context, payload):
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    while True:
+        pass
+
+def forks(context, payload):
+    if not ctypes.PyDLL(None).fork():  # without Python's knowledge
+        time.sleep(3600)
+
+def leaves_a_fork_that_returns(context, payload):
+    ctypes.PyDLL(None).fork()
+
+def leaves_a_thread(context, payload):
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+
+def crashes(context, payload):
+    ctypes.string_at(0)
+
+def ends(context, payload):
+    os._exit(0)
+
+def speaks(context, payload):
+    for number in range(3, 64):
+        try:
+            os.write(number, b"nonsense" * 64)
+        except OSError:
+            pass
+
+def looks_around(context, payload):
+    found = []
+    for path in PATHS:
+        try:
+            found.append(open(path, "rb").read().decode("utf-8", "replace"))
+        except OSError as error:
+            found.append(type(error).__name__)
+    found.append(" ".join(sorted(os.environ.values())))
+    try:
+        socket.create_connection(("127.0.0.1", PORT), 1)
+        found.append("connected")
+    except OSError as error:
+        found.append(type(error).__name__)
+    try:
+        os.kill(PARENT, 0)
+        found.append("signalled")
+    except OSError as error:
+        found.append(type(error).__name__)
+    context.emit("found", "|".join(found).encode()[:900])
+
+def patches(context, payload):
+    import validator.core.outcomes, validator.core.execute
+    genuine = validator.core.execute.Receipt
+    validator.core.execute.Receipt = lambda **fields: genuine(**{**fields, "accepted": fields["accepted"] + 1})
+
+def differs(context, payload):
+    context.emit("order", "".join({"a", "b", "c", "d", "e", "f", "g", "h"}).encode())
+
+KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in enumerate([
+    counts, deadlocks, blocks_signals, forks, leaves_a_fork_that_returns, leaves_a_thread, crashes, ends, speaks, looks_around,
+    patches, differs,
+])]
+"""
+NAMES = (
+    "counts", "deadlocks", "blocks-signals", "forks", "leaves-a-fork-that-returns", "leaves-a-thread", "crashes", "ends", "speaks",
+    "looks-around", "patches", "differs",
+)  # fmt: skip
+FATAL_AT = 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("apart")
+    secret = folder / "secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    paths = [str(secret), f"/proc/{os.getpid()}/environ", f"/proc/{os.getppid()}/environ"]
+    known = f"PATHS = {paths!r}\nPORT = 1\nPARENT = {os.getpid()}\n"
+    (folder / "archives").mkdir()
+    archive = packed(folder / "archives" / "hostile.zip", files_of("hostile", "1.0.0", known + KINDS))
+    with importable(archive):
+        yield secret
+
+
+@pytest.fixture
+def processes() -> Iterator[LaneProcesses]:
+    started = LaneProcesses()
+    yield started
+    started.close()
+
+
+def definition(lane: str = LANE, seconds_max: int = 60) -> LaneDefinition:
+    chain = {
+        "host_configuration": {"preset": "polkadot-2023"},
+        "genesis_paras": [{"para_id": 2000}, {"para_id": 2001}],
+        "handlers": [{"name": "hostile", "version": "1.0.0"}],
+    }
+    table = {"directory": "nowhere", "handler_seconds_max": seconds_max}
+    return lane_definition(Config.model_validate({"chains": {lane: chain}, "job": table}), lane)
+
+
+def records(*kinds: str, lane: str = LANE, blocks: int = 10) -> list[Record]:
+    """Return blocks with two counted messages each; one block has further messages between them."""
+    made = []
+    for block in range(1, blocks + 1):
+        inner = kinds if block == FATAL_AT else ()
+        payloads = [bytes([NAMES.index(kind), block]).hex() for kind in ("counts", *inner, "counts")]
+        candidate = {"lane": lane, "block": block, "index": 0, "para_id": 2000, "relay_parent_number": block - 1}
+        candidate |= {"hrmp_watermark": block - 1, "upward_messages": payloads, "processed_downward_messages": 0}
+        candidate |= {"horizontal_messages": [], "candidate_hash": None}
+        body = {"lane": lane, "block": block, "parent_number": None, "block_hash": None, "candidates": 1, "requests": 0}
+        body |= {"downward": 0, "included": [], "timed_out": [], "session_change": None}
+        made += [record("candidates", candidate), record("blocks", body)]
+    return made
+
+
+@dataclass
+class Apart:
+    """One lane with handlers, its store and its log, executed as a worker does."""
+
+    processes: LaneProcesses
+    definition: LaneDefinition
+    audit: AuditSettings | None = None
+    store: Store = field(default_factory=Store)
+    log: Log = field(default_factory=Log)
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+
+    def run(self, items: list[Any]) -> None:
+        attempt = self.store.attempt()
+        lane = self.definition.name
+        services = SimpleNamespace(held_inputs=None, confirm=lambda *, corrects: None, recovered=lambda recovery: None)
+        request = BatchRequest(
+            self.definition, attempt.load_head(), 64 * MIB, dict(self.suspects), checkpoint="here", audit=self.audit
+        )
+        batch = ApartBatch(self.processes, services, attempt, request, chunks_of_items(items, 5), 1024 * MIB)
+        sink = TransactionalSink(lambda _: self.log)
+        sink.begin(lane, point_of(attempt.head))
+        sink.write(lane, list(batch.run()))
+        batch.written(sink.commit(lane, batch.consumed))
+        self.store.commit(attempt)
+
+    def fault(self) -> Fault | None:
+        parked = stored_parts(self.store.committed.head)[0]
+        return None if parked is None else parked.fault
+
+
+def here(of: LaneDefinition, batches: list[list[Any]]) -> tuple[Store, Log]:
+    """Execute batches in this process."""
+    store, log, cache = Store(), Log(), LaneCache()
+    for items in batches:
+        attempt = store.attempt()
+        batch = LaneBatch(of, attempt, cache, arrived(chunks_of_items(items, 5), 64 * MIB).items, None, checkpoint="here")  # type: ignore[arg-type]
+        sink = TransactionalSink(lambda _: log)
+        sink.write(of.name, list(batch.run()))
+        sink.commit(of.name, batch.consumed)
+        store.commit(attempt)
+    return store, log
+
+
+def test_a_process_gives_what_this_one_does(processes: LaneProcesses) -> None:
+    items = inputs_of(records())
+    batches = [items[:7], items[7:12], items[12:]]
+    lane = Apart(processes, definition())
+    for batch in batches:
+        lane.run(batch)
+    store, log = here(lane.definition, batches)
+    assert lane.log.records == log.records
+    assert (lane.store.committed.head, lane.store.committed.journal) == (store.committed.head, store.committed.journal)
+    assert lane.log.last == log.last
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("deadlocks", "handler hostile@1.0.0 (deadlocks): it did not return within"),
+        ("blocks-signals", "handler hostile@1.0.0 (blocks-signals): it did not return within"),
+        ("forks", "it left 1 processes behind"),
+        ("leaves-a-fork-that-returns", "it left 1 processes behind"),
+        ("leaves-a-thread", "it left 1 threads behind"),
+        ("speaks", "sent what no lane sends"),
+    ],
+)
+def test_what_misbehaves_is_named_and_not_repeated(
+    processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch, kind: str, said: str
+) -> None:
+    monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
+    lane = Apart(processes, definition(seconds_max=1))
+    with pytest.raises(LaneProcessFailed, match=".*") as failed:
+        lane.run(inputs_of(records(kind)))
+    assert said in str(failed.value)
+    assert failed.value.fault is Fault.HANDLER
+
+
+@pytest.mark.parametrize(("kind", "how"), [("crashes", "SIGSEGV"), ("ends", "exit code 0")])
+def test_a_process_that_dies_says_where(processes: LaneProcesses, kind: str, how: str) -> None:
+    lane = Apart(processes, definition())
+    with pytest.raises(LaneProcessFailed) as failed:
+        lane.run(inputs_of(records(kind)))
+    assert how in str(failed.value)
+    assert f"in handler hostile@1.0.0 ({kind})" in str(failed.value)
+    assert failed.value.fault is None
+
+
+def found(lane: Apart) -> list[str]:
+    """Return what the handler `looks_around` has found."""
+    raw = b"".join(each.value for each in lane.log.records if each.topic == "dispatches")
+    return [part for part in raw.decode("utf-8", "replace").split("|")]
+
+
+def test_no_secret_is_in_reach(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SASL_PASSWORD", SECRET)
+    lane = Apart(processes, definition())
+    lane.run(inputs_of(records("looks-around")))
+    raw = b"".join(each.value for each in lane.log.records)
+    assert b"PermissionError|PermissionError|PermissionError" in raw
+    assert SECRET.encode() not in raw
+    assert b"signalled" not in raw
+    assert b"connected" not in raw
+
+
+def test_the_audit_executes_in_a_process_that_no_handler_has_touched(processes: LaneProcesses) -> None:
+    lane = Apart(processes, definition(), AuditSettings(1_000_000))
+    with pytest.raises(LaneProcessFailed) as failed:
+        lane.run(inputs_of(records("patches")))
+        lane.run([])
+    assert failed.value.fault is Fault.AUDIT
+
+
+def test_the_order_of_a_set_is_found(processes: LaneProcesses) -> None:
+    lane = Apart(processes, definition(), AuditSettings(1_000_000, parks=True))
+    lane.run(inputs_of(records("differs")))
+    assert lane.fault() is Fault.AUDIT

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a lane, and the one that all of a worker's are forked from.
+
+`main` runs in a process that has imported what a lane needs, and forks one for each lane that the worker asks for. It is started with an environment that has no secrets and never unpickles a plan, so what it and its children have in memory has none either.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import mmap
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from validator.codec.encode import BlockOutput, OutputRecord, values_size
+from validator.codec.inflight import Arrival
+from validator.codec.schemas import schemas
+from validator.core.execute import Intervals
+from validator.core.types import Block
+from validator.errors import UserError
+from validator.lanes import garbage
+from validator.lanes.apart.confine import confine
+from validator.lanes.apart.wire import (
+    OUTPUT_BYTES,
+    Gone,
+    Say,
+    Wire,
+    outputs_of_bytes,
+    outputs_to_bytes,
+    place_to_bytes,
+    text_to_bytes,
+)
+from validator.lanes.arrived import Chunk, arrived
+from validator.lanes.auditing import (
+    AuditFault,
+    Auditor,
+    AuditSettings,
+    Before,
+    Incomplete,
+    Outcome,
+    Prints,
+    Raised,
+    execute_again,
+)
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.marker import ForeignMarker
+from validator.lanes.meter import LaneMeter, MeterSettings
+from validator.lanes.parked import Place, Span
+from validator.lanes.parking import InputsGone, LaneBatch, Suspect
+from validator.lanes.store import LaneCache, Recovery
+from validator.plugin.watchdog import show_calls
+
+PAGE_BYTES: Final = 4096
+"""Bytes of the page in which a process shows the call that it is in; its last words follow in the same file."""
+
+FORK, WAIT = b"F", b"W"
+NUMBER: Final = struct.Struct("<i")
+RECOVERY: Final = "<?QQd"
+
+_PARENT_DIES: Final = 1
+"""PR_SET_PDEATHSIG of Linux."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a process needs to know first."""
+
+    import_path: list[str]
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """One batch of one lane; the inputs follow in chunks. The fields are those of `LaneBatch` and `LaneOperator`."""
+
+    definition: LaneDefinition
+    head: bytes | None
+    bytes_max: int
+    suspects: dict[str, Suspect]
+    skipped: frozenset[Any] = frozenset()
+    checkpoint: str = ""
+    was_parked: bool = False
+    meter: MeterSettings | None = None
+    audit: AuditSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgainRequest:
+    """A block to execute for the audit; ``packed`` is what the process of the lane has pickled, which no other one unpickles."""
+
+    definition: LaneDefinition
+    packed: bytes
+
+
+class AskedGenesis:
+    """A genesis that the worker is asked for when the lane is new."""
+
+    wire: Wire | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        assert self.wire is not None
+        return iter(_asked(self.wire, Say.GENESIS))
+
+
+def _asked(wire: Wire, say: Say, *parts: bytes) -> Any:
+    """Ask the worker. Raises `InputsGone`, `MemoryError`, `ForeignMarker` as it says."""
+    wire.send(say, *parts)
+    answer, data = wire.receive()
+    if answer is Say.REFUSAL:
+        raise _REFUSALS[data[0]](data[1:].decode())
+    return pickle.loads(data)  # noqa: S301 - the worker's
+
+
+_REFUSALS: Final[tuple[type[Exception], ...]] = (InputsGone, MemoryError, ForeignMarker)
+
+
+def refusal_of(error: Exception) -> bytes | None:
+    """Return what to answer instead, None if the error is not the lane's."""
+    for number, kind in enumerate(_REFUSALS):
+        if isinstance(error, kind):
+            return bytes((number,)) + str(error).encode("utf-8", "replace")
+    return None
+
+
+class WorkersState:
+    """A lane's state, which the worker has (`validator.lanes.store.StateBackend`)."""
+
+    def __init__(self, wire: Wire, head: bytes | None) -> None:
+        self._wire = wire
+        self._head = head
+
+    def load_head(self) -> bytes | None:
+        """Return the head, or None if the lane is new."""
+        return self._head
+
+    def save_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self._head = head
+        self._wire.send(Say.SAVE_HEAD, head)
+
+    def load_slots(self) -> dict[int, bytes]:
+        """Return every slot."""
+        slots: dict[int, bytes] = _asked(self._wire, Say.LOAD_SLOTS)
+        return slots
+
+    def save_slot(self, number: int, data: bytes) -> None:
+        """Write a slot."""
+        self._wire.send(Say.SAVE_SLOT, number.to_bytes(4, "little"), data)
+
+    def remove_slot(self, number: int) -> None:
+        """Remove an existing slot."""
+        self._wire.send(Say.REMOVE_SLOT, number.to_bytes(4, "little"))
+
+    def load_journal(self) -> Iterator[bytes]:
+        """Return the journal's entries in order."""
+        entries: list[bytes] = _asked(self._wire, Say.LOAD_JOURNAL)
+        return iter(entries)
+
+    def append_journal(self, entry: bytes) -> None:
+        """Append an entry to the journal."""
+        self._wire.send(Say.APPEND_JOURNAL, entry)
+
+    def clear_journal(self) -> None:
+        """Remove every entry."""
+        self._wire.send(Say.CLEAR_JOURNAL)
+
+
+def _elsewhere(
+    wire: Wire, definition: LaneDefinition, before: Before, block: Block, intervals: Intervals
+) -> tuple[list[OutputRecord], Prints]:
+    """Have the worker let a fresh process execute a block a second time (`auditing.execute_again`)."""
+    number = block.record.block
+    told = isinstance(before, list)
+    packed = pickle.dumps((before, block, intervals)) if told else b""
+    answer: tuple[str, bytes, bytes] = _asked(wire, Say.AUDIT, number.to_bytes(8, "little"), packed)
+    if not isinstance(before, list):
+        raise before
+    raised, output, prints = answer
+    if not output:
+        raise Raised(AuditFault(number, "execution", raised)) if raised else Incomplete
+    (repeated,) = outputs_of_bytes(bytearray(output), definition.name)
+    return repeated.records, Prints.decode(prints)
+
+
+class LaneServer:
+    """Executes one lane for the worker at the other end."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._cache = LaneCache(self._recovered)
+        self._meter: LaneMeter | None = None
+
+    def serve(self) -> None:
+        """Execute what the worker asks for, until it is gone."""
+        while True:
+            say, data = self._wire.receive()
+            request = pickle.loads(data)  # noqa: S301 - the worker's
+            del data
+            try:
+                request.definition.check()
+            except UserError as error:
+                self._wire.send(Say.REFUSED, str(error).encode("utf-8", "replace"))
+                continue
+            self._wire.send(Say.LOADED)
+            if say is Say.AGAIN:
+                self._execute_again(request)
+            else:
+                self._execute(request)
+            gc.collect()
+            garbage.freeze_survivors()
+
+    def _execute(self, request: BatchRequest) -> None:
+        definition, wire = request.definition, self._wire
+        meter = self._meter_of(definition.name, request.meter)
+        items, left, too_large = arrived(self._chunks(), request.bytes_max)
+        note = meter.audited if meter is not None else _unmeasured
+        batch = LaneBatch(
+            definition,
+            WorkersState(wire, request.head),
+            self._cache,
+            items,
+            self._held_inputs,
+            request.suspects,
+            request.skipped,
+            left,
+            too_large=too_large,
+            checkpoint=request.checkpoint,
+            was_parked=request.was_parked,
+            confirms=lambda corrects: _asked(wire, Say.CONFIRM, bytes((corrects,))),
+            observe=None if meter is None else meter.executed,
+            audit=None
+            if request.audit is None
+            else Auditor(definition, request.audit, note, again=partial(_elsewhere, wire)),
+            on_bug=self._bug,
+        )
+        outputs = batch.run()
+        if meter is not None:
+            outputs = meter.measured(outputs, lambda: self._cache.look(definition.name))
+        for run in _runs(outputs):
+            wire.send(Say.OUTPUT, outputs_to_bytes(run))
+        consumed = [place_to_bytes(*place, offset) for place, offset in sorted(batch.consumed.items())]
+        wire.send(Say.DONE, text_to_bytes(batch.left_at), *consumed)
+        _, data = wire.receive()
+        if meter is not None:
+            meter.written(pickle.loads(data))  # noqa: S301 - the worker's
+
+    def _chunks(self) -> Iterator[Chunk]:
+        while True:
+            say, data = self._wire.receive()
+            if say is Say.CHUNKS_END:
+                return
+            yield Chunk(*pickle.loads(data))  # noqa: S301 - the worker's
+
+    def _held_inputs(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:  # noqa: ARG002
+        found: tuple[list[Arrival], int] = _asked(self._wire, Say.HELD, place_to_bytes(*place, *span, bytes_max))
+        return found
+
+    def _meter_of(self, lane: str, settings: MeterSettings | None) -> LaneMeter | None:
+        if settings is None:
+            self._meter = None
+        elif self._meter is None or self._meter.settings != settings:
+            self._meter = LaneMeter(lane, settings)
+        return self._meter
+
+    def _recovered(self, recovery: Recovery) -> None:
+        if self._meter is not None:
+            self._meter.recovered(recovery)
+        self._wire.send(
+            Say.RECOVERED,
+            struct.pack(RECOVERY, recovery.rebuilt, recovery.slots_bytes, recovery.journal_entries, recovery.seconds),
+        )
+
+    def _bug(self, error: BaseException) -> None:
+        self._wire.send(Say.BUG, "".join(traceback.format_exception(error)).encode("utf-8", "replace"))
+
+    def _execute_again(self, request: AgainRequest) -> None:
+        """Execute a block for the audit. What the lane's process has pickled may be anything, and can spoil this process only."""
+        definition = request.definition
+        before, block, intervals = pickle.loads(request.packed)  # noqa: S301 - see above
+        try:
+            records, prints = execute_again(definition, before, block, intervals)
+        except Incomplete:
+            self._wire.send(Say.FAILED)
+        except Raised as raised:
+            self._wire.send(Say.FAILED, raised.fault.detail.encode("utf-8", "replace"))
+        else:
+            self._wire.send(Say.OUTPUT, outputs_to_bytes([BlockOutput(block.record.block, records)]))
+            self._wire.send(Say.DONE, prints.encode())
+
+
+def _unmeasured(_outcome: Outcome, _seconds: float) -> None:
+    pass
+
+
+def _runs(outputs: Iterator[BlockOutput]) -> Iterator[list[BlockOutput]]:
+    run: list[BlockOutput] = []
+    size = 0
+    for each in outputs:
+        run.append(each)
+        size += values_size(each.records)
+        if size >= OUTPUT_BYTES:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
+
+
+# --- processes -----------------------------------------------------------------------------------------------------------------------------
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGKILL, 0, 0, 0)
+
+
+def _become_lane(connection: int, page: int) -> NoReturn:
+    """Execute a lane in this process, which is a copy of the one that imports."""
+    code = 1
+    try:
+        _end_with_parent()
+        os.setsid()
+        os.register_at_fork(after_in_child=partial(os._exit, 1))  # a copy of this process may not speak for it
+        os.lseek(page, PAGE_BYTES, os.SEEK_SET)
+        faulthandler.enable(page)
+        faulthandler.register(signal.SIGPROF, page)
+        show_calls(mmap.mmap(page, PAGE_BYTES))
+        wire = Wire(socket.socket(fileno=connection))
+        _, data = wire.receive()
+        start: Start = pickle.loads(data)  # noqa: S301 - the worker's
+        sys.path[:] = start.import_path
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        most = start.memory_bytes if hard == resource.RLIM_INFINITY else min(start.memory_bytes, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+        if not confine(start.import_path):
+            sys.stderr.write('{"event": "not confined", "reason": "this system has no Landlock"}\n')
+        AskedGenesis.wire = wire
+        garbage.tune()
+        with suppress(Gone):
+            LaneServer(wire).serve()
+        code = 0
+    except BaseException:  # noqa: BLE001 - nothing of the process that forks may run here
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def main(control_number: int) -> None:
+    """Fork processes for the worker at the other end of a socket until it is gone."""
+    _end_with_parent()
+    schemas()
+    with socket.socket(fileno=control_number) as control:
+        while True:
+            what, passed, _, _ = socket.recv_fds(control, 1 + NUMBER.size, 2)
+            if not what:
+                return
+            if what[:1] == WAIT:
+                _, status = os.waitpid(*NUMBER.unpack(what[1:]), 0)
+                control.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+                continue
+            pid = os.fork()
+            if not pid:
+                control.close()
+                _become_lane(*passed)
+            for each in passed:
+                os.close(each)
+            control.sendall(NUMBER.pack(pid))
+
