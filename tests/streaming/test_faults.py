@@ -161,7 +161,7 @@ FAULTS: dict[str, tuple[int, str, str]] = {
     "memory": (ALLOCATES, "handler", "handler faulty@1.0.0 (allocates): MemoryError is not a verdict"),
     "exit": (EXITS, "handler", "handler faulty@1.0.0 (exits): SystemExit raised"),
     "recursion": (RECURSES, "handler", "handler faulty@1.0.0 (recurses): RecursionError is not a verdict"),
-    "native": (HANGS_IN_C, "worker", f"its worker died {DEATHS_MAX} times at the same point"),
+    "native": (HANGS_IN_C, "handler", "handler faulty@1.0.0 (hangs-in-c): it did not return within 6 seconds"),
     "waiting": (COUNTS, "waiting", "waiting records occupy more than 1 bytes (waiting_bytes_max)"),
     "past": (COUNTS, "configuration", "its handlers differ from block 2 on, but block 4 is already executed"),
     "genesis": (COUNTS, "bug", "ValueError"),

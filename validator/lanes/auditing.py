@@ -241,8 +241,10 @@ def execute_again(
     with checking(number, "execution", "a second execution"):
         second = definition.restore_rules(before)
         executed = execute(second, block, intervals)
+    with checking(number, "execution", "the comparison of what both executions emit"):
+        records = emitted(definition, executed)
     with checking(number, "pages", "the comparison of both states"):
-        return emitted(definition, executed), prints_of(second)
+        return records, prints_of(second)
 
 
 def emitted(definition: LaneDefinition, executed: Executed) -> list[OutputRecord]:

@@ -318,7 +318,9 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
 def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cache: LaneCache) -> LiveLane:
     """Return the lane at the journal's end: the cached one if it is at any point of the journal, else one rebuilt from the store."""
     cached = cache.take(definition.name)
-    if cached is not None and cached.saved_token != head.saved_token:
+    if cached is not None and (
+        cached.saved_token != head.saved_token or cached.processor.lane.settings != definition.settings
+    ):
         cached = None
     if cached is not None and cached.token == head.token:
         cache.hits += 1

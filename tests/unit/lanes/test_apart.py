@@ -17,12 +17,13 @@ from tests.throwaway import files_of, importable, packed
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import Record, inputs_of, record
 from tests.unit.lanes.running import Log, chunks_of_items
+from validator.codec.json_form import to_json
 from validator.config import Config
 from validator.lanes.apart import host
 from validator.lanes.apart.host import ApartBatch, LaneProcesses, LaneProcessFailed
 from validator.lanes.apart.process import BatchRequest
 from validator.lanes.arrived import arrived
-from validator.lanes.auditing import AuditSettings
+from validator.lanes.auditing import AuditSettings, fault_key
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.parked import Fault, point_of, stored_parts
@@ -101,17 +102,22 @@ def patches(context, payload):
     genuine = validator.core.execute.Receipt
     validator.core.execute.Receipt = lambda **fields: genuine(**{**fields, "accepted": fields["accepted"] + 1})
 
+def patches_and_hides_it(context, payload):
+    patches(context, payload)
+    import validator.lanes.auditing
+    validator.lanes.auditing.Auditor._fault = lambda *_: None
+
 def differs(context, payload):
     context.emit("order", "".join({"a", "b", "c", "d", "e", "f", "g", "h"}).encode())
 
 KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in enumerate([
     counts, deadlocks, blocks_signals, forks, leaves_a_fork_that_returns, leaves_a_thread, crashes, ends, speaks, looks_around,
-    patches, differs,
+    patches, patches_and_hides_it, differs,
 ])]
 """
 NAMES = (
     "counts", "deadlocks", "blocks-signals", "forks", "leaves-a-fork-that-returns", "leaves-a-thread", "crashes", "ends", "speaks",
-    "looks-around", "patches", "differs",
+    "looks-around", "patches", "patches-and-hides-it", "differs",
 )  # fmt: skip
 FATAL_AT = 6
 
@@ -268,9 +274,16 @@ def test_no_secret_is_in_reach(processes: LaneProcesses, monkeypatch: pytest.Mon
 
 def test_the_audit_executes_in_a_process_that_no_handler_has_touched(processes: LaneProcesses) -> None:
     lane = Apart(processes, definition(), AuditSettings(1_000_000))
-    with pytest.raises(LaneProcessFailed) as failed:
-        lane.run(inputs_of(records("patches")))
-        lane.run([])
+    lane.run(inputs_of(records("patches")))
+    (fault,) = [to_json("lanes", each.value) for each in lane.log.records if each.key == fault_key(LANE)]
+    assert fault["block"] == 10
+    assert "of topic receipts, differs in a second execution" in fault["detail"]
+
+
+def test_a_lane_cannot_keep_a_fault_to_itself(processes: LaneProcesses) -> None:
+    lane = Apart(processes, definition(), AuditSettings(1_000_000))
+    with pytest.raises(LaneProcessFailed, match=f"audit of block {FATAL_AT}") as failed:
+        lane.run(inputs_of(records("patches-and-hides-it")))
     assert failed.value.fault is Fault.AUDIT
 
 

@@ -19,7 +19,8 @@ from tests.unit.lanes.batches import CHAIN
 from tests.unit.lanes.chains import definition_of
 from validator.codec.encode import BlockOutput
 from validator.errors import UserError
-from validator.lanes.definition import LaneDefinition
+from validator.lanes import garbage
+from validator.lanes.definition import LaneDefinition, job_codec
 
 NOTHING = 'KINDS = [(b"\\x01", "nothing", lambda context, payload: None)]'
 OTHER = NOTHING.replace("x01", "x02")
@@ -73,7 +74,7 @@ def test_plugin_difference_is_reported_in_one_line(
     files: dict[str, str], expected: str, of: LaneDefinition, tmp_path: Path
 ) -> None:
     with importable(install(tmp_path / "worker", files)), pytest.raises(UserError) as refused:
-        check_plugins([of])
+        of.check()
     router = of.epochs[0].plugins()[0].partition("@")[2]
     assert str(refused.value).startswith(f"lane {CHAIN.lane}: {expected.format(router=router)}")
     assert "\n" not in str(refused.value)
@@ -82,20 +83,37 @@ def test_plugin_difference_is_reported_in_one_line(
 def test_each_definition_is_checked_once(of: LaneDefinition, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
     monkeypatch.setattr(LaneDefinition, "check", lambda self: checked.append(self.name))
-    other = replace(of, name="other")
-    check_plugins([of, other])
-    check_plugins([of, other])
+    bare = replace(of, plan=replace(of.plan, handlers=()))
+    other = replace(bare, name="other")
+    check_plugins([bare, other])
+    check_plugins([bare, other])
     assert checked == [of.name, "other"]
-    check_plugins([replace(of, plan=replace(of.plan, configuration="changed"))])
+    check_plugins([replace(bare, plan=replace(bare.plan, configuration="changed"))])
     assert checked == [of.name, "other", of.name]
 
 
-def test_failed_check_is_repeated(of: LaneDefinition, tmp_path: Path) -> None:
+def test_failed_check_is_repeated(of: LaneDefinition, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = replace(of, plan=replace(of.plan, handlers=()))
+    answers = iter((UserError("no"), UserError("no"), None))
+
+    def check(_: LaneDefinition) -> None:
+        if (answer := next(answers)) is not None:
+            raise answer
+
+    monkeypatch.setattr(LaneDefinition, "check", check)
     for _ in range(2):
         with pytest.raises(UserError):
-            check_plugins([of])
-    with importable(tmp_path / "driver"):
-        check_plugins([of])
+            check_plugins([bare])
+    check_plugins([bare])
+
+
+def test_handlers_are_not_imported_by_a_worker(of: LaneDefinition) -> None:
+    """They would be where its secrets are: the lane's own process imports them, and says what is wrong with them."""
+    check_plugins([of])  # they are not installed here
+    assert job_codec([of]).knowing({}) is not None
+    assert of.records is not None
+    with pytest.raises(UserError):
+        of.check()
 
 
 def test_last_words_name_a_lane_only_while_it_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +142,7 @@ def test_worker_of_spark_freezes_before_each_batch_what_survived_the_one_before(
     collector = SimpleNamespace(
         freeze=lambda: calls.append("freeze"), set_threshold=lambda *_: calls.append("threshold")
     )
-    monkeypatch.setattr(workers, "gc", collector)
+    monkeypatch.setattr(garbage, "gc", collector)
     monkeypatch.setattr(workers, "_tuned", False)
     monkeypatch.delenv("SPARK_REUSE_WORKER", raising=False)
     if of_spark:
@@ -142,8 +160,8 @@ def test_garbage_among_what_was_frozen_is_freed(monkeypatch: pytest.MonkeyPatch)
             self.itself = self
 
     monkeypatch.setattr(workers, "_tuned", True)
-    monkeypatch.setattr(workers, "_tasks", 0)
-    monkeypatch.setattr(workers, "FROZEN_TASKS_MAX", 4)
+    monkeypatch.setattr(garbage, "_batches", 0)
+    monkeypatch.setattr(garbage, "BATCHES_MAX", 4)
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
     left: list[weakref.ref[Closure]] = []
     try:
