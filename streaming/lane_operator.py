@@ -26,7 +26,8 @@ from streaming.workers import bound_worker, check_plugins, forget_point, note_po
 from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival
 from validator.core.inputs import DeadLetter
-from validator.lanes.apart.host import ApartBatch, LaneProcesses, LaneProcessFailed, has_handlers
+from validator.lanes.apart.batch import ApartBatch, has_handlers
+from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
 from validator.lanes.apart.process import BatchRequest
 from validator.lanes.arrived import Chunk, arrived, runs
 from validator.lanes.auditing import Auditor, AuditSettings

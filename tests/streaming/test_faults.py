@@ -16,7 +16,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from streaming.deaths import DEATHS_MAX, Deaths
+from streaming.deaths import Deaths
 from streaming.reasons import BatchFailed, may_pass, reason_of
 from tests.streaming.harness import (
     PATIENCE_S,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process of a lane, and the one that all of a worker's are forked from.
 
-`main` runs in a process that has imported what a lane needs, and forks one for each lane that the worker asks for. It is started with an environment that has no secrets and never unpickles a plan, so what it and its children have in memory has none either.
+`main` runs in a process that has imported what a lane needs, and forks one for each lane that the worker asks for. It is started with an
+environment that has no secrets and never unpickles a plan, so what it and its children have in memory has none either.
 """
 
 from __future__ import annotations
@@ -317,7 +318,7 @@ def _runs(outputs: Iterator[BlockOutput]) -> Iterator[list[BlockOutput]]:
         yield run
 
 
-# --- processes -----------------------------------------------------------------------------------------------------------------------------
+# --- processes ---
 
 
 def _end_with_parent() -> None:
@@ -366,7 +367,7 @@ def main(control_number: int) -> None:
             if not what:
                 return
             if what[:1] == WAIT:
-                _, status = os.waitpid(*NUMBER.unpack(what[1:]), 0)
+                _, status = os.waitpid(NUMBER.unpack(what[1:])[0], 0)
                 control.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
                 continue
             pid = os.fork()
@@ -376,4 +377,3 @@ def main(control_number: int) -> None:
             for each in passed:
                 os.close(each)
             control.sendall(NUMBER.pack(pid))
-

@@ -132,7 +132,7 @@ class Wire:
         return taken
 
 
-# --- outputs: the sizes of all parts first, so that one call of C takes them apart ---------------------------------------------------------
+# --- outputs: the sizes of all parts first, so that one call of C takes them apart ---
 
 _record = maker(OutputRecord)
 
@@ -203,7 +203,7 @@ def _headers_of_bytes(data: bytes) -> tuple[tuple[str, bytes], ...]:
     return tuple(found)
 
 
-# --- the few other values that the worker takes apart --------------------------------------------------------------------------------------
+# --- the few other values that the worker takes apart ---
 
 
 def text_to_bytes(text: str) -> bytes:
