@@ -27,6 +27,7 @@ from validator.core.limits import AUDIT_STATE_BYTES_MAX
 from validator.core.outcomes import Executed
 from validator.core.scale import Reader, Writer
 from validator.core.types import Block, BlockNumber
+from validator.lanes.definition import named_handlers
 from validator.lanes.parked import shortened
 
 if TYPE_CHECKING:
@@ -152,10 +153,12 @@ class Auditor:
         with checking(number, "execution", "the comparison of what both executions emit"):
             detail = difference(emitted(self._definition, executed), repeated)
         if detail is not None:
-            return AuditFault(number, "execution", detail)
+            return AuditFault(number, "execution", detail + named_handlers(self._definition, number))
         with checking(number, "pages", "the comparison of both states"):
             detail = prints_of(rules).difference(prints)
-        return None if detail is None else AuditFault(number, "pages", detail)
+        return (
+            None if detail is None else AuditFault(number, "pages", detail + named_handlers(self._definition, number))
+        )
 
 
 class Prints(NamedTuple):

@@ -96,6 +96,11 @@ class LaneDefinition:
         """Whether handlers of plugins execute in the lane, at any height."""
         return bool(self.plan.handlers)
 
+    def handlers_at(self, block: BlockNumber) -> list[str]:
+        """Return the handlers in force at a block, as ``name@version``, by the names that the driver has found."""
+        at = bisect_right(self.epochs, block, key=lambda epoch: epoch.from_block)
+        return self.epochs[at - 1].plugins()[1:] if at else []
+
     @property
     def _without_handlers(self) -> Runtime:
         """What is needed of the lane where its handlers are not executed, hence not imported. Raises `PluginError`."""
@@ -297,6 +302,16 @@ def journal_under_others(lane: str, error: PluginError | RulesOutdated) -> str:
     return (
         f"lane {lane}: its journal was written under plugins that are no longer installed: {error.line}: install them next to the new ones "
         f"for one start; otherwise {again}"
+    )
+
+
+def named_handlers(definition: LaneDefinition, block: BlockNumber) -> str:
+    """Return, as words to append, which handlers execute at a block: one that does not give the same result twice is the usual cause."""
+    handlers = definition.handlers_at(block)
+    return (
+        f"; its handlers are {', '.join(handlers)}: each must give the same result for the same state and message"
+        if handlers
+        else ""
     )
 
 

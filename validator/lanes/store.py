@@ -27,7 +27,7 @@ from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.lanes.auditing import Auditor
-from validator.lanes.definition import JournalUnreadable, LaneDefinition, journal_under_others
+from validator.lanes.definition import JournalUnreadable, LaneDefinition, journal_under_others, named_handlers
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.parked import stored_parts
 from validator.lanes.processor import LaneProcessor, Observer
@@ -345,7 +345,10 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
     for entry in to_execute:
         here.processor.catch_up(*decode_entry(definition.codec, entry))
     if here.processor.summary() != head.summary:
-        raise DecodeError("the journal leads to another state than it did before")
+        executed = here.processor.lane.executed_block
+        raise DecodeError(
+            f"the journal leads to another state than it did before{named_handlers(definition, executed)}"
+        )
     rebuilt, caught_up = cached is None, len(to_execute)
     cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, caught_up, time.monotonic() - began))
     return here

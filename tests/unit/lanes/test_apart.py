@@ -286,4 +286,8 @@ def test_a_lane_cannot_keep_a_fault_to_itself(processes: LaneProcesses) -> None:
 def test_the_order_of_a_set_is_found(processes: LaneProcesses) -> None:
     lane = Apart(processes, definition(), AuditSettings(1_000_000, parks=True))
     lane.run(inputs_of(records("differs")))
-    assert lane.fault() is Fault.AUDIT
+    parked = stored_parts(lane.store.committed.head)[0]
+    assert parked is not None
+    assert parked.fault is Fault.AUDIT
+    assert f"audit of block {FATAL_AT}: execution:" in parked.reason
+    assert "its handlers are hostile@1.0.0" in parked.reason

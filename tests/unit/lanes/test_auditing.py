@@ -183,6 +183,7 @@ def fails_in(part: str, error: BaseException, running: Running, ends: Ends, patc
         watched = SimpleNamespace(
             name=definition.name,
             digest_at=definition.digest_at,
+            handlers_at=definition.handlers_at,
             restore_rules=definition.restore_rules,
             protocol=SimpleNamespace(invariants=definition.protocol.invariants),
         )
