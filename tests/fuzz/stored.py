@@ -12,19 +12,22 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fuzz.records import PROTOCOLS
-from tests.fuzz.target import TEXT_WORDS, Target, refused
+from tests.fuzz.target import BINARY_WORDS, TEXT_WORDS, Target, refused
 from tests.unit.lanes.backend import Attempt, Store
 from tests.unit.lanes.batches import run
 from tests.unit.lanes.chains import Chain, chain, config_of, definition_of, inputs_of
+from validator.codec.encode import BlockOutput, OutputRecord
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes import keyed
+from validator.lanes.apart.wire import Nonsense, outputs_of_bytes, outputs_to_bytes
 from validator.lanes.definition import JournalUnreadable, LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.kept_start import keep_start, kept_starts, start_of
 from validator.lanes.marker import Marker
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD_VERSION, Head, LaneCache, restore_lane
 from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
@@ -33,6 +36,7 @@ from validator.metrics.report import KEY, LANE, TRANSPORT, Report
 from validator.plugin.runtime import RulesOutdated
 from validator.service.metric_store import MetricStore
 from validator.simulate import SimulationSettings
+from validator.topics import OUTPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,7 +258,29 @@ def _reports() -> list[bytes]:
     return [of_lane.encode(), of_transport.encode(), of_key.encode()]
 
 
+def _emitted() -> list[bytes]:
+    items, key = inputs_of(_chain().records), _chain().lane.encode()
+    letter = DeadLetter(_chain().lane, DeadReason.UNDECODABLE, "made so", Source("x", 0, 1), b"\xff")
+    outputs = list(LaneProcessor.create(_definition()).process([*items[:40], letter]))
+    return [outputs_to_bytes(outputs), outputs_to_bytes([BlockOutput(None, [OutputRecord("metrics", key, b"")])])]
+
+
+def _check_emitted(data: bytes) -> bool:
+    """Check that what the process of a lane says is of this lane, whatever it says."""
+    lane = _chain().lane
+    try:
+        outputs = outputs_of_bytes(bytearray(data), lane)
+    except Nonsense:
+        return False
+    for record in (record for _, records in outputs for record in records):
+        assert record.key.split(b"/")[0] == lane.encode()
+        assert record.topic == "metrics" or (record.topic in OUTPUT_TOPICS and record.topic != "markers")
+    assert outputs_to_bytes(outputs) == data
+    return True
+
+
 TARGETS = (
+    Target("lane-process", _emitted, _check_emitted, BINARY_WORDS, per_test=4_000),
     Target("metric-report", _reports, _check_report, TEXT_WORDS, per_test=2_000),
     Target("journal", _entries, _check_journal, per_test=1_000),
     Target("head", lambda: [_committed().head or b""], _check_head, per_test=4_000),

@@ -164,6 +164,8 @@ def outputs_of_bytes(data: bytearray, lane: str) -> list[BlockOutput]:
         outputs, taken = [], blocks_count
         for number in range(0, blocks_count, 2):
             block, count = numbers[number : number + 2]
+            if block < _NO_BLOCK or count < 0:
+                raise Nonsense(f"output: {count} records of block {block}")
             records = []
             for _ in range(count):
                 topic, key_size, value_size, headers_size = numbers[taken : taken + 4]
