@@ -31,6 +31,7 @@ def section(title: str) -> list[Block]:
     return [block for block in blocks(found) if block.language == "console"]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.broker
 def test_deployment_is_backed_up_restored_rebuilt_and_moved(tmp_path: Path) -> None:

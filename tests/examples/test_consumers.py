@@ -243,6 +243,7 @@ def test_java_names_a_missing_topic(java: Consumer) -> None:
     assert "topic acme.verdicts does not exist" in java.fails(f"{PREFIX}java-missing", "--topic", "acme.verdicts")
 
 
+@pytest.mark.long  # compiling takes a minute and a half of both cores
 def test_go_names_a_missing_topic(go: Consumer) -> None:
     assert go.fails(f"{PREFIX}go-missing", "--topic", "acme.verdicts") == "topic acme.verdicts does not exist\n"
 

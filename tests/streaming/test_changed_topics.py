@@ -84,6 +84,7 @@ def recreate(kafka: Any, name: str) -> None:
     wait_until(created, f"{name} is there again", Path("none"))
 
 
+@pytest.mark.long  # the job looks twice, two minutes apart
 @pytest.mark.spark
 def test_a_topic_that_is_created_again_is_noticed_with_its_first_batch(kafka: dict[str, Any], tmp_path: Path) -> None:
     """The new topic has more records than the one before, so that no offset says so; none of them is executed."""

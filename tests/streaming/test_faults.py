@@ -16,8 +16,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from streaming.deaths import Deaths
-from streaming.reasons import BatchFailed, may_pass, reason_of
+from streaming.reasons import may_pass, reason_of
 from tests.streaming.harness import (
     PATIENCE_S,
     SAME_WHATEVER_ARRIVES,
@@ -40,6 +39,28 @@ pytestmark = pytest.mark.spark
 
 LANE = "faulty"
 FAULTY = """
+import ctypes, os, signal, threading, time
+
+def deadlocks(context, payload):
+    libc = ctypes.PyDLL(None)  # it keeps the interpreter's lock
+    lock = ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(lock)
+    libc.pthread_mutex_lock(lock)
+
+def blocks_signals(context, payload):
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    while True:
+        pass
+
+def forks(context, payload):
+    ctypes.PyDLL(None).fork()  # the child returns, too
+
+def leaves_a_thread(context, payload):
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+
+def dies(context, payload):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
 def catches_exceptions(context, payload):
     while True:
         try:
@@ -83,11 +104,13 @@ def counts(context, payload):
 KINDS = [
     (bytes([at]), function.__name__.replace("_", "-"), function)
     for at, function in enumerate([
-        catches_exceptions, catches_everything, allocates, exits, hangs_in_c, recurses, raises, returns, counts,
+        catches_exceptions, catches_everything, allocates, exits, hangs_in_c, recurses, raises, returns, counts, deadlocks,
+        blocks_signals, forks, leaves_a_thread, dies,
     ])
 ]
 """
 CATCHES_EXCEPTIONS, CATCHES_EVERYTHING, ALLOCATES, EXITS, HANGS_IN_C, RECURSES, RAISES, RETURNS, COUNTS = range(9)
+DEADLOCKS, BLOCKS_SIGNALS, FORKS, LEAVES_A_THREAD, DIES = range(9, 14)
 FIXED = """
 def counts(context, payload):
     seen = int.from_bytes(context.read(b"seen") or b"", "little") + 1
@@ -162,11 +185,18 @@ FAULTS: dict[str, tuple[int, str, str]] = {
     "exit": (EXITS, "handler", "handler faulty@1.0.0 (exits): SystemExit raised"),
     "recursion": (RECURSES, "handler", "handler faulty@1.0.0 (recurses): RecursionError is not a verdict"),
     "native": (HANGS_IN_C, "handler", "handler faulty@1.0.0 (hangs-in-c): it did not return within 6 seconds"),
+    "deadlock": (DEADLOCKS, "handler", "handler faulty@1.0.0 (deadlocks): it did not return within 6 seconds"),
+    "signals": (BLOCKS_SIGNALS, "handler", "handler faulty@1.0.0 (blocks-signals): it did not return within 6 seconds"),
+    "fork": (FORKS, "handler", "one of its handlers (faulty@1.0.0) left 1 process behind"),
+    "thread": (LEAVES_A_THREAD, "handler", "one of its handlers (faulty@1.0.0) left 1 thread behind"),
+    "dies": (DIES, "worker", "its process died in handler faulty@1.0.0 (dies) (SIGSEGV)"),
     "waiting": (COUNTS, "waiting", "waiting records occupy more than 1 bytes (waiting_bytes_max)"),
     "past": (COUNTS, "configuration", "its handlers differ from block 2 on, but block 4 is already executed"),
     "genesis": (COUNTS, "bug", "ValueError"),
 }
 """By lane, its fatal message, and how it is parked."""
+SHORT = ("loop", "bare", "native", "deadlock", "signals")
+"""Lanes whose handlers hang."""
 HEALTHY = "healthy"
 EARLY = 2 * (FAULT_AT - 2)
 
@@ -174,25 +204,9 @@ EARLY = 2 * (FAULT_AT - 2)
 def lane_definitions(*uses: dict[str, Any]) -> dict[str, LaneDefinition]:
     """Return the definitions of all lanes; with ``uses``, of a fixed handler."""
     return {
-        lane: definition(*uses, lane=lane, seconds_max=1 if lane in ("loop", "bare", "native") and not uses else 60)
+        lane: definition(*uses, lane=lane, seconds_max=1 if lane in SHORT and not uses else 60)
         for lane in (*FAULTS, HEALTHY)
     }
-
-
-def settled(running: Stream, deaths: Deaths) -> None:
-    """Wait until everything is processed; restart the query as the job does if a worker has died."""
-    while True:
-        try:
-            running.settle()
-        except StreamingQueryException as failure:
-            reason, _ = reason_of(failure)
-            if not may_pass(str(failure), reason):
-                raise
-            deaths.count(BatchFailed(reason, progressed=False, error=str(failure)))
-            running.suspects = deaths.suspects()
-            running.start()
-        else:
-            return
 
 
 def parked_lanes(outputs: Outputs) -> dict[str, tuple[str, str, str]]:
@@ -202,7 +216,7 @@ def parked_lanes(outputs: Outputs) -> dict[str, tuple[str, str, str]]:
 
 
 @pytest.mark.long
-def test_nine_lanes_fail_in_nine_ways_and_the_tenth_goes_on(stream: Callable[..., Stream]) -> None:
+def test_each_lane_fails_in_its_own_way_and_one_goes_on(stream: Callable[..., Stream]) -> None:
     given = {lane: records(FAULTS.get(lane, (COUNTS,))[0], lane) for lane in (*FAULTS, HEALTHY)}
     right = lane_definitions()
     running = stream({lane: of for lane, of in right.items() if lane != "genesis"})
@@ -217,8 +231,7 @@ def test_nine_lanes_fail_in_nine_ways_and_the_tenth_goes_on(stream: Callable[...
     running.definitions = {**right, "past": past, "genesis": genesis, "waiting": waiting}
     running.produce([*given["genesis"], *(each for lane in right if lane != "genesis" for each in given[lane][EARLY:])])
     running.start()
-    deaths = Deaths()
-    settled(running, deaths)
+    running.settle()
     running.stop()
     outputs = running.outputs()
     parked = parked_lanes(outputs)
@@ -235,13 +248,13 @@ def test_nine_lanes_fail_in_nine_ways_and_the_tenth_goes_on(stream: Callable[...
     assert first_difference(of_lane(outputs, HEALTHY), undisturbed(right[HEALTHY], given[HEALTHY])) is None
 
     fixed = lane_definitions({"name": "faulty", "version": "1.0.1", "from_block": FAULT_AT}) | {HEALTHY: right[HEALTHY]}
-    running.definitions, running.suspects = fixed, deaths.suspects()
+    running.definitions = fixed
     running.produce([("blocks", lane.encode(), encode_order(lane, frozenset())) for lane in FAULTS])
     running.start()
-    settled(running, deaths)
+    running.settle()
     running.stop()
     outputs = running.outputs()
-    assert {state for state, _, _ in parked_lanes(outputs).values()} == {"running"}
+    assert {lane: how for lane, how in parked_lanes(outputs).items() if how[0] != "running"} == {}
     assert decoded(outputs, "dead-letters") == []
     for lane, of in fixed.items():
         assert first_difference(of_lane(outputs, lane), undisturbed(of, given[lane])) is None, lane

@@ -102,6 +102,11 @@ class LaneDefinition:
         return self.epochs[at - 1].plugins()[1:] if at else []
 
     @property
+    def all_handlers(self) -> list[str]:
+        """The handlers in force at any block, as ``name@version``."""
+        return list(dict.fromkeys(name for epoch in self.epochs for name in epoch.plugins()[1:]))
+
+    @property
     def _without_handlers(self) -> Runtime:
         """What is needed of the lane where its handlers are not executed, hence not imported. Raises `PluginError`."""
         return make_runtime(replace(self.plan, handlers=None))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.throwaway import files_of, importable, packed
-from tests.unit.lanes.backend import Store
+from tests.unit.lanes.backend import Attempt, Store
 from tests.unit.lanes.chains import Record, inputs_of, record
 from tests.unit.lanes.running import Log, chunks_of_items
 from validator.codec.json_form import to_json
@@ -178,9 +178,10 @@ class Apart:
     store: Store = field(default_factory=Store)
     log: Log = field(default_factory=Log)
     suspects: dict[str, Suspect] = field(default_factory=dict)
+    attempt: Attempt = field(default_factory=Attempt)
 
     def run(self, items: list[Any]) -> None:
-        attempt = self.store.attempt()
+        attempt = self.attempt = self.store.attempt()
         lane = self.definition.name
         services = SimpleNamespace(held_inputs=None, confirm=lambda *, corrects: None, recovered=lambda recovery: None)
         request = BatchRequest(
@@ -230,9 +231,9 @@ def test_a_process_gives_what_this_one_does(processes: LaneProcesses) -> None:
     [
         ("deadlocks", "handler hostile@1.0.0 (deadlocks): it did not return within"),
         ("blocks-signals", "handler hostile@1.0.0 (blocks-signals): it did not return within"),
-        ("forks", "it left 1 processes behind"),
-        ("leaves-a-fork-that-returns", "it left 1 processes behind"),
-        ("leaves-a-thread", "it left 1 threads behind"),
+        ("forks", "one of its handlers (hostile@1.0.0) left 1 process behind"),
+        ("leaves-a-fork-that-returns", "one of its handlers (hostile@1.0.0) left 1 process behind"),
+        ("leaves-a-thread", "one of its handlers (hostile@1.0.0) left 1 thread behind"),
         ("speaks", "sent what no lane sends"),
     ],
 )
@@ -245,6 +246,9 @@ def test_what_misbehaves_is_named_and_not_repeated(
         lane.run(inputs_of(records(kind)))
     assert said in str(failed.value)
     assert failed.value.fault is Fault.HANDLER
+    assert not {call for call in lane.attempt.calls if not call.startswith("load")}, (
+        "the batch is executed again on this state"
+    )
 
 
 @pytest.mark.parametrize(("kind", "how"), [("crashes", "SIGSEGV"), ("ends", "exit code 0")])

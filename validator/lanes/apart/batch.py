@@ -56,6 +56,8 @@ class ApartBatch:
     left_at: str = ""
     """The point at which the batch leaves the lane; known when the output is exhausted."""
     _process: LaneProcess | None = None
+    _writes: list[Callable[[], None]] = field(default_factory=list)
+    """What is to be written to the store, which nothing takes back: once it is known that the process can be trusted."""
     _repeated: dict[BlockNumber, bytes] = field(default_factory=dict)
     """By block that the audit executed, what it emits there."""
     _differing: list[BlockNumber] = field(default_factory=list)
@@ -77,7 +79,9 @@ class ApartBatch:
                 process.say(Say.CHUNK, pickle.dumps(tuple(chunk)))
             process.say(Say.CHUNKS_END)
             yield from self._serve(process, genesis, start)
-            process.check_left()
+            process.check_left(", ".join(self.request.definition.all_handlers))
+            for write in self._writes:
+                write()
         except BaseException:
             process.end()
             raise
@@ -105,15 +109,16 @@ class ApartBatch:
                     self._done(process, data)
                     return
                 case Say.SAVE_HEAD:
-                    backend.save_head(bytes(data))
+                    self._writes.append(partial(backend.save_head, bytes(data)))
                 case Say.SAVE_SLOT:
-                    backend.save_slot(int.from_bytes(data[:4], "little"), bytes(data[4:]))
+                    number = int.from_bytes(data[:4], "little")
+                    self._writes.append(partial(backend.save_slot, number, bytes(data[4:])))
                 case Say.REMOVE_SLOT:
-                    backend.remove_slot(int.from_bytes(data[:4], "little"))
+                    self._writes.append(partial(backend.remove_slot, int.from_bytes(data, "little")))
                 case Say.APPEND_JOURNAL:
-                    backend.append_journal(bytes(data))
+                    self._writes.append(partial(backend.append_journal, bytes(data)))
                 case Say.CLEAR_JOURNAL:
-                    backend.clear_journal()
+                    self._writes.append(backend.clear_journal)
                 case Say.LOAD_SLOTS:
                     process.say(Say.ANSWER, pickle.dumps(backend.load_slots()))
                 case Say.LOAD_JOURNAL:

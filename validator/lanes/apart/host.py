@@ -146,13 +146,14 @@ class LaneProcess:
         with self._failing():
             return outputs_of_bytes(data, lane)
 
-    def check_left(self) -> None:
+    def check_left(self, handlers: str) -> None:
         """Raise `LaneProcessFailed` if its handlers have left threads or processes behind: they may do anything at any time."""
-        threads = self._count_threads() - self._threads
-        left = [f"{count} {what}" for count, what in ((threads, "threads"), (self._children(), "processes")) if count]
+        threads, children = self._count_threads() - self._threads, self._children()
+        left = [f"{threads} thread{'s' * (threads > 1)}"] * (threads > 0)
+        left += [f"{children} process{'es' * (children > 1)}"] * (children > 0)
         if left and self.lives:
             self.end()
-            raise LaneProcessFailed(f"handler {self._calls.name()}: it left {' and '.join(left)} behind", Fault.HANDLER)
+            raise LaneProcessFailed(f"one of its handlers ({handlers}) left {' and '.join(left)} behind", Fault.HANDLER)
 
     def fail(self, what: object) -> NoReturn:
         """End the process because of what it has sent."""
