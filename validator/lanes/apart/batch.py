@@ -17,7 +17,8 @@ from validator.codec.inflight import Arrival
 from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
 from validator.lanes.apart.host import AUDIT_HASH_SEED, LaneProcess, LaneProcesses, LaneProcessFailed
-from validator.lanes.apart.process import RECOVERY, AgainRequest, AskedGenesis, BatchRequest, Start, refusal_of
+from validator.lanes.apart.process import RECOVERY, AgainRequest, BatchRequest, Start
+from validator.lanes.apart.questions import AskedGenesis, refusal_of
 from validator.lanes.apart.wire import Say, outputs_to_bytes, place_of_bytes, reading, text_of
 from validator.lanes.arrived import Chunk
 from validator.lanes.auditing import fault_key, is_chosen
@@ -182,24 +183,22 @@ class ApartBatch:
         self._repeated[number] = b""
         if not packed:
             return "", b"", b""
-        process = self.processes.fresh(AUDIT_HASH_SEED, start)
-        output, raised = b"", ""
+        lane = self.request.definition.name
+        process = self.processes.take(lane, start, AUDIT_HASH_SEED)
+        output = b""
         try:
             process.ask(Say.AGAIN, AgainRequest(replace(self.request.definition, genesis=()), packed))
-            while True:
-                said, found = process.hear()
-                if said is Say.OUTPUT:
-                    output = bytes(found)
-                elif said is Say.DONE:
-                    self._repeated[number] = output
-                    return "", output, bytes(found)
-                else:
-                    return text_of(found), b"", b""
+            said, found = process.hear()
+            if said is Say.OUTPUT:
+                output = self._repeated[number] = bytes(found)
+                _, found = process.hear()
         except LaneProcessFailed as failed:
-            raised = "" if failed.fault is Fault.HANDLER else f"a second execution: {failed}"
-            return raised, b"", b""
-        finally:
+            return "" if failed.fault is Fault.HANDLER else f"a second execution: {failed}", b"", b""
+        except BaseException:
             process.end()
+            raise
+        self.processes.put(lane, process, AUDIT_HASH_SEED)
+        return ("", output, bytes(found)) if output else (text_of(found), b"", b"")
 
     def _compare(self, outputs: list[BlockOutput]) -> None:
         """Note blocks that the lane's process emits otherwise than the audit's, unless it has said so itself."""

@@ -243,25 +243,21 @@ class LaneProcesses:
 
     def __init__(self) -> None:
         self._forkers: dict[str, Forker] = {}
-        self._idle: dict[str, LaneProcess] = {}
+        self._idle: dict[tuple[str, str], LaneProcess] = {}
 
-    def take(self, lane: str, start: Start) -> LaneProcess:
-        """Return the lane's process, which has executed its last batch here, or a new one."""
-        process = self._idle.pop(lane, None)
+    def take(self, lane: str, start: Start, hash_seed: str = HASH_SEED) -> LaneProcess:
+        """Return the lane's process with this hash seed, which has executed its last batch here, or a new one."""
+        process = self._idle.pop((lane, hash_seed), None)
         if process is not None and process.lives:
             return process
-        return self.fresh(HASH_SEED, start)
-
-    def put(self, lane: str, process: LaneProcess) -> None:
-        """Keep a process for the lane's next batch."""
-        self._idle[lane] = process
-
-    def fresh(self, hash_seed: str, start: Start) -> LaneProcess:
-        """Return a process in which nothing has been executed."""
         forker = self._forkers.get(hash_seed)
         if forker is None or not forker.lives:
             forker = self._forkers[hash_seed] = Forker(hash_seed)
         return forker.fork(start)
+
+    def put(self, lane: str, process: LaneProcess, hash_seed: str = HASH_SEED) -> None:
+        """Keep a process for the next time."""
+        self._idle[lane, hash_seed] = process
 
     def close(self) -> None:
         """End all of them."""

@@ -19,47 +19,41 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from validator.codec.encode import BlockOutput, OutputRecord, values_size
+from validator.codec.encode import BlockOutput, values_size
 from validator.codec.inflight import Arrival
 from validator.codec.schemas import schemas
-from validator.core.execute import Intervals
-from validator.core.types import Block
 from validator.errors import UserError
 from validator.lanes import garbage
 from validator.lanes.apart.confine import confine
+from validator.lanes.apart.questions import AskedGenesis, WorkersState, asked, execute_elsewhere
 from validator.lanes.apart.wire import (
     OUTPUT_BYTES,
     Gone,
     Say,
     Wire,
-    outputs_of_bytes,
     outputs_to_bytes,
     place_to_bytes,
     text_to_bytes,
 )
 from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.auditing import (
-    AuditFault,
     Auditor,
     AuditSettings,
-    Before,
     Incomplete,
     Outcome,
-    Prints,
     Raised,
     execute_again,
 )
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.marker import ForeignMarker
 from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Place, Span
-from validator.lanes.parking import InputsGone, LaneBatch, Suspect
+from validator.lanes.parking import LaneBatch, Suspect
 from validator.lanes.store import LaneCache, Recovery
 from validator.plugin.watchdog import show_calls
 
@@ -105,96 +99,6 @@ class AgainRequest:
     packed: bytes
 
 
-class AskedGenesis:
-    """A genesis that the worker is asked for when the lane is new."""
-
-    wire: Wire | None = None
-
-    def __iter__(self) -> Iterator[bytes]:
-        assert self.wire is not None
-        return iter(_asked(self.wire, Say.GENESIS))
-
-
-def _asked(wire: Wire, say: Say, *parts: bytes) -> Any:
-    """Ask the worker. Raises `InputsGone`, `MemoryError`, `ForeignMarker` as it says."""
-    wire.send(say, *parts)
-    answer, data = wire.receive()
-    if answer is Say.REFUSAL:
-        raise _REFUSALS[data[0]](data[1:].decode())
-    return pickle.loads(data)  # noqa: S301 - the worker's
-
-
-_REFUSALS: Final[tuple[type[Exception], ...]] = (InputsGone, MemoryError, ForeignMarker)
-
-
-def refusal_of(error: Exception) -> bytes | None:
-    """Return what to answer instead, None if the error is not the lane's."""
-    for number, kind in enumerate(_REFUSALS):
-        if isinstance(error, kind):
-            return bytes((number,)) + str(error).encode("utf-8", "replace")
-    return None
-
-
-class WorkersState:
-    """A lane's state, which the worker has (`validator.lanes.store.StateBackend`)."""
-
-    def __init__(self, wire: Wire, head: bytes | None) -> None:
-        self._wire = wire
-        self._head = head
-
-    def load_head(self) -> bytes | None:
-        """Return the head, or None if the lane is new."""
-        return self._head
-
-    def save_head(self, head: bytes) -> None:
-        """Replace the head."""
-        self._head = head
-        self._wire.send(Say.SAVE_HEAD, head)
-
-    def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
-        slots: dict[int, bytes] = _asked(self._wire, Say.LOAD_SLOTS)
-        return slots
-
-    def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
-        self._wire.send(Say.SAVE_SLOT, number.to_bytes(4, "little"), data)
-
-    def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
-        self._wire.send(Say.REMOVE_SLOT, number.to_bytes(4, "little"))
-
-    def load_journal(self) -> Iterator[bytes]:
-        """Return the journal's entries in order."""
-        entries: list[bytes] = _asked(self._wire, Say.LOAD_JOURNAL)
-        return iter(entries)
-
-    def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
-        self._wire.send(Say.APPEND_JOURNAL, entry)
-
-    def clear_journal(self) -> None:
-        """Remove every entry."""
-        self._wire.send(Say.CLEAR_JOURNAL)
-
-
-def _elsewhere(
-    wire: Wire, definition: LaneDefinition, before: Before, block: Block, intervals: Intervals
-) -> tuple[list[OutputRecord], Prints]:
-    """Have the worker let a fresh process execute a block a second time (`auditing.execute_again`)."""
-    number = block.record.block
-    told = isinstance(before, list)
-    packed = pickle.dumps((before, block, intervals)) if told else b""
-    answer: tuple[str, bytes, bytes] = _asked(wire, Say.AUDIT, number.to_bytes(8, "little"), packed)
-    if not isinstance(before, list):
-        raise before
-    raised, output, prints = answer
-    if not output:
-        raise Raised(AuditFault(number, "execution", raised)) if raised else Incomplete
-    (repeated,) = outputs_of_bytes(bytearray(output), definition.name)
-    return repeated.records, Prints.decode(prints)
-
-
 class LaneServer:
     """Executes one lane for the worker at the other end."""
 
@@ -216,7 +120,7 @@ class LaneServer:
                 continue
             self._wire.send(Say.LOADED)
             if say is Say.AGAIN:
-                self._execute_again(request)
+                _in_a_copy(partial(self._execute_again, request))
             else:
                 self._execute(request)
             gc.collect()
@@ -239,11 +143,11 @@ class LaneServer:
             too_large=too_large,
             checkpoint=request.checkpoint,
             was_parked=request.was_parked,
-            confirms=lambda corrects: _asked(wire, Say.CONFIRM, bytes((corrects,))),
+            confirms=lambda corrects: asked(wire, Say.CONFIRM, bytes((corrects,))),
             observe=None if meter is None else meter.executed,
             audit=None
             if request.audit is None
-            else Auditor(definition, request.audit, note, again=partial(_elsewhere, wire)),
+            else Auditor(definition, request.audit, note, again=partial(execute_elsewhere, wire)),
             on_bug=self._bug,
         )
         outputs = batch.run()
@@ -265,7 +169,7 @@ class LaneServer:
             yield Chunk(*pickle.loads(data))  # noqa: S301 - the worker's
 
     def _held_inputs(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:  # noqa: ARG002
-        found: tuple[list[Arrival], int] = _asked(self._wire, Say.HELD, place_to_bytes(*place, *span, bytes_max))
+        found: tuple[list[Arrival], int] = asked(self._wire, Say.HELD, place_to_bytes(*place, *span, bytes_max))
         return found
 
     def _meter_of(self, lane: str, settings: MeterSettings | None) -> LaneMeter | None:
@@ -321,6 +225,34 @@ def _runs(outputs: Iterator[BlockOutput]) -> Iterator[list[BlockOutput]]:
 # --- processes ---
 
 
+_copies = False
+
+
+def _in_a_copy(do: Callable[[], None]) -> None:
+    """Do something in a copy of this process, in which no handler has been called, so that none ever is in this one."""
+    global _copies
+    _copies = True
+    pid = os.fork()
+    _copies = False
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        if status:
+            os._exit(1)
+        return
+    _end_with_parent()
+    try:
+        do()
+    except BaseException:  # noqa: BLE001 - only this copy ends
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _end_a_copy() -> None:
+    if not _copies:
+        os._exit(1)
+
+
 def _end_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGKILL, 0, 0, 0)
@@ -332,7 +264,7 @@ def _become_lane(connection: int, page: int) -> NoReturn:
     try:
         _end_with_parent()
         os.setsid()
-        os.register_at_fork(after_in_child=partial(os._exit, 1))  # a copy of this process may not speak for it
+        os.register_at_fork(after_in_child=_end_a_copy)  # that of a handler may not speak for this process
         os.lseek(page, PAGE_BYTES, os.SEEK_SET)
         faulthandler.enable(page)
         faulthandler.register(signal.SIGPROF, page)
