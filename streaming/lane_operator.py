@@ -227,12 +227,12 @@ class LaneOperator(StatefulProcessor):
             except LaneProcessFailed as failed:
                 sys.stderr.write(json.dumps({"event": "process failed", "lane": lane, "reason": str(failed)}) + "\n")
                 sys.stderr.flush()
-                fault = failed.fault or Fault.WORKER
-                again = failed.fault is None and attempt < DEATHS_MAX
-                if not again and lane in suspects and suspects[lane].point == point:
-                    raise  # not even that it is parked
-                if not again:
-                    suspects = {lane: Suspect(point, f"lane {lane}: {failed}", fault)}
+                if failed.fault is None and attempt < DEATHS_MAX:
+                    continue
+                if lane in suspects and suspects[lane].point == point:
+                    raise  # it cannot even say that it is parked
+                reason = str(failed) if failed.fault else f"{attempt} times at the same point, {failed}"
+                suspects = {lane: Suspect(point, f"lane {lane}: {reason}", failed.fault or Fault.WORKER)}
 
     def _run_apart(
         self,
@@ -258,10 +258,12 @@ class LaneOperator(StatefulProcessor):
         )
         services = LaneServices(sink, lane, partial(parking.held_inputs, self._definitions, lane), _log_recovery)
         batch = ApartBatch(PROCESSES, services, self._state, request, chunks, self._worker_memory_bytes or MEMORY_BYTES)
+        note_point(lane, point_of(head))
         sink.begin(lane, point_of(head))
-        written = write_batch(sink, lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
-        sink.leave(lane, batch.left_at)
-        batch.written(written)
+        with batch:
+            written = write_batch(sink, lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
+            sink.leave(lane, batch.left_at)
+            batch.written(written)
 
     def _run_here(self, sink: LaneSink, lane: str, definition: LaneDefinition, chunks: Iterator[Chunk]) -> None:
         items, left, too_large = arrived(chunks, self._batch_bytes_max)

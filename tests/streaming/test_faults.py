@@ -189,7 +189,7 @@ FAULTS: dict[str, tuple[int, str, str]] = {
     "signals": (BLOCKS_SIGNALS, "handler", "handler faulty@1.0.0 (blocks-signals): it did not return within 6 seconds"),
     "fork": (FORKS, "handler", "one of its handlers (faulty@1.0.0) left 1 process behind"),
     "thread": (LEAVES_A_THREAD, "handler", "one of its handlers (faulty@1.0.0) left 1 thread behind"),
-    "dies": (DIES, "worker", "its process died in handler faulty@1.0.0 (dies) (SIGSEGV)"),
+    "dies": (DIES, "worker", "3 times at the same point, its process died in handler faulty@1.0.0 (dies) (SIGSEGV)"),
     "waiting": (COUNTS, "waiting", "waiting records occupy more than 1 bytes (waiting_bytes_max)"),
     "past": (COUNTS, "configuration", "its handlers differ from block 2 on, but block 4 is already executed"),
     "genesis": (COUNTS, "bug", "ValueError"),

@@ -190,8 +190,9 @@ class Apart:
         batch = ApartBatch(self.processes, services, attempt, request, chunks_of_items(items, 5), 1024 * MIB)
         sink = TransactionalSink(lambda _: self.log)
         sink.begin(lane, point_of(attempt.head))
-        sink.write(lane, list(batch.run()))
-        batch.written(sink.commit(lane, batch.consumed))
+        with batch:
+            sink.write(lane, list(batch.run()))
+            batch.written(sink.commit(lane, batch.consumed))
         self.store.commit(attempt)
 
     def fault(self) -> Fault | None:

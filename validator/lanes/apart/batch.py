@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, Self
 
 from validator.codec.encode import BlockOutput
 from validator.codec.inflight import Arrival
@@ -67,26 +67,21 @@ class ApartBatch:
     def run(self) -> Iterator[BlockOutput]:
         """Yield the batch's output.
 
-        Raises `LaneProcessFailed`, `UserError` if the process has other plugins than the driver, and what the store or Kafka raise. After
-        an exception the process is ended.
+        Raises `LaneProcessFailed`, `UserError` if the process has other plugins than the driver, and what the store or Kafka raise.
         """
         start = Start(list(sys.path), self.memory_bytes)
-        process = self.processes.take(self.request.definition.name, start)
-        try:
-            genesis = self.request.definition.genesis
-            definition = replace(self.request.definition, genesis=AskedGenesis())
-            process.ask(Say.BATCH, replace(self.request, definition=definition))
-            for chunk in self.chunks:
-                process.say(Say.CHUNK, pickle.dumps(tuple(chunk)))
-            process.say(Say.CHUNKS_END)
-            yield from self._serve(process, genesis, start)
-            process.check_left(", ".join(self.request.definition.all_handlers))
-            for write in self._writes:
-                write()
-        except BaseException:
-            process.end()
-            raise
-        self._process = process
+        process = self._process = self.processes.take(self.request.definition.name, start)
+        genesis = self.request.definition.genesis
+        process.ask(
+            Say.BATCH, replace(self.request, definition=replace(self.request.definition, genesis=AskedGenesis()))
+        )
+        for chunk in self.chunks:
+            process.say(Say.CHUNK, pickle.dumps(tuple(chunk)))
+        process.say(Say.CHUNKS_END)
+        yield from self._serve(process, genesis, start)
+        process.check_left(", ".join(self.request.definition.all_handlers))
+        for write in self._writes:
+            write()
 
     def written(self, counts: dict[str, int]) -> None:
         """Tell the process that the batch is committed, and how many records went to each topic; it is kept for the next one."""
@@ -94,6 +89,15 @@ class ApartBatch:
         with suppress(LaneProcessFailed):
             self._process.say(Say.WRITTEN, pickle.dumps(counts))
             self.processes.put(self.request.definition.name, self._process)
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process unless the batch is written: what it has executed then is not what the store has."""
+        if self._process is not None:
+            self._process.end()
 
     def _serve(self, process: LaneProcess, genesis: Iterable[bytes], start: Start) -> Iterator[BlockOutput]:
         """Do what the process asks for until the batch is done, and yield what the lane emits."""
