@@ -209,3 +209,22 @@ def test_writer_of_a_batch_that_was_not_left_is_not_used_again() -> None:
         sink.begin(LANE, "a")
         sink.write(LANE, [block(1)])
     assert len(opened) == 2
+
+
+def test_batch_that_begins_again_has_nothing_of_the_attempt_before() -> None:
+    """The process of a lane may fail after its first blocks were handed on: then the same batch begins again, in the same task."""
+    logs: list[Log] = []
+
+    def opened(_: str) -> Log:
+        logs.append(Log())
+        return logs[-1]
+
+    sink = TransactionalSink(opened)
+    sink.begin(LANE, "here")
+    sink.write(LANE, [block(1), block(2), BlockOutput(None, [letter(7)])])
+    sink.begin(LANE, "here")
+    sink.write(LANE, [block(1), STATUS])
+    sink.commit(LANE, {("blocks", 0): 1})
+    first, second = logs
+    assert first.transactions == []
+    assert second.transactions == [([b"10", b"11", b"status"], Marker(1, {("blocks", 0): 1}))]
