@@ -266,7 +266,7 @@ def _emitted() -> list[bytes]:
 
 
 def _check_emitted(data: bytes) -> bool:
-    """Check that what the process of a lane says is of this lane, whatever it says."""
+    """Check that what the process of a lane says names this lane, whatever it says."""
     lane = _chain().lane
     try:
         outputs = outputs_of_bytes(bytearray(data), lane)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane with handlers executes in a process of its own: what a handler does there costs its own lane, and nothing else."""
+"""A lane with handlers executes in a separate process: what a handler does there costs its own lane, and nothing else."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class ApartBatch:
             write()
 
     def written(self, counts: dict[str, int]) -> None:
-        """Tell the process that the batch is committed, and how many records went to each topic; it is kept for the next one."""
+        """Say to the process that the batch is committed, and how many records went to each topic; it is kept for the next one."""
         assert self._process is not None
         with suppress(LaneProcessFailed):
             self._process.say(Say.WRITTEN, pickle.dumps(counts))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes away from a process, for good, everything of the machine that executing a lane does not need.
+"""Takes away from a process, permanently, everything of the machine that executing a lane does not need.
 
 Landlock of Linux lets a process without privileges do that. Afterwards it, and whatever it starts, reads Python, the system's libraries and
 what is on the import path, and nothing else; writes no file; opens no TCP connection; and reaches no other process by signals or as a
@@ -41,7 +41,7 @@ _METADATA: Final = (".dist-info", ".egg-info")
 
 
 def confine(import_path: Iterable[str]) -> bool:
-    """Confine this process for good, and return whether the system can do that."""
+    """Confine this process permanently, and return whether the system can do that."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = _call(libc, _CREATE_RULESET, None, 0, _VERSION) if sys.platform == "linux" else -1
     if version < 1:

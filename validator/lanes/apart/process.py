@@ -78,7 +78,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """One batch of one lane; the inputs follow in chunks. The fields are those of `LaneBatch` and `LaneOperator`."""
+    """One batch of one lane; the inputs follow in chunks. The fields mean the same as in `LaneBatch` and `LaneOperator`."""
 
     definition: LaneDefinition
     head: bytes | None
