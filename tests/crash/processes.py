@@ -36,7 +36,7 @@ def processes() -> Iterator[Process]:
 
 
 def of_session(session: int) -> list[Process]:
-    """Return the processes of a job: its driver starts a session, and all its descendants stay in it."""
+    """Return the processes of a job: its driver starts a session, and all its descendants but the processes of lanes stay in it."""
     return [each for each in processes() if each.session == session]
 
 
@@ -48,8 +48,22 @@ def jvm_of(driver: int) -> int | None:
 DAEMONS = ("-m pyspark.daemon pyspark.worker", "-m streaming.worker_daemon pyspark.worker")
 """How the processes begin that fork workers; the module's name is in the JVM's command, too."""
 
+FORKER = "validator.lanes.apart.process import main"
+"""What the process's command has from which those of lanes are forked."""
+
 PLANNER = "-m pyspark.sql.streaming.python_streaming_source_runner"
 """How the process begins that plans batches."""
+
+
+def forkers_of(driver: int) -> list[int]:
+    """Return the processes of a job that fork those of lanes with handlers."""
+    return [each.pid for each in of_session(driver) if FORKER in each.command]
+
+
+def lane_processes_of(driver: int) -> list[int]:
+    """Return the processes of lanes with handlers; each has a separate session."""
+    forkers = set(forkers_of(driver))
+    return [each.pid for each in processes() if each.parent in forkers]
 
 
 def daemons_of(driver: int, stage: str) -> list[int]:

@@ -18,7 +18,18 @@ from typing import Any
 from tests.crash.comparison import Tally
 from tests.crash.episodes import Episodes
 from tests.crash.inject.crash_failpoints import STEPS
-from tests.crash.processes import STAGES, daemons_of, jvm_of, of_session, planners_of, send, workers_among, workers_of
+from tests.crash.processes import (
+    STAGES,
+    daemons_of,
+    forkers_of,
+    jvm_of,
+    lane_processes_of,
+    of_session,
+    planners_of,
+    send,
+    workers_among,
+    workers_of,
+)
 from tests.crash.report import Done, Report
 from tests.crash.schedule import LOGGED, Kill
 from tests.crash.world import PATIENCE_S, SLOWNESS, Failure, World
@@ -37,7 +48,7 @@ VICTIMS = {"machine": ("driver", "jvm", "worker")}
 
 JVM_DIED = "Spark's JVM was killed"
 
-SURVIVES = ("worker", "planner", "broker")
+SURVIVES = ("worker", "lane-process", "forker", "planner", "broker")
 """Victims whose death a job survives without help."""
 
 ENDS = ("driver", "jvm", "machine")
@@ -277,6 +288,10 @@ class Runner:
         match kill.victim:
             case "worker":
                 return [*self._workers(kill.stage)]
+            case "lane-process":
+                return [*lane_processes_of(job.pid)]
+            case "forker":
+                return [*forkers_of(job.pid)]
             case "daemon":
                 return [*daemons_of(job.pid, kill.stage)]
             case "planner":

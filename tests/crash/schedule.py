@@ -37,6 +37,8 @@ EPISODES = (
 
 Victim = Literal[
     "worker",
+    "lane-process",
+    "forker",
     "daemon",
     "planner",
     "driver",
@@ -136,6 +138,7 @@ def short_schedule(seed: int, brokers: int = 1, *, on_cluster: bool = False) -> 
         random.shuffle(kills)
         return kills
     kills = [_kill(random, victim, step, random.choice(STAGES)) for victim, step in SHORT]  # type: ignore[arg-type]
+    kills.append(_kill(random, "lane-process", "random"))
     random.shuffle(kills)
     # before the final stop of the job, which saves an additional start
     return [*kills, Kill("episode", "last-commit-and-offsets-deleted")]
@@ -183,6 +186,8 @@ def full_schedule(seed: int, kills: int, brokers: int = 1) -> list[Kill]:
     wanted += [_kill(random, "worker", "random", stage) for stage in STAGES for _ in range(6)]
     wanted += [_kill(random, "daemon", "random", stage) for stage in STAGES for _ in range(3)]
     wanted += [_kill(random, "planner", "random") for _ in range(4)]
+    wanted += [_kill(random, "lane-process", "random") for _ in range(6)]
+    wanted += [_kill(random, "forker", "random") for _ in range(3)]
     wanted += cluster_schedule(random) if brokers > 1 else []
     random.shuffle(wanted)
     steps = cycle(sorted(STEPS))
