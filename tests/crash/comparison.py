@@ -141,17 +141,19 @@ class Reader:
             status = to_json(topic, value)
             (self.parked if key.endswith(b"/parked") else self.status)[str(status["lane"])] = status
         elif topic == "dead-letters":
-            self._dead_letter(dict(message.headers())["source"])  # type: ignore[attr-defined]
+            self._dead_letter(dict(message.headers())["source"], value)  # type: ignore[attr-defined]
         else:
             self.tally.verdicts += topic == "verdicts"
             self._output_record(topic, key, value)
 
-    def _dead_letter(self, source: bytes) -> None:
+    def _dead_letter(self, source: bytes, value: bytes) -> None:
         self._dead[source] += 1
         expected = self._undisturbed.dead[source]
         if self._dead[source] > expected:
             kind = "duplicated" if expected else "differing"
-            self.tally.blame(kind, f"the dead letter of {source.decode()} for the {self._dead[source]}. time")
+            letter = to_json("dead-letters", value)
+            said = f"{letter['reason']} of {letter['lane']}: {letter['detail']}"
+            self.tally.blame(kind, f"the dead letter of {source.decode()} for the {self._dead[source]}. time ({said})")
 
     def _output_record(self, topic: str, key: bytes, value: bytes) -> None:
         place = key.split(b"/")[0].decode(), topic
