@@ -23,7 +23,7 @@ from validator.lanes.marker import Marker
 from validator.topics import DEAD_LETTERS, INPUT_TOPICS, MARKERS, RECEIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from validator.core.types import BlockNumber
     from validator.kafka.client import KafkaTable
@@ -91,9 +91,17 @@ def read_marker(kafka: KafkaTable, prefix: str, lane: str, progress_s: float = P
 
 def last_written(kafka: KafkaTable, prefix: str, lane: str) -> Written:
     """Return what Kafka shows of a lane's marker now, without waiting for open transactions. Raises `UserError`."""
-    key = lane.encode()
-    with WatchedReader(kafka, prefix, [MARKERS], lane=lane, nulls=True) as reader:
-        return Written.of([record for record in reader.read_to_end() if record.key == key])
+    return last_of_lanes(kafka, prefix, [lane])[lane]
+
+
+def last_of_lanes(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> dict[str, Written]:
+    """Return the same for several lanes. Raises `UserError`."""
+    found: dict[bytes | None, list[TopicRecord]] = {lane.encode(): [] for lane in lanes}
+    with WatchedReader(kafka, prefix, [MARKERS], lane="", nulls=True) as reader:
+        for record in reader.read_to_end():
+            if record.key in found:
+                found[record.key].append(record)
+    return {key.decode(): Written.of(records) for key, records in found.items() if key is not None}
 
 
 def marked_keys(kafka: KafkaTable, prefix: str, progress_s: float = PROGRESS_S_MAX) -> list[str]:

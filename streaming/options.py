@@ -181,15 +181,22 @@ def protection_options(master: str, sockets: Path | None) -> dict[str, str]:
     return options
 
 
+STILL_DAYS_MAX = 365
+"""Days for which a local job may stand still, with its machine or by a signal, before Spark gives its own executor up."""
+
 ATTEMPTS_MAX = 2
 """Attempts at a task on a cluster: the second is for lost executors, and raises again what the first has raised
 (`streaming.shared_folder`)."""
 
 
 def cluster_options(master: str, jit: str) -> dict[str, str]:
-    """Return the options of a session with separate executors; the `spark-defaults.conf` has all others, such as their memory."""
+    """Return the options that depend on where the executors are; with separate ones the `spark-defaults.conf` has all others.
+
+    An executor in the driver's own JVM cannot be lost alone. Spark would give it up all the same after a machine that stood still for two
+    minutes, and the JVM would end minutes later.
+    """
     if is_one_jvm(master):
-        return {}
+        return {"spark.storage.blockManagerHeartbeatTimeoutMs": f"{STILL_DAYS_MAX}d"}
     options = {
         # before those of spark.executor.extraJavaOptions, which therefore count
         "spark.executor.defaultJavaOptions": JIT[jit],

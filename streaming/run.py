@@ -33,6 +33,7 @@ from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
 from streaming.reasons import INPUTS_GONE, BatchFailed, StateDamaged, damaged_state, may_pass, reason_of, report_of
+from streaming.rivals import Rivals
 from streaming.session import (
     SPARK_LOG,
     JvmGone,
@@ -42,7 +43,7 @@ from streaming.session import (
     reason_gone,
     starting_session,
 )
-from streaming.transactions import KafkaGone, WriteFailed, take_over
+from streaming.transactions import KafkaGone, WriteFailed, WriterFenced, take_over
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
 from validator.config import Config
@@ -110,6 +111,7 @@ def run_job(config: Config, output: Output[LaneSink] | None = None, accepted: Ac
         if not has_checkpoint(directory / "checkpoint"):  # a checkpoint keeps its number
             note_division(definitions, config.job.state_partitions, log)
         outages, second = Outages(Patience(config.job.give_up_after), stop, log), SecondLook.of_job(config)
+        rivals = Rivals()
 
         def looked() -> Look:
             return outages.wait_out(lambda: _look(config, definitions, accepted, second, log))
@@ -129,7 +131,7 @@ def run_job(config: Config, output: Output[LaneSink] | None = None, accepted: Ac
                 from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
 
                 settings = JobSettings.of(config, definitions, output, pace)
-                return _run_in_session(config, settings, session, look_once, outages, metrics)
+                return _run_in_session(config, settings, session, look_once, outages, metrics, rivals)
 
         return ended_in_order(lambda: run_at_paces(run, log, AHEAD), outages)
 
@@ -158,7 +160,7 @@ def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
                     raise Unavailable(str(failure)) from None
     except JvmGone:
         outages.log.error("failed", reason=JVM_GONE)
-    except (GivenUp, OutOfMemory) as error:
+    except (GivenUp, OutOfMemory, WriterFenced) as error:
         outages.log.error("failed", reason=str(error))
     except Unavailable:
         if not outages.stop.requested:
@@ -175,6 +177,7 @@ def _run_in_session(
     looked: Callable[[], Look],
     outages: Outages,
     metrics: JobMetrics,
+    rivals: Rivals,
 ) -> int:
     """Look at topics and checkpoint while a session starts, and run the query in it. Raises `UserError`, `JvmGone`."""
     found = looked()
@@ -192,7 +195,7 @@ def _run_in_session(
     for change in found.accepted.options():
         outages.log.warning("accepted", change=change)
     try:
-        return _run_queries(spark, settings, outages, config, metrics)
+        return _run_queries(spark, settings, outages, config, metrics, rivals)
     except (OutOfMemory, JvmGone, BatchPassed, ReadAheadFails):
         raise
     except Exception as error:
@@ -203,7 +206,7 @@ def _run_in_session(
 
 
 def _run_queries(
-    spark: SparkSession, settings: JobSettings, outages: Outages, config: Config, metrics: JobMetrics
+    spark: SparkSession, settings: JobSettings, outages: Outages, config: Config, metrics: JobMetrics, rivals: Rivals
 ) -> int:
     from streaming.job import start_query
 
@@ -215,7 +218,9 @@ def _run_queries(
         refuse_lost_inputs(second, checkpoint)
         if settings.output is None:
             lanes = writers(settings.definitions, settings.retired)
+            rivals.look(settings.kafka, settings.prefix, lanes)
             end_open_transactions(settings.kafka, settings.prefix, lanes)
+            rivals.taken(settings.kafka, settings.prefix, lanes, spark.sparkContext.applicationId)
         settings.beat.create()
         return start_query(spark, replace(settings, suspects=deaths.suspects()))
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from streaming.markers import read_marker
+from streaming.rivals import Rivals
 from streaming.sink import ExactlyOnceOutput
 from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
@@ -298,3 +299,23 @@ def test_job_without_checkpoint_refuses_topics_with_its_verdicts(
     ) as refused:
         start()
     assert "\n" not in str(refused.value)
+
+
+def test_job_that_comes_back_late_does_not_take_its_lanes_back(kafka: dict[str, Any], prefix: str) -> None:
+    """Its writers may have heard only that records timed out; the markers say whose the lanes are now."""
+    rivals = Rivals()
+    take_over(kafka, prefix, [LANE])
+    rivals.taken(kafka, prefix, [LANE], "job-1")
+    rivals.look(kafka, prefix, [LANE])
+    write(opened(kafka, prefix, "job-1"), [block(1)], 1, "", "1")
+    rivals.look(kafka, prefix, [LANE])
+    rivals.taken(kafka, prefix, [LANE], "job-1b")  # another session of the same process
+    write(opened(kafka, prefix, "job-1b"), [block(2)], 2, "1", "2")
+    rivals.look(kafka, prefix, [LANE])
+    write(opened(kafka, prefix, "job-2"), [block(3)], 3, "2", "3")
+    with pytest.raises(WriterFenced, match=f"^another job has taken over lane {LANE}: job-2$"):
+        rivals.look(kafka, prefix, [LANE])
+    later = Rivals()  # a process that starts now takes them over, as ever
+    later.look(kafka, prefix, [LANE])
+    later.taken(kafka, prefix, [LANE], "job-3")
+    later.look(kafka, prefix, [LANE])

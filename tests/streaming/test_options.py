@@ -88,8 +88,10 @@ def test_executors_compile_as_the_driver_does_and_may_be_lost(master: str) -> No
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]"])
-def test_job_in_one_jvm_has_no_options_of_executors(master: str) -> None:
-    assert cluster_options(master, "quick") == {}
+def test_job_in_one_jvm_has_no_options_of_executors_and_does_not_give_its_own_one_up(master: str) -> None:
+    options = cluster_options(master, "quick")
+    assert options.pop("spark.storage.blockManagerHeartbeatTimeoutMs") == "365d"
+    assert options == {}
 
 
 @pytest.mark.parametrize("master", ["spark://there:7077", "yarn", "k8s://there:1"])

@@ -16,6 +16,7 @@ from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
 from streaming.pace import QUICK
 from streaming.reasons import TOO_BUSY, BatchFailed, may_pass, reason_of
+from streaming.rivals import Rivals
 from streaming.run import _follow, run_queries
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import (
@@ -366,4 +367,4 @@ def test_query_that_restarts_on_topics_created_again_ends_the_job(
     metrics: Any = SimpleNamespace(following=nullcontext)
     config = Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {}}})
     with pytest.raises(UserError, match=r"^p\.blocks has id 2$"):
-        run._run_queries(None, settings, outages, config, metrics)  # type: ignore[arg-type]
+        run._run_queries(None, settings, outages, config, metrics, Rivals())  # type: ignore[arg-type]

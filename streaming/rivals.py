@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Knows whether another job has taken lanes over while this one ran, before this one takes them back.
+
+A writer that is fenced finds out by itself, if it is not too late: a job whose machine stood still for minutes hears from Kafka's client
+only that its records have timed out. Its next start of the query would fence the other job off, whose next start would do the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.markers import last_of_lanes
+from streaming.transactions import WriterFenced
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from validator.kafka.client import KafkaTable
+
+
+class Rivals:
+    """Remembers where the markers of this process's lanes were when it took them, and by which names it writes since."""
+
+    def __init__(self) -> None:
+        self._own: set[str] = set()
+        self._taken: dict[str, tuple[int, int] | None] = {}
+
+    def look(self, kafka: KafkaTable, prefix: str, lanes: Collection[str]) -> None:
+        """Look before lanes are taken over again. Raises `WriterFenced` if another job has written one since, `UserError`."""
+        known = [lane for lane in lanes if lane in self._taken]
+        for lane, last in last_of_lanes(kafka, prefix, known).items() if known else ():
+            if last.place != self._taken[lane] and last.job and last.job not in self._own:
+                raise WriterFenced(f"another job has taken over lane {lane}: {last.job}")
+
+    def taken(self, kafka: KafkaTable, prefix: str, lanes: Collection[str], application: str) -> None:
+        """Note that a job of this name has taken lanes over, and where their markers are then. Raises `UserError`."""
+        self._own.add(application)
+        new = [lane for lane in lanes if lane not in self._taken]
+        self._taken |= {lane: last.place for lane, last in last_of_lanes(kafka, prefix, new).items()} if new else {}
