@@ -76,7 +76,8 @@ def _drain(pipe: int, log: RotatingFileHandler) -> None:
                 log.emit(logging.makeLogRecord({"msg": last}))
             if last != line:
                 break
-    log.close()
+    with suppress(OSError):  # it flushes what a full disk has not taken
+        log.close()
 
 
 class _Lossy:

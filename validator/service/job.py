@@ -7,6 +7,7 @@ The job gets its configuration through its standard input: no file and no comman
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -21,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from validator import exit_codes
 from validator.config import Config
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka.process import start_time, stop_process
 from validator.lanes.configured import job_directory
 from validator.private import UMASK, make_private, open_private, write_private
+from validator.service.waiting import Patience, wait_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +39,9 @@ STOP_S_MAX: Final = 90.0
 
 STOP_BEFORE_READY_S_MAX: Final = 3.0
 """Seconds to wait before the query runs, when the job has nothing to complete."""
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says of a full disk."""
 
 LAST_LINE_CHARACTERS_MAX: Final = 300
 """Characters of the job's last line that are repeated when it was killed."""
@@ -95,16 +100,20 @@ class JobProcess:
     def start(self) -> None:
         """Start the process. Its log reports its progress. Raises `UserError` as `check` does, and if the folder cannot be written.
 
-        After Ctrl-C, or a signal that raises `KeyboardInterrupt`, there is either no process or one that `stop` stops.
+        A full disk is waited for, as later on: an event ``waiting`` for each pause; raises `GivenUp`. After Ctrl-C, or a signal that raises
+        `KeyboardInterrupt`, there is either no process or one that `stop` stops.
         """
         self.check()
+        patience = Patience(self._config.job.give_up_after)
+        wait_out(self._try_to_begin, patience, lambda pause: self._on_event({"event": "waiting", **pause.event()}))
+
+    def _try_to_begin(self) -> None:
         try:
             self._begin()
         except OSError as error:
             self.stop()
-            raise UserError(
-                f"[job] directory {self.directory}: the job cannot write there: {error.strerror}"
-            ) from error
+            kind = Unavailable if error.errno in _FULL else UserError
+            raise kind(f"[job] directory {self.directory}: the job cannot write there: {error.strerror}") from error
 
     def _begin(self) -> None:
         make_private(self.directory)

@@ -174,7 +174,7 @@ class Service:
 
     def _of_job(self, event: Event) -> None:
         """Pass on what the job logs; while its broker starts it waits for nothing that a person could start."""
-        if event["event"] == "waiting" and self._awaits_broker:
+        if event["event"] == "waiting" and self._awaits_broker and not event["reason"].startswith("[job] directory"):
             event = {**event, "reason": f"the broker at {self.config.kafka['bootstrap.servers']} is still starting"}
         self._on_event(event)
 

@@ -189,14 +189,14 @@ def test_folder_that_cannot_be_written_is_named_and_leaves_no_job(
     job, _ = make("well")
     write = job_module.write_private
 
-    def full(path: Path, text: str) -> None:
+    def read_only(path: Path, text: str) -> None:
         if path.name == "job.json":
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(errno.EROFS, "Read-only file system")
         write(path, text)
 
-    monkeypatch.setattr(job_module, "write_private", full)
+    monkeypatch.setattr(job_module, "write_private", read_only)
     with pytest.raises(
-        UserError, match=r"^\[job\] directory .*/job: the job cannot write there: No space left on device$"
+        UserError, match=r"^\[job\] directory .*/job: the job cannot write there: Read-only file system$"
     ):
         job.start()
     assert job.ended()
