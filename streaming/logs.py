@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
@@ -17,6 +18,9 @@ import structlog
 
 from validator.errors import UserError
 from validator.private import make_private
+
+_RAISED_BY = re.compile(r"^(?:streaming|validator)(?:\.\w+)+: ")
+"""How Python names an exception of the program before its text."""
 
 OUTPUT_LOG = "spark-output.log"
 
@@ -99,6 +103,8 @@ def logger(output: TextIO, note: Callable[[Mapping[str, Any]], None] = lambda _:
     """Return the job's logger, which writes JSON lines with an ``event`` each; ``note`` gets each event first."""
 
     def noted(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if "reason" in event:  # whoever reads it knows no modules
+            event["reason"] = _RAISED_BY.sub("", str(event["reason"]))
         note(event)
         return event
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.markers import last_of_lanes
-from streaming.transactions import WriterFenced
+from streaming.reasons import BatchFailed
+from streaming.transactions import KafkaGone, WriteFailed, WriterFenced, take_over
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from validator.kafka.client import KafkaTable
 
@@ -24,6 +25,15 @@ class Rivals:
     def __init__(self) -> None:
         self._own: set[str] = set()
         self._taken: dict[str, tuple[int, int] | None] = {}
+
+    def take_over(self, kafka: KafkaTable, prefix: str, lanes: Collection[str], application: str) -> None:
+        """Take lanes over for a job of this name, and end the transactions that earlier writers left open.
+
+        Raises `WriterFenced` if another job has written one of them since this process took it, `BatchFailed`, `UserError`.
+        """
+        self.look(kafka, prefix, lanes)
+        end_open_transactions(kafka, prefix, lanes)
+        self.taken(kafka, prefix, lanes, application)
 
     def look(self, kafka: KafkaTable, prefix: str, lanes: Collection[str]) -> None:
         """Look before lanes are taken over again. Raises `WriterFenced` if another job has written one since, `UserError`."""
@@ -37,3 +47,11 @@ class Rivals:
         self._own.add(application)
         new = [lane for lane in lanes if lane not in self._taken]
         self._taken |= {lane: last.place for lane, last in last_of_lanes(kafka, prefix, new).items()} if new else {}
+
+
+def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
+    """End the transactions that earlier writers of some lanes left open. Raises `BatchFailed`."""
+    try:
+        take_over(kafka, prefix, lanes)
+    except WriteFailed as error:
+        raise BatchFailed(str(error), progressed=False, outside=isinstance(error, KafkaGone)) from None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -43,7 +43,7 @@ from streaming.session import (
     reason_gone,
     starting_session,
 )
-from streaming.transactions import KafkaGone, WriteFailed, WriterFenced, take_over
+from streaming.transactions import WriterFenced
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
 from validator.config import Config
@@ -67,9 +67,11 @@ if TYPE_CHECKING:
 
     from streaming.job import JobSettings
     from streaming.sink import Output
-    from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.sink import LaneSink
+
+IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
+"""What Spark says of a query that has nothing to do."""
 
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
@@ -218,9 +220,7 @@ def _run_queries(
         refuse_lost_inputs(second, checkpoint)
         if settings.output is None:
             lanes = writers(settings.definitions, settings.retired)
-            rivals.look(settings.kafka, settings.prefix, lanes)
-            end_open_transactions(settings.kafka, settings.prefix, lanes)
-            rivals.taken(settings.kafka, settings.prefix, lanes, spark.sparkContext.applicationId)
+            rivals.take_over(settings.kafka, settings.prefix, lanes, spark.sparkContext.applicationId)
         settings.beat.create()
         return start_query(spark, replace(settings, suspects=deaths.suspects()))
 
@@ -259,11 +259,15 @@ def run_queries(
     """
     log, stop = outages.log, outages.stop
     failures = reading_failures = damaged = 0
+    is_first = True
     while True:
         try:
             query = _started(start)
-            log.info("ready", query=str(query.id), run=str(query.runId))
-            return _follow(query, stop, log, commit, watch(query), gone)
+            ready = partial(log.info, "ready", query=str(query.id), run=str(query.runId))
+            if is_first:
+                ready()
+            is_again, is_first = not is_first, False
+            return _follow(query, stop, log, commit, watch(query), gone, ready if is_again else None)
         except BatchFailed as failure:
             if failure.progressed:
                 failures = reading_failures = 0
@@ -304,14 +308,6 @@ def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
         raise
 
 
-def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
-    """End the transactions that earlier writers of some lanes left open. Raises `BatchFailed`."""
-    try:
-        take_over(kafka, prefix, lanes)
-    except WriteFailed as error:
-        raise BatchFailed(str(error), progressed=False, outside=isinstance(error, KafkaGone)) from None
-
-
 def _follow(
     query: StreamingQuery,
     stop: StopSignal,
@@ -319,15 +315,20 @@ def _follow(
     commit: Callable[[str], None] = lambda _: None,
     watch: BatchWatch | None = None,
     gone: Callable[[], Exception | None] = lambda: None,
+    ready: Callable[[], None] | None = None,
 ) -> int:
     """Log batches until the query ends or stops, and return the job's exit code; ``commit`` gets the end of each batch's inputs.
 
-    If the query fails in a way that nobody has foreseen, ``gone`` says whether the JVM has ended, which fails it in various ways.
+    If the query fails in a way that nobody has foreseen, ``gone`` says whether the JVM has ended, which fails it in various ways. ``ready``
+    is called once a query that was started again works: after a batch, or when it has nothing to do.
     """
     last_batch = -1
     try:
         while not query.awaitTermination(POLL_S) and not stop.requested:  # type: ignore[arg-type]  # Spark takes fractions
             last_batch = log_batches(query, last_batch, log, commit)
+            if ready is not None and (last_batch >= 0 or query.status.get("message") in IDLE):
+                ready()
+                ready = None
             if watch is not None:
                 watch.look()
         _stop_between_batches(query)

@@ -20,7 +20,8 @@ from streaming.outside import Outages, StopSignal, refuse_lost_inputs
 from streaming.pace import OutOfMemory
 from streaming.parked_log import KafkaWatch
 from streaming.reasons import BatchFailed
-from streaming.run import TOPICS_S_MAX, end_open_transactions, ended_in_order, run_queries
+from streaming.rivals import Rivals, end_open_transactions
+from streaming.run import TOPICS_S_MAX, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED
 from validator.core.limits import RECORD_BYTES_MAX
@@ -133,10 +134,12 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
         checkpoint, second = Path(settings.checkpoint), SecondLook.of_job(config)
         keep_ids(checkpoint, outages.wait_out(lambda: input_ids(settings, second)))
 
+        rivals = Rivals()
+
         def start() -> StreamingQuery:
             input_ids(settings, second)
             refuse_lost_inputs(second, checkpoint)
-            end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
+            rivals.take_over(settings.kafka, settings.prefix, settings.job.keys, spark.sparkContext.applicationId)
             settings.beat.create()
             return start_keyed_query(spark, begun)
 
