@@ -64,6 +64,7 @@ class Traffic:
         self._blocks = blocks_per_segment
         self._next_block = 1
         self._late: list[Sent] = []
+        self._unannounced: set[tuple[str, int, int]] = set()
 
     @property
     def exhausted(self) -> bool:
@@ -101,7 +102,11 @@ class Traffic:
             out.insert(at, each._replace(value=wrong))
         lane = random.choice(self._chains).lane
         block = blocks.stop if ahead else random.choice((blocks.start, blocks.stop - 1, blocks.stop))
-        body = {"lane": lane, "block": block, "index": 900 + random.randrange(99), "para_id": 2000, "msg": "aa"}
+        index = 900 + random.randrange(99)
+        while (lane, block, index) in self._unannounced:  # whether a second one is a duplicate or dead depends on what arrives when
+            index += 1
+        self._unannounced.add((lane, block, index))
+        body = {"lane": lane, "block": block, "index": index, "para_id": 2000, "msg": "aa"}
         unannounced = record("downward-messages", body).value
         for topic, key, value in (
             ("downward-messages", lane.encode(), unannounced),
