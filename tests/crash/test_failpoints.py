@@ -31,6 +31,8 @@ from tests.crash.schedule import (
     short_schedule,
     spark_schedule,
 )
+from validator.codec.encode import encode_dead_letter
+from validator.core.inputs import DeadLetter, DeadReason, Source
 
 PROGRAM = """
 import importlib, crash_failpoints
@@ -158,6 +160,9 @@ class BareReader(Reader):
         return self.tally
 
 
+LETTER = encode_dead_letter(DeadLetter("a", DeadReason.LATE, "late", Source("blocks", 0, 1), b"")).value
+
+
 def test_comparison_finds_each_kind_of_fault(monkeypatch: object) -> None:
     assert BareReader().see(b"1", b"2").clean
     assert shape(BareReader().see(b"1", b"1")) == (0, 1, 0, 0)
@@ -169,10 +174,10 @@ def test_comparison_finds_each_kind_of_fault(monkeypatch: object) -> None:
     short.check_lost()
     assert shape(short.tally) == (2, 0, 0, 0)
     twice = BareReader()
-    twice._dead_letter(b"candidates/0/7")
+    twice._dead_letter(b"candidates/0/7", LETTER)
     assert twice.tally.clean
-    twice._dead_letter(b"candidates/0/7")
-    twice._dead_letter(b"blocks/0/1")
+    twice._dead_letter(b"candidates/0/7", LETTER)
+    twice._dead_letter(b"blocks/0/1", LETTER)
     assert shape(twice.tally) == (0, 1, 0, 1)
 
 

@@ -103,7 +103,11 @@ class Traffic:
         lane = random.choice(self._chains).lane
         block = blocks.stop if ahead else random.choice((blocks.start, blocks.stop - 1, blocks.stop))
         index = 900 + random.randrange(99)
-        while (lane, block, index) in self._unannounced:  # whether a second one is a duplicate or dead depends on what arrives when
+        while (
+            lane,
+            block,
+            index,
+        ) in self._unannounced:  # whether a second one is a duplicate or dead depends on what arrives when
             index += 1
         self._unannounced.add((lane, block, index))
         body = {"lane": lane, "block": block, "index": index, "para_id": 2000, "msg": "aa"}
