@@ -222,7 +222,7 @@ class _BrokerStart(threading.Thread):
 
     def wait(self) -> str:
         self.join()
-        if isinstance(self._failure, UserError):
+        if isinstance(self._failure, UserError | OSError):  # a folder that may not be written is the user's to change
             raise self._failure
         if self._failure is not None:
             raise RuntimeError("the broker failed to start") from self._failure

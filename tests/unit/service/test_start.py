@@ -13,11 +13,11 @@ import pytest
 from validator import exit_codes
 from validator.cli.job_log import describe
 from validator.config import Config
-from validator.errors import GivenUp, Unavailable
+from validator.errors import GivenUp, Unavailable, UserError
 from validator.kafka.broker import BrokerStatus
 from validator.service import job as job_module
 from validator.service import start, waiting
-from validator.service.start import JOB_RESTARTS_MAX, Service
+from validator.service.start import JOB_RESTARTS_MAX, Service, _BrokerStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,3 +288,31 @@ def test_broker_that_somebody_started_again_is_watched_again(
     assert service.run() == exit_codes.OK
     assert named(events, "broker ended") == ["broker ended", "broker ended"]
     assert broker.starts == 1
+
+
+class Broken:
+    """A broker that does not start."""
+
+    address = None
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def start(self) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (UserError("its port is busy"), UserError),
+        (PermissionError(13, "Permission denied", "broker"), PermissionError),
+        (ValueError("a bug"), RuntimeError),
+    ],
+)
+def test_failure_of_the_broker_is_raised_as_it_is_unless_it_is_a_bug(error: Exception, kind: type[Exception]) -> None:
+    broker: Any = Broken(error)
+    starting = _BrokerStart(broker)
+    starting.start()
+    with pytest.raises(kind):
+        starting.wait()
