@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from streaming.transactions import NO_FRAMES, TransactionalWriter
-from validator.codec.encode import BlockOutput, values_size
+from validator.codec.encode import BlockOutput
 from validator.lanes.marker import Consumed
-from validator.lanes.sink import LaneSink, Sink, TransactionalSink
+from validator.lanes.sink import LaneSink, Sink, TransactionalSink, in_runs
 
 NO_ROWS: Final = "lane string"
 """Schema of a stage that writes its output itself, and returns no row."""
@@ -88,20 +88,6 @@ def write_batch(
 
     Raises what the sink raises.
     """
-    for run in _runs(outputs):
+    for run in in_runs(outputs, RUN_BYTES):
         sink.write(lane, run)
     return sink.commit(lane, consumed())
-
-
-def _runs(outputs: Iterable[BlockOutput]) -> Iterator[list[BlockOutput]]:
-    """Yield the outputs in runs of `RUN_BYTES`."""
-    run: list[BlockOutput] = []
-    size = 0
-    for each in outputs:
-        run.append(each)
-        size += values_size(each.records)
-        if size >= RUN_BYTES:
-            yield run
-            run, size = [], 0
-    if run:
-        yield run

@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming.reasons import may_pass, reason_of
+from tests.hostile import HOSTILE, block_records
 from tests.streaming.harness import (
     PATIENCE_S,
     SAME_WHATEVER_ARRIVES,
@@ -28,7 +29,7 @@ from tests.streaming.harness import (
     of_lane,
 )
 from tests.throwaway import files_of, importable, install, packed
-from tests.unit.lanes.chains import Record, inputs_of, record
+from tests.unit.lanes.chains import Record, inputs_of
 from validator.codec.orders import encode_order
 from validator.config import Config
 from validator.lanes.configured import lane_definition
@@ -38,29 +39,9 @@ from validator.lanes.processor import LaneProcessor
 pytestmark = pytest.mark.spark
 
 LANE = "faulty"
-FAULTY = """
-import ctypes, os, signal, threading, time
-
-def deadlocks(context, payload):
-    libc = ctypes.PyDLL(None)  # it keeps the interpreter's lock
-    lock = ctypes.create_string_buffer(64)
-    libc.pthread_mutex_lock(lock)
-    libc.pthread_mutex_lock(lock)
-
-def blocks_signals(context, payload):
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
-    while True:
-        pass
-
-def forks(context, payload):
-    ctypes.PyDLL(None).fork()  # the child returns, too
-
-def leaves_a_thread(context, payload):
-    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
-
-def dies(context, payload):
-    os.kill(os.getpid(), signal.SIGSEGV)
-
+FAULTY = (
+    HOSTILE
+    + """
 def catches_exceptions(context, payload):
     while True:
         try:
@@ -96,21 +77,17 @@ def raises(context, payload):
 def returns(context, payload):
     return "nonsense"
 
-def counts(context, payload):
-    seen = int.from_bytes(context.read(b"seen") or b"", "little") + 1
-    context.write(b"seen", seen.to_bytes(4, "little"))
-    context.emit("seen", seen.to_bytes(4, "little"))
-
 KINDS = [
     (bytes([at]), function.__name__.replace("_", "-"), function)
     for at, function in enumerate([
         catches_exceptions, catches_everything, allocates, exits, hangs_in_c, recurses, raises, returns, counts, deadlocks,
-        blocks_signals, forks, leaves_a_thread, dies,
+        blocks_signals, forks, leaves_a_thread, crashes,
     ])
 ]
 """
+)
 CATCHES_EXCEPTIONS, CATCHES_EVERYTHING, ALLOCATES, EXITS, HANGS_IN_C, RECURSES, RAISES, RETURNS, COUNTS = range(9)
-DEADLOCKS, BLOCKS_SIGNALS, FORKS, LEAVES_A_THREAD, DIES = range(9, 14)
+DEADLOCKS, BLOCKS_SIGNALS, FORKS, LEAVES_A_THREAD, CRASHES = range(9, 14)
 FIXED = """
 def counts(context, payload):
     seen = int.from_bytes(context.read(b"seen") or b"", "little") + 1
@@ -150,15 +127,8 @@ def records(fatal: int, lane: str = LANE) -> list[Record]:
     """Return ten blocks with a counted message, one that raises and one that returns nonsense; one block starts with a fatal message."""
     made = []
     for block in range(1, 11):
-        payloads = [bytes([kind, block]).hex() for kind in (COUNTS, RAISES, RETURNS, COUNTS)]
-        if block == FAULT_AT:
-            payloads.insert(1, bytes([fatal, block]).hex())
-        candidate = {"lane": lane, "block": block, "index": 0, "para_id": 2000, "relay_parent_number": block - 1}
-        candidate |= {"hrmp_watermark": block - 1, "upward_messages": payloads, "processed_downward_messages": 0}
-        candidate |= {"horizontal_messages": [], "candidate_hash": None}
-        body = {"lane": lane, "block": block, "parent_number": None, "block_hash": None, "candidates": 1, "requests": 0}
-        body |= {"downward": 0, "included": [], "timed_out": [], "session_change": None}
-        made += [record("candidates", candidate), record("blocks", body)]
+        kinds = [COUNTS, *([fatal] if block == FAULT_AT else []), RAISES, RETURNS, COUNTS]
+        made += block_records(lane, block, [bytes([kind, block]) for kind in kinds])
     return made
 
 
@@ -189,7 +159,11 @@ FAULTS: dict[str, tuple[int, str, str]] = {
     "signals": (BLOCKS_SIGNALS, "handler", "handler faulty@1.0.0 (blocks-signals): it did not return within 6 seconds"),
     "fork": (FORKS, "handler", "one of its handlers (faulty@1.0.0) left 1 process behind"),
     "thread": (LEAVES_A_THREAD, "handler", "one of its handlers (faulty@1.0.0) left 1 thread behind"),
-    "dies": (DIES, "worker", "3 times at the same point, its process died in handler faulty@1.0.0 (dies) (SIGSEGV)"),
+    "crash": (
+        CRASHES,
+        "worker",
+        "3 times at the same point, its process died in handler faulty@1.0.0 (crashes) (SIGSEGV)",
+    ),
     "waiting": (COUNTS, "waiting", "waiting records occupy more than 1 bytes (waiting_bytes_max)"),
     "past": (COUNTS, "configuration", "its handlers differ from block 2 on, but block 4 is already executed"),
     "genesis": (COUNTS, "bug", "ValueError"),

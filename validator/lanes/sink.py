@@ -8,7 +8,7 @@ says what has already been emitted, and that is left out. The rest is committed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
@@ -171,6 +171,20 @@ class TransactionalSink(KeptWriters[BatchWriter]):
         _hand_on(writer, batch, batch.held)
         writer.commit(marker.after(batch.last_block, consumed))
         return batch.written
+
+
+def in_runs(outputs: Iterable[BlockOutput], run_bytes: int) -> Iterator[list[BlockOutput]]:
+    """Yield outputs in runs of about ``run_bytes`` bytes of record values."""
+    run: list[BlockOutput] = []
+    size = 0
+    for each in outputs:
+        run.append(each)
+        size += values_size(each.records)
+        if size >= run_bytes:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
 
 
 def _hand_on(writer: BatchWriter, batch: _Batch, records: list[OutputRecord]) -> None:

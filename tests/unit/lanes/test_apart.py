@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.hostile import HOSTILE, block_records
 from tests.throwaway import files_of, importable, packed
 from tests.unit.lanes.backend import Attempt, Store
-from tests.unit.lanes.chains import Record, inputs_of, record
+from tests.unit.lanes.chains import Record, inputs_of
 from tests.unit.lanes.running import Log, chunks_of_items
 from validator.codec.json_form import to_json
 from validator.config import Config
@@ -37,38 +38,9 @@ LANE = "apart"
 SECRET = "correct horse battery staple"
 MIB = 1024 * 1024
 
-KINDS = """
-import ctypes, os, signal, socket, threading, time
-
-def counts(context, payload):
-    seen = int.from_bytes(context.read(b"seen") or b"", "little") + 1
-    context.write(b"seen", seen.to_bytes(4, "little"))
-    context.emit("seen", seen.to_bytes(4, "little"))
-
-def deadlocks(context, payload):
-    libc = ctypes.PyDLL(None)  # keeps the interpreter's lock
-    lock = ctypes.create_string_buffer(64)
-    libc.pthread_mutex_lock(lock)
-    libc.pthread_mutex_lock(lock)
-
-def blocks_signals(context, payload):
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
-    while True:
-        pass
-
-def forks(context, payload):
-    if not ctypes.PyDLL(None).fork():  # without Python's knowledge
-        time.sleep(3600)
-
-def leaves_a_fork_that_returns(context, payload):
-    ctypes.PyDLL(None).fork()
-
-def leaves_a_thread(context, payload):
-    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
-
-def crashes(context, payload):
-    ctypes.string_at(0)
-
+KINDS = (
+    HOSTILE
+    + """
 def ends(context, payload):
     os._exit(0)
 
@@ -113,12 +85,13 @@ def differs(context, payload):
     context.emit("order", "".join({"a", "b", "c", "d", "e", "f", "g", "h"}).encode())
 
 KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in enumerate([
-    counts, deadlocks, blocks_signals, forks, leaves_a_fork_that_returns, leaves_a_thread, crashes, ends, speaks, looks_around,
+    counts, deadlocks, blocks_signals, forks, leaves_a_thread, crashes, ends, speaks, looks_around,
     patches, patches_and_hides_it, differs,
 ])]
 """
+)
 NAMES = (
-    "counts", "deadlocks", "blocks-signals", "forks", "leaves-a-fork-that-returns", "leaves-a-thread", "crashes", "ends", "speaks",
+    "counts", "deadlocks", "blocks-signals", "forks", "leaves-a-thread", "crashes", "ends", "speaks",
     "looks-around", "patches", "patches-and-hides-it", "differs",
 )  # fmt: skip
 FATAL_AT = 6
@@ -160,13 +133,7 @@ def records(*kinds: str, lane: str = LANE, blocks: int = 10) -> list[Record]:
     made = []
     for block in range(1, blocks + 1):
         inner = kinds if block == FATAL_AT else ()
-        payloads = [bytes([NAMES.index(kind), block]).hex() for kind in ("counts", *inner, "counts")]
-        candidate = {"lane": lane, "block": block, "index": 0, "para_id": 2000, "relay_parent_number": block - 1}
-        candidate |= {"hrmp_watermark": block - 1, "upward_messages": payloads, "processed_downward_messages": 0}
-        candidate |= {"horizontal_messages": [], "candidate_hash": None}
-        body = {"lane": lane, "block": block, "parent_number": None, "block_hash": None, "candidates": 1, "requests": 0}
-        body |= {"downward": 0, "included": [], "timed_out": [], "session_change": None}
-        made += [record("candidates", candidate), record("blocks", body)]
+        made += block_records(lane, block, [bytes([NAMES.index(kind), block]) for kind in ("counts", *inner, "counts")])
     return made
 
 
@@ -235,7 +202,6 @@ def test_a_process_gives_what_this_one_does(processes: LaneProcesses) -> None:
         ("deadlocks", "handler hostile@1.0.0 (deadlocks): it did not return within"),
         ("blocks-signals", "handler hostile@1.0.0 (blocks-signals): it did not return within"),
         ("forks", "one of its handlers (hostile@1.0.0) left 1 process behind"),
-        ("leaves-a-fork-that-returns", "one of its handlers (hostile@1.0.0) left 1 process behind"),
         ("leaves-a-thread", "one of its handlers (hostile@1.0.0) left 1 thread behind"),
         ("speaks", "sent what no lane sends"),
     ],

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from validator.codec.encode import BlockOutput, values_size
+from validator.codec.encode import BlockOutput
 from validator.codec.inflight import Arrival
 from validator.codec.schemas import schemas
 from validator.errors import UserError
@@ -54,6 +54,7 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Place, Span
 from validator.lanes.parking import LaneBatch, Suspect
+from validator.lanes.sink import in_runs
 from validator.lanes.store import LaneCache, Recovery
 from validator.plugin.watchdog import show_calls
 
@@ -153,7 +154,7 @@ class LaneServer:
         outputs = batch.run()
         if meter is not None:
             outputs = meter.measured(outputs, lambda: self._cache.look(definition.name))
-        for run in _runs(outputs):
+        for run in in_runs(outputs, OUTPUT_BYTES):
             wire.send(Say.OUTPUT, outputs_to_bytes(run))
         consumed = [place_to_bytes(*place, offset) for place, offset in sorted(batch.consumed.items())]
         wire.send(Say.DONE, text_to_bytes(batch.left_at), *consumed)
@@ -207,19 +208,6 @@ class LaneServer:
 
 def _unmeasured(_outcome: Outcome, _seconds: float) -> None:
     pass
-
-
-def _runs(outputs: Iterator[BlockOutput]) -> Iterator[list[BlockOutput]]:
-    run: list[BlockOutput] = []
-    size = 0
-    for each in outputs:
-        run.append(each)
-        size += values_size(each.records)
-        if size >= OUTPUT_BYTES:
-            yield run
-            run, size = [], 0
-    if run:
-        yield run
 
 
 # --- processes ---
