@@ -79,7 +79,7 @@ def _calls(repeats: int) -> list[Figure]:
 
     table = DispatchTable([BoundHandler("empty", "1.0", Handler("empty", handle, MessageWeight(1), b"m"))])
     router = _router()
-    host = RouterHost(router.state, router.events)
+    host = RouterHost(router.state, router.rules, router.events)
     context = Context(host, PARAS[0], "empty", None, used=0, limit=1)
     plain = HandlerDispatcher([HandlerEpoch(0, table)])
     watched = HandlerDispatcher([HandlerEpoch(0, table)], guard=Watchdog(10.0))
