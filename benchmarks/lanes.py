@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.chains import CANDIDATES_PER_BLOCK, LOCAL, configuration_of, load_of, prefix_of
 from benchmarks.figures import Figure
 from benchmarks.processes import processor_seconds, resident_mib, used_between
-from benchmarks.service import Job, encoded_blocks, produce, running
+from benchmarks.service import Job, encoded_blocks, produce, producer_of, running
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 
@@ -24,9 +24,6 @@ ROUNDS = 5
 """How often each chain brings another block after the backlog, all of them at the same time."""
 
 LANES = "lanes workers"
-
-Records = list[tuple[str, bytes]]
-
 
 @dataclass(frozen=True, slots=True)
 class LanesRun:
@@ -56,7 +53,13 @@ def _measured(count: int, folder: Path, kafka: dict[str, object]) -> LanesRun:
     create_topics(kafka, prefix=prefix)
     blocks = CANDIDATES // count // CANDIDATES_PER_BLOCK
     left = {lane: encoded_blocks(load_of(lane, blocks + ROUNDS)) for lane in lanes}
-    total = sum(_produce_block(kafka, prefix, left) for _ in range(blocks))
+    producer = producer_of(kafka)
+
+    def produce_block() -> int:
+        """Send the next block of every chain, and return how many records that are."""
+        return sum(produce(kafka, prefix, lane, next(each), producer) for lane, each in left.items())
+
+    total = sum(produce_block() for _ in range(blocks))
     config = configuration_of(lanes, LOCAL, folder, kafka)
     with running(config) as job:
         job.wait_for("batch")
@@ -65,16 +68,11 @@ def _measured(count: int, folder: Path, kafka: dict[str, object]) -> LanesRun:
         rounds, before = [], processor_seconds(job.pid)
         for _ in range(ROUNDS):
             done = len(job.batches())
-            total += _produce_block(kafka, prefix, left)
+            total += produce_block()
             job.wait_for_records(total)
             rounds.append(sum(each["milliseconds"]["triggerExecution"] for each in job.batches()[done:]) / 1000)
         used = used_between(before, processor_seconds(job.pid))
     return LanesRun(rate, memory, statistics.median(rounds), sum(used.values()) / ROUNDS)
-
-
-def _produce_block(kafka: dict[str, object], prefix: str, left: dict[str, Iterator[Records]]) -> int:
-    """Send the next block of every chain, and return how many records that are."""
-    return sum(produce(kafka, prefix, lane, next(blocks)) for lane, blocks in left.items())
 
 
 def _rate(job: Job, candidates_per_record: float) -> float:

@@ -75,9 +75,16 @@ def encoded(settings: SettingsLoad) -> Iterator[tuple[str, bytes]]:
     return chain.from_iterable(encoded_blocks(settings))
 
 
-def produce(kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tuple[str, bytes]]) -> int:
-    """Send records and return their number."""
-    producer = Producer(producer_config(kafka) | {"queue.buffering.max.messages": 1_000_000})
+def producer_of(kafka: dict[str, Any]) -> Producer:
+    """Return a producer that holds a backlog's worth of records; a new one takes about a second until it may send."""
+    return Producer(producer_config(kafka) | {"queue.buffering.max.messages": 1_000_000})
+
+
+def produce(
+    kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tuple[str, bytes]], producer: Producer | None = None
+) -> int:
+    """Send records, with a producer of its own unless one is given, and return their number."""
+    producer = producer or producer_of(kafka)
     key, count = lane.encode(), 0
     for topic, value in records:
         while True:
