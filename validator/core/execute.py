@@ -46,9 +46,10 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
         _judge(InputKind.TIMEOUT, now, at, ref.para_id, rules.apply_timeout, ref)
         for at, ref in enumerate(record.timed_out)
     ]
-    # the first field of every request is the para that sends it
+    # the first field of a request is the para that sends it; one without fields is governance's, and has para 0
     verdicts += [
-        _judge(InputKind.REQUEST, now, at, item[0], rules.apply_request, item) for at, item in enumerate(block.requests)
+        _judge(InputKind.REQUEST, now, at, item[0] if item else 0, rules.apply_request, item)
+        for at, item in enumerate(block.requests)
     ]
     verdicts += [
         _judge(InputKind.DOWNWARD, now, at, item.para_id, rules.apply_downward, item)
@@ -57,9 +58,10 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
     rules.expect(block.candidates)
     for at, candidate in enumerate(block.candidates):
         verdict = _judge(InputKind.CANDIDATE, now, at, candidate.para_id, rules.apply_candidate, candidate)
-        verdicts.append(
-            verdict if candidate.candidate_hash is None else verdict._replace(candidate_hash=candidate.candidate_hash)
-        )
+        signals = rules.signals(candidate)
+        if signals or candidate.candidate_hash is not None:
+            verdict = verdict._replace(candidate_hash=candidate.candidate_hash, signals=signals)
+        verdicts.append(verdict)
     dispatches = rules.dispatch()
     if record.session_change is not None:
         rules.change_session(record.session_change)
@@ -94,7 +96,7 @@ def _judge(
     except Violation as violation:
         # the verdict outlives this call; without its traceback it does not keep the frames alive
         return Verdict(kind, now, index, para, violation.with_traceback(None))
-    return _verdict((kind, now, index, para, None, *effects))
+    return _verdict((kind, now, index, para, None, *effects, ()))
 
 
 def _is_due(now: BlockNumber, interval: int) -> bool:

@@ -32,12 +32,25 @@ class MessageRef(NamedTuple):
     mqc_head: Hash
 
 
+class Signal(NamedTuple):
+    """What a candidate signals to the relay chain beside its messages.
+
+    ``SelectCore`` has a ``selector`` of a core and an ``offset`` into the claim queue, both u8; ``ApprovedPeer`` has the bytes of a
+    ``peer``. Source: RFC 103, chain_2026 3.14, 3.15.
+    """
+
+    kind: str
+    selector: int | None = None
+    offset: int | None = None
+    peer: bytes | None = None
+
+
 class Verdict(NamedTuple):
     """The outcome of one input: accepted if ``violation`` is None, else rejected by it.
 
     ``para_id`` is the judged para (a request's origin). ``enacted`` says whether the effects are in the state now, and ``messages`` which
     messages enactment queued. A request takes effect at the start of ``effective_session``; unless confirmed, it is removed at the start of
-    ``expires_session``.
+    ``expires_session``. ``signals`` are those of a candidate, also of a rejected one: entries of its upward messages that are no messages.
     """
 
     kind: InputKind
@@ -50,6 +63,7 @@ class Verdict(NamedTuple):
     effective_session: SessionIndex | None = None
     expires_session: SessionIndex | None = None
     candidate_hash: bytes | None = None
+    signals: tuple[Signal, ...] = ()
 
 
 class DispatchOutcome(StrEnum):

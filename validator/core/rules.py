@@ -19,7 +19,7 @@ from validator.core.events import EventLog, IngressLog
 from validator.core.hashing import blake2b_256
 from validator.core.levels import LevelChoice, Levels
 from validator.core.limits import U32_MAX
-from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
+from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom, Signal
 from validator.core.root import merkle_root
 from validator.core.types import (
     Balances,
@@ -145,6 +145,10 @@ class RuleSet(ABC, Generic[S]):
     def downward(self, fields: tuple[Any, ...]) -> DownwardMessage:
         """Return the downward message that a decoded record holds."""
         return DownwardMessage._make(fields)
+
+    def signals(self, candidate: Any) -> tuple[Signal, ...]:  # noqa: ARG002
+        """Return what a candidate signals beside its messages; nothing under rules that know no signals."""
+        return ()
 
     def check_start(self, first_block: BlockNumber) -> None:
         """Raise ``ValueError`` if a chain that begins with this state in ``first_block`` contradicts the rules in force there."""

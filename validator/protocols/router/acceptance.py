@@ -30,7 +30,7 @@ from validator.protocols.router.errors import (
     WatermarkAheadRelayParent,
     WatermarkLandsOnBlockWithNoMessages,
 )
-from validator.protocols.router.records import Candidate, HorizontalMessage
+from validator.protocols.router.records import Candidate, HorizontalMessage, split_upward
 from validator.protocols.router.state import NO_CHANNELS, RouterState
 
 if TYPE_CHECKING:
@@ -40,13 +40,17 @@ if TYPE_CHECKING:
 def check_candidate(state: RouterState, rules: Profile, candidate: Candidate, report: Report = refuse) -> None:
     """Check a candidate's messages.
 
-    Reports the violations of: downward, upward, watermark, outbound (I-13: the order of the code).
+    Reports the violations of: signals (chain_2026 3.14), downward, upward, watermark, outbound (I-13: the order of the code).
     """
     para, relay_parent = candidate.para_id, candidate.relay_parent_number
+    messages = candidate.upward_messages
+    if rules.signals is not None:
+        messages, entries = split_upward(messages)
+        rules.signals.check(entries, report)
     rules.check_processed_downward_messages(state, para, candidate.processed_downward_messages, relay_parent, report)
     # a candidate without upward messages also breaks the rule if a smaller configuration left its queue over the limit (I-21)
-    if candidate.upward_messages or para in state.relay_dispatch_queue_size:
-        rules.upward.check(state, para, candidate.upward_messages, report)
+    if messages or para in state.relay_dispatch_queue_size:
+        rules.upward.check(state, para, messages, report)
     rules.check_hrmp_watermark(state, para, relay_parent, candidate.hrmp_watermark, report)
     if candidate.horizontal_messages:
         verify_outbound_hrmp(state, para, candidate.horizontal_messages, report)

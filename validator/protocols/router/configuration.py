@@ -43,11 +43,12 @@ class HostConfiguration:
     hrmp_recipient_deposit: Balance = 0
     hrmp_open_request_ttl: SessionIndex = 0
 
-    # --- read only by later rules (router_profiles 2); None means absent ---
+    # --- not in router.txt (router_profiles 2, chain_2026 3.17); None means absent ---
     hrmp_notification_xcm_version: int | None = None
     hrmp_system_channel_max_places: int | None = None
     hrmp_system_channel_max_message_size: int | None = None
     message_queue_heap_size: int | None = None
+    existential_deposit: Balance | None = None
 
     @property
     def notification_xcm_version(self) -> int:
@@ -72,14 +73,20 @@ class HostConfiguration:
         size = self.message_queue_heap_size
         return MESSAGE_QUEUE_HEAP_SIZE_DEFAULT if size is None else size
 
+    @property
+    def least_balance(self) -> Balance:
+        """What an account must keep free when it leaves a deposit; 0 if absent."""
+        return self.existential_deposit or 0
+
 
 LATER_FIELDS: Final = (
     "hrmp_notification_xcm_version",
     "hrmp_system_channel_max_places",
     "hrmp_system_channel_max_message_size",
     "message_queue_heap_size",
+    "existential_deposit",
 )
-"""The fields that only later rules read; they may be absent."""
+"""The fields that router.txt does not know; they may be absent."""
 
 CONFIGURATION_FIELDS: tuple[str, ...] = tuple(
     field.name for field in fields(HostConfiguration) if field.name not in LATER_FIELDS
@@ -91,6 +98,7 @@ _WIDER = {
     "preferred_dispatchable_upward_messages_step_weight": U64_MAX,
     "hrmp_sender_deposit": U128_MAX,
     "hrmp_recipient_deposit": U128_MAX,
+    "existential_deposit": U128_MAX,
 }
 MAXIMA: Final = {name: _WIDER.get(name, U32_MAX) for name in (*CONFIGURATION_FIELDS, *LATER_FIELDS)}
 """Maximum of each configuration field, in the order of `HostConfiguration`."""

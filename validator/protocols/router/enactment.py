@@ -15,7 +15,7 @@ from validator.core.hashing import message_hash, mqc_link
 from validator.core.outcomes import MessageRef
 from validator.core.types import ZERO_HASH, BlockNumber, DownwardMessage, ParaId, maker
 from validator.protocols.router.errors import ExceedsMaxMessageSize
-from validator.protocols.router.records import Candidate, HorizontalMessage
+from validator.protocols.router.records import Candidate, HorizontalMessage, split_upward
 from validator.protocols.router.state import (
     NO_CHANNELS,
     HrmpChannel,
@@ -39,11 +39,14 @@ def enact_candidate(
     touched.pages[para] = touched.paras[para] = None
     if candidate.processed_downward_messages:
         prune_dmq(state, para, candidate.processed_downward_messages)
-    if candidate.upward_messages:
-        rules.upward.enact(state, para, candidate.upward_messages)
+    upward = candidate.upward_messages
+    if upward and rules.signals is not None:
+        upward, _ = split_upward(upward)
+    if upward:
+        rules.upward.enact(state, para, upward)
     prune_hrmp(state, para, candidate.hrmp_watermark)
     if candidate.horizontal_messages:
-        return queue_outbound_hrmp(state, para, candidate.horizontal_messages, now)
+        return queue_outbound_hrmp(state, para, candidate.horizontal_messages, now, repeat=rules.repeat_senders)
     return ()
 
 
@@ -89,7 +92,7 @@ def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber
         passed.append(block)
     senders: dict[ParaId, None] = {}
     for block in passed:
-        senders.update(digests.pop(block))
+        senders.update(dict.fromkeys(digests.pop(block)))
     if not digests:
         del state.hrmp_channel_digests[recipient]
 
@@ -122,12 +125,13 @@ def prune_channel(channel: HrmpChannel, contents: list[InboundHrmpMessage], new_
 
 
 def queue_outbound_hrmp(
-    state: RouterState, sender: ParaId, messages: Sequence[HorizontalMessage], now: BlockNumber
+    state: RouterState, sender: ParaId, messages: Sequence[HorizontalMessage], now: BlockNumber, *, repeat: bool = False
 ) -> tuple[MessageRef, ...]:
     """Append messages to their channels and return their queue positions.
 
     Limits are not checked again. A message whose channel no longer exists is skipped (I-20b). ``sent_at``, digest and link hold
-    ``now``, the block of enactment. Source: router.txt ``queue_outbound_hrmp``, router_rules 1.4.
+    ``now``, the block of enactment. The digest has each sender once, unless they ``repeat``.
+    Source: router.txt ``queue_outbound_hrmp``, router_rules 1.4.
     """
     inbound, touched = state.hrmp_channels.inbound, state.touched
     queued = []
@@ -152,9 +156,9 @@ def queue_outbound_hrmp(
             digests = state.hrmp_channel_digests[recipient] = {}
         senders = digests.get(now)
         if senders is None:
-            digests[now] = {sender: None}
-        else:
-            senders[sender] = None
+            digests[now] = [sender]
+        elif repeat or sender not in senders:
+            senders.append(sender)
 
         touched.pages[recipient] = touched.paras[recipient] = None
         if channel.marked != touched.round:

@@ -26,9 +26,11 @@ from validator.protocols.router.later_pages import (
     SEED_VERSION,
     later_common_part,
     later_para_part,
+    newest_common_part,
     read_later_common_part,
     read_later_para_part,
-    with_later_part,
+    read_newest_common_part,
+    with_later_parts,
 )
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.state import (
@@ -38,6 +40,7 @@ from validator.protocols.router.state import (
     InboundDownwardMessage,
     InboundHrmpMessage,
     RouterState,
+    count_exactly,
 )
 
 _PARA_KINDS = tuple(ParaKind)
@@ -99,7 +102,7 @@ def encode_common_page(state: RouterState) -> bytes:
     out.compact(len(state.hrmp_close_channel_requests_list))
     for channel_id in state.hrmp_close_channel_requests_list:
         _write_channel_id(out, channel_id)
-    return with_later_part(out, later_common_part(state))
+    return with_later_parts(out, later_common_part(state), newest_common_part(state))
 
 
 def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
@@ -143,7 +146,7 @@ def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
     later = later_para_part(state, para)
     if not any(out.buffer[_OWNER_BYTES:]) and not any(later.buffer):
         return None
-    return with_later_part(out, later)
+    return with_later_parts(out, later)
 
 
 def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
@@ -158,19 +161,14 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
     state.next_dispatch_round_start_with = reader.option(reader.u32)
     for _ in range(reader.compact()):
         _read_request(reader, state)
-    uncounted = dict(reader.items(lambda: (reader.u32(), reader.u32())))
-    state.hrmp_uncounted_requests = uncounted
-    for para, count in uncounted.items():
-        counted = state.hrmp_open_channel_request_count.get(para, 0) - count
-        if counted > 0:
-            state.hrmp_open_channel_request_count[para] = counted
-        else:
-            state.hrmp_open_channel_request_count.pop(para, None)
+    state.hrmp_uncounted_requests = dict(reader.items(lambda: (reader.u32(), reader.u32())))
     for _ in range(reader.compact()):
         channel_id = (reader.u32(), reader.u32())
         state.hrmp_close_channel_requests[channel_id] = None
         state.hrmp_close_channel_requests_list.append(channel_id)
     read_later_common_part(reader, state)
+    read_newest_common_part(reader, state)
+    count_exactly(state)
     reader.end()
     # a million channels have few different numbers: each is kept once, which saves a third of a channel's memory
     numbers: dict[int, int] = {}
@@ -315,10 +313,7 @@ def _read_para_page(reader: Reader, state: RouterState, numbers: dict[int, int])
     if senders:
         state.hrmp_ingress_channels_index[para] = senders
         state.hrmp_channels.inbound[para] = inbound
-    digests = {
-        block: dict.fromkeys(senders)
-        for block, senders in reader.items(lambda: (reader.u32(), reader.items(reader.u32)))
-    }
+    digests = dict(reader.items(lambda: (reader.u32(), reader.items(reader.u32))))
     if digests:
         state.hrmp_channel_digests[para] = digests
     read_later_para_part(reader, state, para)

@@ -105,15 +105,20 @@ def _requests(state: RouterState) -> Iterator[str]:
     by_sender = Counter(sender for sender, _ in requests)
     counted = Counter(state.hrmp_open_channel_request_count)
     counted.update(state.hrmp_uncounted_requests)
+    counted.subtract(state.hrmp_lost_places)
     if counted != by_sender:
         yield f"hrmp_open_channel_request_count is {dict(counted)}, the requests are {dict(by_sender)}"
     confirmed = Counter(recipient for (_, recipient), request in requests.items() if request.confirmed)
-    if Counter(state.hrmp_accepted_channel_request_count) != confirmed:
-        yield f"hrmp_accepted_channel_request_count is {state.hrmp_accepted_channel_request_count}, confirmed are {dict(confirmed)}"
+    accepted = Counter(state.hrmp_accepted_channel_request_count)
+    accepted.update(state.hrmp_uncounted_acceptances)
+    if accepted != confirmed:
+        yield f"hrmp_accepted_channel_request_count is {dict(accepted)}, confirmed are {dict(confirmed)}"
     for counts in (
         state.hrmp_open_channel_request_count,
         state.hrmp_uncounted_requests,
+        state.hrmp_lost_places,
         state.hrmp_accepted_channel_request_count,
+        state.hrmp_uncounted_acceptances,
     ):
         if any(count <= 0 for count in counts.values()):
             yield f"a count of requests is not positive: {counts}"

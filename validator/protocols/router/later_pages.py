@@ -13,26 +13,31 @@ from validator.protocols.router.books import Book, MessageQueue, Page
 from validator.protocols.router.invariants import broken_book
 from validator.protocols.router.state import RouterState
 
-ENCODING_VERSION = 2
-"""First byte of a page with the part that only later rules need; the part stands at its end."""
 SEED_VERSION = 1
-"""First byte of a page without that part: everything that router.txt needs."""
-UPGRADES: dict[int, Upgrade] = {SEED_VERSION: lambda page: bytes((ENCODING_VERSION,)) + page[1:] + b"\0"}
+"""First byte of a page with what router.txt needs."""
+LATER_VERSION = 2
+"""First byte of a page that ends with what the rules up to router/2025-07 need, too."""
+ENCODING_VERSION = 3
+"""First byte of a common page that ends with all of that and with what rules since need."""
+UPGRADES: dict[int, Upgrade] = {SEED_VERSION: lambda page: bytes((LATER_VERSION,)) + page[1:] + b"\0"}
 """By version, the function that upgrades a para's page to the next version."""
-COMMON_UPGRADES: dict[int, Upgrade] = {SEED_VERSION: lambda page: bytes((ENCODING_VERSION,)) + page[1:] + bytes(7)}
+COMMON_UPGRADES: dict[int, Upgrade] = {
+    SEED_VERSION: lambda page: bytes((LATER_VERSION,)) + page[1:] + bytes(7),
+    LATER_VERSION: lambda page: bytes((ENCODING_VERSION,)) + page[1:] + bytes(3),
+}
 """The same for the common page."""
 HEADROOM_UPGRADES: dict[int, Upgrade] = {}
 """The same for the page of headroom, which later rules do not change."""
-PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "state encoding", (SEED_VERSION,))
-COMMON_PAGE = PageLayout(ENCODING_VERSION, COMMON_UPGRADES, "state encoding", (SEED_VERSION,))
+PAGES = PageLayout(LATER_VERSION, UPGRADES, "state encoding", (SEED_VERSION,))
+COMMON_PAGE = PageLayout(ENCODING_VERSION, COMMON_UPGRADES, "state encoding", (SEED_VERSION, LATER_VERSION))
 HEADROOM_PAGE = PageLayout(SEED_VERSION, HEADROOM_UPGRADES, "state encoding")
 
 
-def with_later_part(page: Writer, part: Writer) -> bytes:
-    """Return a page of `SEED_VERSION`, or of `ENCODING_VERSION` if the part holds anything."""
-    if not any(part.buffer):
-        return bytes(page.buffer)
-    return bytes((ENCODING_VERSION,)) + bytes(page.buffer[1:]) + bytes(part.buffer)
+def with_later_parts(page: Writer, *parts: Writer) -> bytes:
+    """Return a page of `SEED_VERSION` with the parts of later versions, oldest first, up to the last one that holds anything."""
+    held = max((at for at, part in enumerate(parts, 1) if any(part.buffer)), default=0)
+    added = b"".join(bytes(part.buffer) for part in parts[:held])
+    return bytes((SEED_VERSION + held,)) + bytes(page.buffer[1:]) + added
 
 
 def later_common_part(state: RouterState) -> Writer:
@@ -57,6 +62,26 @@ def later_common_part(state: RouterState) -> Writer:
     queue = state.message_queue
     out.option(None if queue is None else queue.ring, lambda ring: _write_paras(out, ring))
     return out
+
+
+def newest_common_part(state: RouterState) -> Writer:
+    """Encode the least balance of an account, and requests and places that counts do not show."""
+    out = Writer()
+    out.option(state.host_configuration.existential_deposit, out.u128)
+    for counts in (state.hrmp_lost_places, state.hrmp_uncounted_acceptances):
+        out.compact(len(counts))
+        for para, count in sorted(counts.items()):
+            out.u32(para)
+            out.u32(count)
+    return out
+
+
+def read_newest_common_part(reader: Reader, state: RouterState) -> None:
+    """Read what `newest_common_part` wrote into the state, after its requests. Raises `DecodeError`."""
+    least = reader.option(reader.u128)
+    state.host_configuration = replace(state.host_configuration, existential_deposit=least)
+    for counts in (state.hrmp_lost_places, state.hrmp_uncounted_acceptances):
+        counts.update(reader.items(lambda: (reader.u32(), reader.u32())))
 
 
 def read_later_common_part(reader: Reader, state: RouterState) -> None:

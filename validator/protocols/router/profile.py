@@ -23,7 +23,7 @@ from validator.core.rules import Effects
 from validator.core.types import Balance, BlockNumber, ChannelId, ParaId, SessionIndex
 from validator.protocols.router import acceptance, dispatch, enactment, requests, session
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.features import channels, downward, message_queue, watermark
+from validator.protocols.router.features import as_the_chain, channels, downward, message_queue, signals, watermark
 from validator.protocols.router.features.table import FEATURES
 from validator.protocols.router.records import (
     AcceptOpenChannel,
@@ -31,7 +31,10 @@ from validator.protocols.router.records import (
     CloseChannel,
     EstablishChannelWithSystem,
     EstablishSystemChannel,
+    ForceClean,
     ForceOpenChannel,
+    ForceProcessClose,
+    ForceProcessOpen,
     InitOpenChannel,
     PokeChannelDeposits,
     ScheduleParaCleanup,
@@ -45,14 +48,13 @@ class UpwardRules(NamedTuple):
     """How upward messages are checked, queued and served.
 
     ``check`` judges a candidate's messages, ``enact`` queues them, ``serve`` runs a block's round and appends to the list that it is given,
-    ``may_offboard`` refuses the offboarding of a para, ``drop`` removes all of a para's messages.
+    ``may_offboard`` refuses the offboarding of a para.
     """
 
     check: Callable[[RouterState, ParaId, Sequence[bytes], Report], None]
     enact: Callable[[RouterState, ParaId, Sequence[bytes]], None]
     serve: Callable[[RouterState, UpwardDispatcher, Host, BlockNumber, list[Dispatch]], None]
     may_offboard: Callable[[RouterState, ParaId], None]
-    drop: Callable[[RouterState, ParaId], None]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -60,7 +62,9 @@ class Profile:
     """The rules that features change, as functions; each has its signature's documentation where router.txt's own one stands.
 
     ``downward_checks`` come after the size of a downward message. ``notification`` wraps what requests send to the other party; None
-    sends nothing. ``valid_watermarks`` returns what a para's headroom lists. ``requests`` has a function for each kind of request in force.
+    sends nothing. ``valid_watermarks`` returns what a para's headroom lists. ``init_checks`` are what comes before limits and funds of a
+    request to open. ``repeat_senders`` lists a sender once for each of its candidates in a block's digest. ``requests`` has a function for
+    each kind of request in force. ``signals`` is None where every upward message is a message.
     """
 
     features: frozenset[str]
@@ -71,11 +75,20 @@ class Profile:
     notification: Callable[[HostConfiguration, bytes], bytes] | None
     age_request: Callable[[HrmpOpenChannelRequest, HostConfiguration], bool]
     expiry: Callable[[RouterState], SessionIndex | None]
-    clean_requests: Callable[[RouterState, EventLog, list[ParaId]], None]
+    clean_requests: Callable[[RouterState, Profile, EventLog, list[ParaId]], None]
+    forget_cleaned_request: Callable[[RouterState, ChannelId], None]
+    drop_confirmed_request: Callable[[RouterState, EventLog, ChannelId, HrmpOpenChannelRequest], None]
+    drop_upward_messages: Callable[[RouterState, ParaId], None]
+    forget_received: Callable[[RouterState, ParaId], None]
+    is_valid_para: Callable[[RouterState, ParaId], bool]
+    init_checks: tuple[Callable[[RouterState, Profile, InitOpenChannel, Report], None], ...]
     outbound_limit: Callable[[RouterState, ParaId], int]
     inbound_limit: Callable[[RouterState, ParaId], int]
     deposits: Callable[[HostConfiguration, ChannelId], tuple[Balance, Balance]]
     downward_checks: tuple[Callable[[RouterState, ParaId], None], ...] = ()
+    signals: signals.SignalRules | None = None
+    repeat_senders: bool = False
+    forced_clean_forgets_counts: bool = False
     requests: Mapping[type[Any], Callable[[Call, Any], Effects]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -97,12 +110,17 @@ SEED_RULES: Final = Profile(
         enact=enactment.enact_upward_messages,
         serve=dispatch.process_pending_upward_messages,
         may_offboard=requests.may_always_offboard,
-        drop=enactment.drop_upward_messages,
     ),
     notification=None,
     age_request=session.age_request,
     expiry=requests.expiry,
     clean_requests=session.keep_requests,
+    forget_cleaned_request=session.forget_request,
+    drop_confirmed_request=session.return_deposits,
+    drop_upward_messages=enactment.drop_upward_messages,
+    forget_received=session.forget_received,
+    is_valid_para=session.is_valid,
+    init_checks=requests.INIT_CHECKS,
     outbound_limit=requests.outbound_limit,
     inbound_limit=requests.inbound_limit,
     deposits=requests.deposits,
@@ -138,8 +156,8 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
             enact=message_queue.enact_upward_messages,
             serve=message_queue.serve_message_queue,
             may_offboard=message_queue.check_unprocessed,
-            drop=message_queue.drop_upward_messages,
         ),
+        "drop_upward_messages": message_queue.drop_upward_messages,
         "requests": {ServiceOverweight: message_queue.service_overweight},
     },
     "dmp_by_relay_parent": {"check_processed_downward_messages": watermark.check_processed_by_relay_parent},
@@ -152,6 +170,26 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "poke_channel_deposits": {"requests": {PokeChannelDeposits: channels.poke_channel_deposits}},
     "establish_channel_with_system": {"requests": {EstablishChannelWithSystem: channels.establish_channel_with_system}},
     "downward_needs_head": {"downward_checks": (downward.check_head_exists,)},
+    "ump_signals": {"signals": signals.SignalRules(signals.check_one, signals.read_one)},
+    "approved_peer_signal": {"signals": signals.SignalRules(signals.check_one_of_each, signals.read_one_of_each)},
+    "forced_requests": {
+        "requests": {
+            ForceProcessOpen: channels.force_process_open,
+            ForceProcessClose: channels.force_process_close,
+            ForceClean: channels.force_clean,
+        }
+    },
+    "as_the_chain": {
+        "forget_cleaned_request": as_the_chain.lose_place,
+        "drop_confirmed_request": as_the_chain.strand_deposits,
+        "drop_upward_messages": as_the_chain.sweep_upward_messages,
+        "forget_received": as_the_chain.keep_received,
+        "is_valid_para": as_the_chain.is_valid_and_stays,
+        "init_checks": as_the_chain.INIT_CHECKS,
+        "repeat_senders": True,
+        "forced_clean_forgets_counts": True,
+        "requests": {ScheduleParaCleanup: as_the_chain.schedule_cleanup},
+    },
 }
 """By feature, what takes the place of a rule of router.txt. Checks and requests are added; for the rest, the later feature counts."""
 

@@ -39,6 +39,18 @@ class Candidate(NamedTuple):
     candidate_hash: bytes | None = None
 
 
+SEPARATOR: Final = b""
+"""Where candidates have signals, the first upward message like this is none; what follows it are signals. Source: chain_2026 3.14."""
+
+
+def split_upward(upward: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return the messages among a candidate's upward messages, and the entries behind the first separator."""
+    if SEPARATOR not in upward:
+        return upward, ()
+    at = upward.index(SEPARATOR)
+    return upward[:at], upward[at + 1 :]
+
+
 class InitOpenChannel(NamedTuple):
     """``hrmp_init_open_channel(recipient, max_places, max_message_size)`` called by ``origin``."""
 
@@ -114,6 +126,20 @@ class ServiceOverweight(NamedTuple):
     weight_limit: Weight
 
 
+class ForceProcessOpen(NamedTuple):
+    """``force_process_hrmp_open(channels)`` by governance. Source: chain_2026 3.16."""
+
+
+class ForceProcessClose(NamedTuple):
+    """``force_process_hrmp_close(channels)`` by governance. Source: chain_2026 3.16."""
+
+
+class ForceClean(NamedTuple):
+    """``force_clean_hrmp(para, num_inbound, num_outbound)`` by governance. Source: chain_2026 3.16."""
+
+    para_id: ParaId
+
+
 ChannelRequest: TypeAlias = (
     InitOpenChannel
     | AcceptOpenChannel
@@ -125,6 +151,9 @@ ChannelRequest: TypeAlias = (
     | EstablishChannelWithSystem
     | PokeChannelDeposits
     | ServiceOverweight
+    | ForceProcessOpen
+    | ForceProcessClose
+    | ForceClean
 )
 
 REQUESTS: Final[Mapping[str, type[ChannelRequest]]] = {
@@ -138,6 +167,9 @@ REQUESTS: Final[Mapping[str, type[ChannelRequest]]] = {
     "establish_channel_with_system": EstablishChannelWithSystem,
     "poke_channel_deposits": PokeChannelDeposits,
     "service_overweight": ServiceOverweight,
+    "force_process_open": ForceProcessOpen,
+    "force_process_close": ForceProcessClose,
+    "force_clean": ForceClean,
 }
 """The request kinds, by the names of the conformance format. `request` numbers its variants in this order."""
 

@@ -92,10 +92,31 @@ def check_init_open_channel(
     state: RouterState, rules: Profile, request: InitOpenChannel, report: Report = refuse
 ) -> Balance:
     """Return the sender's deposit; reports the violations of `hrmp_init_open_channel`."""
-    origin, recipient, max_places, max_message_size = request
-    config = state.host_configuration
-    if origin == recipient:
+    origin, channel_id = request.origin, (request.origin, request.recipient)
+    for check in rules.init_checks:
+        check(state, rules, request, report)
+    outbound_channels = len(state.hrmp_egress_channels_index.get(origin, ()))
+    open_requests = state.hrmp_open_channel_request_count.get(origin, 0)
+    limit = rules.outbound_limit(state, origin)
+    if outbound_channels + open_requests >= limit:
+        report(
+            OpenHrmpChannelLimitExceeded(outbound_channels=outbound_channels, open_requests=open_requests, limit=limit)
+        )
+    deposit, _ = rules.deposits(state.host_configuration, channel_id)
+    check_balance(state, origin, deposit, report)
+    return deposit
+
+
+def check_other_end(state: RouterState, rules: Profile, request: InitOpenChannel, report: Report) -> None:  # noqa: ARG001
+    """Report `OpenHrmpChannelToSelf`."""
+    if request.origin == request.recipient:
         report(OpenHrmpChannelToSelf())
+
+
+def check_wanted_size(state: RouterState, rules: Profile, request: InitOpenChannel, report: Report) -> None:  # noqa: ARG001
+    """Report the violations of places, then those of the message size."""
+    _, _, max_places, max_message_size = request
+    config = state.host_configuration
     if max_places == 0:
         report(OpenHrmpChannelZeroCapacity())
     if max_places > config.hrmp_channel_max_places:
@@ -108,24 +129,28 @@ def check_init_open_channel(
                 max_message_size=max_message_size, limit=config.hrmp_channel_max_message_size
             )
         )
-    if recipient not in state.paras:
-        report(OpenHrmpChannelInvalidRecipient(recipient=recipient))
-    channel_id = (origin, recipient)
-    if channel_id in state.hrmp_channels:
-        report(OpenHrmpChannelAlreadyExists(sender=origin, recipient=recipient))
-    if channel_id in state.hrmp_open_channel_requests:
-        report(OpenHrmpChannelAlreadyRequested(sender=origin, recipient=recipient))
 
-    outbound_channels = len(state.hrmp_egress_channels_index.get(origin, ()))
-    open_requests = state.hrmp_open_channel_request_count.get(origin, 0)
-    limit = rules.outbound_limit(state, origin)
-    if outbound_channels + open_requests >= limit:
-        report(
-            OpenHrmpChannelLimitExceeded(outbound_channels=outbound_channels, open_requests=open_requests, limit=limit)
-        )
-    deposit, _ = rules.deposits(config, channel_id)
-    check_balance(state, origin, deposit, report)
-    return deposit
+
+def check_recipient(state: RouterState, rules: Profile, request: InitOpenChannel, report: Report) -> None:
+    """Report `OpenHrmpChannelInvalidRecipient`."""
+    if not rules.is_valid_para(state, request.recipient):
+        report(OpenHrmpChannelInvalidRecipient(recipient=request.recipient))
+
+
+def check_not_open(state: RouterState, rules: Profile, request: InitOpenChannel, report: Report) -> None:  # noqa: ARG001
+    """Report `OpenHrmpChannelAlreadyExists`."""
+    if (request.origin, request.recipient) in state.hrmp_channels:
+        report(OpenHrmpChannelAlreadyExists(sender=request.origin, recipient=request.recipient))
+
+
+def check_not_requested(state: RouterState, rules: Profile, request: InitOpenChannel, report: Report) -> None:  # noqa: ARG001
+    """Report `OpenHrmpChannelAlreadyRequested`."""
+    if (request.origin, request.recipient) in state.hrmp_open_channel_requests:
+        report(OpenHrmpChannelAlreadyRequested(sender=request.origin, recipient=request.recipient))
+
+
+INIT_CHECKS: Final = (check_other_end, check_wanted_size, check_recipient, check_not_open, check_not_requested)
+"""What is checked of a request to open before limits and funds, in the order of router.txt (I-14)."""
 
 
 def hrmp_accept_open_channel(
@@ -245,8 +270,8 @@ def may_always_offboard(state: RouterState, para: ParaId) -> None:
 
 
 def check_balance(state: RouterState, para: ParaId, deposit: Balance, report: Report = refuse) -> None:
-    """Report `InsufficientBalance` if a para cannot pay a deposit."""
-    free = missing_funds(state, para, deposit)
+    """Report `InsufficientBalance` if a para cannot pay a deposit and keep the least balance of an account (chain_2026 3.17)."""
+    free = missing_funds(state, para, deposit + state.host_configuration.least_balance) if deposit else None
     if free is not None:
         report(InsufficientBalance(free=free, deposit=deposit))
 

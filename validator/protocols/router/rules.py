@@ -11,7 +11,7 @@ from validator.core.handlers.state import FIRST_OWNER
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.hashing import blake2b_256
 from validator.core.levels import LevelChoice, Levels
-from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
+from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom, Signal
 from validator.core.root import merkle_root
 from validator.core.rules import ChainSettings, Effects, OrderedSet, in_force
 from validator.core.types import BlockNumber, ChannelId, DownwardMessage, Hash, ParaId, SessionChange, maker
@@ -35,7 +35,7 @@ from validator.protocols.router.later_pages import HEADROOM_PAGE
 from validator.protocols.router.levels import levels
 from validator.protocols.router.look_ahead import look_up_channels
 from validator.protocols.router.profile import SEED_RULES, Profile
-from validator.protocols.router.records import KINDS, Candidate, ChannelRequest
+from validator.protocols.router.records import KINDS, Candidate, ChannelRequest, split_upward
 from validator.protocols.router.requests import CHECKS, Call
 from validator.protocols.router.session import change_session, onboard_para
 from validator.protocols.router.state import RouterState
@@ -71,10 +71,16 @@ class Router(PendingCandidates[RouterState]):
         return cls(state, settings)
 
     def check_start(self, first_block: BlockNumber) -> None:
-        """Raise ``ValueError`` for a state with a message queue under rules that have none."""
+        """Raise ``ValueError`` for a state with a message queue under rules that have none.
+
+        Senders that a digest repeats are taken once, unless the rules repeat them.
+        """
         rules = in_force(self.settings.rules, first_block).profile or SEED_RULES
         if self.state.message_queue is not None and "message_queue" not in rules.features:
             raise ValueError(f"ready_ring: expected null, since message_queue is not in force in block {first_block}")
+        if not rules.repeat_senders:
+            for digests in self.state.hrmp_channel_digests.values():
+                digests.update({block: list(dict.fromkeys(senders)) for block, senders in digests.items()})
 
     def begin_block(self, now: BlockNumber, parent: BlockNumber | None = None) -> None:
         """Start block ``now``; later rules take their place before everything else (router_profiles 1)."""
@@ -105,6 +111,13 @@ class Router(PendingCandidates[RouterState]):
     def candidate(self, fields: tuple[Any, ...]) -> Candidate:
         """Return the candidate of a decoded record."""
         return records.candidate(fields)
+
+    def signals(self, candidate: Candidate) -> tuple[Signal, ...]:
+        """Return the signals of a candidate under the rules of its block, up to the first entry that is none."""
+        if self.rules.signals is None:
+            return ()
+        _, entries = split_upward(candidate.upward_messages)
+        return self.rules.signals.read(entries) if entries else ()
 
     def apply_request(self, request: ChannelRequest) -> Effects:
         """Apply a request of a kind in force; raises `RequestNotInForce`, then its own violations."""

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind
-from validator.core.types import ChannelId, Para, ParaId, SessionChange
+from validator.core.types import Balance, ChannelId, Para, ParaId, SessionChange
 from validator.protocols.kit import decrease, endow, remove_sorted, unreserve
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.state import HrmpChannel, HrmpOpenChannelRequest, RouterState, add_channel
@@ -28,12 +29,12 @@ def change_session(state: RouterState, rules: Profile, events: EventLog, change:
 
     outgoing = sorted(dict.fromkeys((*state.outgoing_paras, *change.outgoing)))
     state.outgoing_paras.clear()
-    rules.clean_requests(state, events, outgoing)
+    rules.clean_requests(state, rules, events, outgoing)
     for para in outgoing:
         offboard_para(state, rules, events, para)
     for onboarding in change.onboarding:
         onboard_para(state, onboarding)
-    process_hrmp_open_channel_requests(state, rules, events, prev_config)
+    process_hrmp_open_channel_requests(state, rules, events, lambda request: rules.age_request(request, prev_config))
     process_hrmp_close_channel_requests(state, events)
 
     if change.new_config:
@@ -61,28 +62,46 @@ def offboard_para(state: RouterState, rules: Profile, events: EventLog, para: Pa
     Source: router.txt "Session Change" 1, router_rules 1.8.
     """
     state.paras.pop(para, None)
-    for sender in tuple(state.hrmp_ingress_channels_index.get(para, ())):
-        remove_hrmp_channel(state, events, (sender, para), "offboarded")
-    for recipient in tuple(state.hrmp_egress_channels_index.get(para, ())):
-        remove_hrmp_channel(state, events, (para, recipient), "offboarded")
-
+    remove_hrmp_channels(state, events, para, "offboarded")
     state.downward_message_queues.pop(para, None)
     state.downward_message_queue_heads.pop(para, None)
     state.downward_messages_sent.pop(para, None)
 
-    rules.upward.drop(state, para)
-
-    uncounted = state.hrmp_open_channel_request_count.pop(para, 0)
-    if uncounted:
-        state.hrmp_uncounted_requests[para] = state.hrmp_uncounted_requests.get(para, 0) + uncounted
-    state.hrmp_accepted_channel_request_count.pop(para, None)
-
-    state.hrmp_watermarks.pop(para, None)
-    state.hrmp_channel_digests.pop(para, None)
+    rules.drop_upward_messages(state, para)
+    forget_counts(state, para)
+    rules.forget_received(state, para)
     state.touched.pages[para] = state.touched.paras[para] = None
 
 
-def keep_requests(state: RouterState, events: EventLog, outgoing: list[ParaId]) -> None:
+def remove_hrmp_channels(state: RouterState, events: EventLog, para: ParaId, reason: str) -> None:
+    """Remove every channel to a para, then every channel from it."""
+    for sender in tuple(state.hrmp_ingress_channels_index.get(para, ())):
+        remove_hrmp_channel(state, events, (sender, para), reason)
+    for recipient in tuple(state.hrmp_egress_channels_index.get(para, ())):
+        remove_hrmp_channel(state, events, (para, recipient), reason)
+
+
+def forget_counts(state: RouterState, para: ParaId) -> None:
+    """Forget how many requests a para has made and accepted; the requests themselves stay."""
+    lost = state.hrmp_lost_places.pop(para, 0)
+    counts = state.hrmp_open_channel_request_count.pop(para, 0) - lost
+    _add(state.hrmp_uncounted_requests, para, counts)
+    _add(state.hrmp_uncounted_acceptances, para, state.hrmp_accepted_channel_request_count.pop(para, 0))
+
+
+def _add(counts: dict[ParaId, int], para: ParaId, count: int) -> None:
+    total = counts.pop(para, 0) + count
+    if total:
+        counts[para] = total
+
+
+def forget_received(state: RouterState, para: ParaId) -> None:
+    """Remove a para's watermark and digests."""
+    state.hrmp_watermarks.pop(para, None)
+    state.hrmp_channel_digests.pop(para, None)
+
+
+def keep_requests(state: RouterState, rules: Profile, events: EventLog, outgoing: list[ParaId]) -> None:
     """Do nothing: by router.txt the requests of outgoing paras stay."""
 
 
@@ -92,12 +111,38 @@ def age_request(request: HrmpOpenChannelRequest, config: HostConfiguration) -> b
     return request.age >= config.hrmp_open_request_ttl
 
 
-def process_hrmp_open_channel_requests(
-    state: RouterState, rules: Profile, events: EventLog, config: HostConfiguration
-) -> None:
-    """Age and expire unconfirmed requests. Open confirmed ones if both parties are still valid.
+def is_valid(state: RouterState, para: ParaId) -> bool:
+    """Return whether a para is valid."""
+    return para in state.paras
 
-    A confirmed request with an offboarded party is dropped and both deposits are returned (I-07: nothing else would ever return them).
+
+def return_deposits(
+    state: RouterState, events: EventLog, channel_id: ChannelId, request: HrmpOpenChannelRequest
+) -> None:
+    """Drop a confirmed request that opens nothing, and return both deposits (I-07: nothing else would ever return them)."""
+    sender, recipient = channel_id
+    sender_refund = unreserve(state, sender, request.sender_deposit)
+    recipient_refund = unreserve(state, recipient, request.recipient_deposit)
+    events.add(
+        ChannelEventKind.REQUEST_DROPPED,
+        channel_id,
+        sender_deposit=-sender_refund,
+        recipient_deposit=-recipient_refund,
+        reason="offboarded",
+    )
+
+
+def strand_deposit(state: RouterState, para: ParaId, deposit: Balance) -> None:
+    """Leave a deposit reserved although its request is gone."""
+    _add(state.hrmp_stranded_deposits, para, deposit)
+
+
+def process_hrmp_open_channel_requests(
+    state: RouterState, rules: Profile, events: EventLog, age: Callable[[HrmpOpenChannelRequest], bool]
+) -> None:
+    """Remove unconfirmed requests that have expired, as ``age`` says. Open confirmed ones if both parties are still valid.
+
+    A confirmed request with a party that is not valid is dropped (``rules.drop_confirmed_request``).
     Source: router.txt "Session Change" 2, router_rules 1.7.
     """
     kept = []
@@ -106,14 +151,14 @@ def process_hrmp_open_channel_requests(
         sender, recipient = channel_id
 
         if not request.confirmed:
-            if not rules.age_request(request, config):
+            if not age(request):
                 kept.append(channel_id)
                 continue
             refund = unreserve(state, sender, request.sender_deposit)
             events.add(ChannelEventKind.REQUEST_EXPIRED, channel_id, sender_deposit=-refund, reason="expired")
         else:
-            decrease(state.hrmp_accepted_channel_request_count, recipient)
-            if sender in state.paras and recipient in state.paras:
+            forget_acceptance(state, recipient)
+            if rules.is_valid_para(state, sender) and rules.is_valid_para(state, recipient):
                 channel = HrmpChannel(
                     sender_deposit=request.sender_deposit,
                     recipient_deposit=request.recipient_deposit,
@@ -124,15 +169,7 @@ def process_hrmp_open_channel_requests(
                 add_channel(state, channel_id, channel)
                 events.add(ChannelEventKind.OPENED, channel_id)
             else:
-                sender_refund = unreserve(state, sender, request.sender_deposit)
-                recipient_refund = unreserve(state, recipient, request.recipient_deposit)
-                events.add(
-                    ChannelEventKind.REQUEST_DROPPED,
-                    channel_id,
-                    sender_deposit=-sender_refund,
-                    recipient_deposit=-recipient_refund,
-                    reason="offboarded",
-                )
+                rules.drop_confirmed_request(state, events, channel_id, request)
         forget_request(state, channel_id)
     state.hrmp_open_channel_requests_list[:] = kept
 
@@ -170,3 +207,9 @@ def forget_request(state: RouterState, channel_id: ChannelId) -> None:
     del state.hrmp_open_channel_requests[channel_id]
     if not decrease(state.hrmp_open_channel_request_count, sender):
         decrease(state.hrmp_uncounted_requests, sender)
+
+
+def forget_acceptance(state: RouterState, recipient: ParaId) -> None:
+    """Remove a confirmed request from its recipient's count."""
+    if not decrease(state.hrmp_accepted_channel_request_count, recipient):
+        decrease(state.hrmp_uncounted_acceptances, recipient)

@@ -58,6 +58,9 @@ _REQUEST_FIELDS: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "validator.router.EstablishChannelWithSystem": (7, ("origin", "target")),
     "validator.router.PokeChannelDeposits": (8, ("sender", "recipient")),
     "validator.router.ServiceOverweight": (9, ("para_id", "page", "message_index", "weight_limit")),
+    "validator.router.ForceProcessOpen": (10, ()),
+    "validator.router.ForceProcessClose": (11, ()),
+    "validator.router.ForceClean": (12, ("para_id",)),
 }
 """The variant of each request (`records.REQUESTS`) and its fields in schema order."""
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from validator.core.handlers.state import HandlerStates
-from validator.core.rules import OrderedSet
 from validator.core.types import (
     ZERO_HASH,
     Balance,
@@ -171,14 +170,19 @@ class RouterState:
     hrmp_open_channel_requests_list: list[ChannelId] = field(default_factory=list)
     """Invariant: the keys of `hrmp_open_channel_requests`, each once."""
     hrmp_open_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
-    """Invariant: with `hrmp_uncounted_requests`, the number of requests by each sender."""
+    """Invariant: with `hrmp_uncounted_requests`, without `hrmp_lost_places`, the number of requests by each sender."""
     hrmp_uncounted_requests: dict[ParaId, int] = field(default_factory=dict)
-    """Requests that outlived the offboarding of their sender, which removed its count (I-06). Not in router.txt; they make the
-    invariant exact."""
+    """Requests that outlived their sender's count: its offboarding removed it (I-06), or a forced clean-up (PR-17). Not in router.txt;
+    they make the invariant exact."""
+    hrmp_lost_places: dict[ParaId, int] = field(default_factory=dict)
+    """Requests that are gone although their sender's count still has them (PR-03). A sender with such has no uncounted ones. Not in
+    router.txt; they make the invariant exact."""
     hrmp_stranded_deposits: dict[ParaId, Balance] = field(default_factory=dict)
     """Deposits that stay reserved although their request is gone (PR-04). Not in router.txt; they make the invariant exact."""
     hrmp_accepted_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
-    """Invariant: the number of confirmed requests to each recipient."""
+    """Invariant: with `hrmp_uncounted_acceptances`, the number of confirmed requests to each recipient."""
+    hrmp_uncounted_acceptances: dict[ParaId, int] = field(default_factory=dict)
+    """Confirmed requests that outlived their recipient's count (PR-17). Not in router.txt; they make the invariant exact."""
     hrmp_close_channel_requests: dict[ChannelId, None] = field(default_factory=dict)
     hrmp_close_channel_requests_list: list[ChannelId] = field(default_factory=list)
     """Invariant: the keys of `hrmp_close_channel_requests`, each once."""
@@ -190,8 +194,9 @@ class RouterState:
     """Senders to a para, ascending. Invariant: ``(I, P)`` for each item is exactly the set of channels."""
     hrmp_egress_channels_index: dict[ParaId, list[ParaId]] = field(default_factory=dict)
     """Recipients of a para, ascending. Invariant: ``(P, E)`` for each item is exactly the set of channels."""
-    hrmp_channel_digests: dict[ParaId, dict[BlockNumber, OrderedSet]] = field(default_factory=dict)
-    """By recipient and block: the senders. Blocks ascend, senders are in order of enactment. Neither level is ever empty."""
+    hrmp_channel_digests: dict[ParaId, dict[BlockNumber, list[ParaId]]] = field(default_factory=dict)
+    """By recipient and block: the senders. Blocks ascend, senders are in order of enactment, each once unless `Profile.repeat_senders`.
+    Neither level is ever empty."""
 
     handler_states: HandlerStates = field(default_factory=HandlerStates)
     """The state of upward-message handlers."""
@@ -217,6 +222,21 @@ def add_channel(state: RouterState, channel_id: ChannelId, channel: HrmpChannel)
     state.touched.pages[recipient] = None
     state.touched.channels[channel_id] = None
     channel.marked = state.touched.round
+
+
+def count_exactly(state: RouterState) -> None:
+    """Correct counts that have all requests: some are not counted, others are gone and still counted."""
+    _take(state.hrmp_open_channel_request_count, state.hrmp_uncounted_requests)
+    for para, lost in state.hrmp_lost_places.items():
+        state.hrmp_open_channel_request_count[para] = state.hrmp_open_channel_request_count.get(para, 0) + lost
+    _take(state.hrmp_accepted_channel_request_count, state.hrmp_uncounted_acceptances)
+
+
+def _take(counts: dict[ParaId, int], uncounted: Mapping[ParaId, int]) -> None:
+    for para, count in uncounted.items():
+        left = counts.pop(para, 0) - count
+        if left > 0:
+            counts[para] = left
 
 
 def mqc_heads(state: RouterState, recipient: ParaId) -> list[tuple[ParaId, Hash]]:

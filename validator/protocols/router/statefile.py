@@ -8,7 +8,7 @@ their waiting messages. If a channel's earlier history is not known, its MQC hea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from validator.compare import first_difference
@@ -32,6 +32,7 @@ from validator.protocols.router.state import (
     InboundHrmpMessage,
     RouterState,
     add_channel,
+    count_exactly,
 )
 from validator.protocols.router.view import view
 
@@ -46,8 +47,13 @@ UMP_BOOKS = "ump_books"
 STRANDED_DEPOSITS = "stranded_deposits"
 """An extra key: by para, deposits that stay reserved although their request is gone (router_profiles PR-04)."""
 
-UNCOUNTED_REQUESTS = "uncounted_requests"
-"""An extra key: by para, requests that outlived the offboarding of their sender, which removed its count (I-06)."""
+UNCOUNTED_REQUESTS, LOST_PLACES = "uncounted_requests", "lost_places"
+"""Extra keys: by para, requests that its open request count does not have (I-06), and those that are gone but still counted (PR-03)."""
+
+UNCOUNTED_ACCEPTANCES = "uncounted_acceptances"
+"""An extra key: by para, confirmed requests that its accepted request count does not have (PR-17)."""
+
+_EXTRA_AMOUNTS = (UNCOUNTED_REQUESTS, LOST_PLACES, UNCOUNTED_ACCEPTANCES, STRANDED_DEPOSITS)
 
 PAGE_MESSAGES_MAX = 2**20
 """Greatest index of a message in a page. A page of the default size holds 13,107 empty messages."""
@@ -73,7 +79,7 @@ def read_state(
     ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError` for an object without any key of a state,
     a malformed value, a derived key that disagrees, or an invariant that does not hold.
     """
-    node.refuse_misspelt(known := (*STATE_KEYS, HANDLER_STATES, UMP_BOOKS, STRANDED_DEPOSITS, UNCOUNTED_REQUESTS))
+    node.refuse_misspelt(known := (*STATE_KEYS, HANDLER_STATES, UMP_BOOKS, *_EXTRA_AMOUNTS))
     node.refuse_foreign(known, "keys of a state, such as valid_paras, balances and channels")
     state = RouterState(config, balances, notifications)
     for para in node["valid_paras"].items() if node.has("valid_paras") else ():
@@ -82,9 +88,10 @@ def read_state(
             raise para.fail("a para that is not listed yet")
         state.paras[onboarded.para_id] = onboarded.kind
     _read_accounts(node, state)
-    state.hrmp_stranded_deposits = {
-        _para(name, amount): _balance(amount) for name, amount in _members(node, STRANDED_DEPOSITS) if amount.value != 0
-    }
+    for key in _EXTRA_AMOUNTS:
+        read = _balance if key == STRANDED_DEPOSITS else Node.integer
+        amounts = {_para(name, amount): read(amount) for name, amount in _members(node, key)}
+        setattr(state, f"hrmp_{key}", {para: amount for para, amount in amounts.items() if amount})
     _read_upward(node, state)
     _read_message_queue(node, state)
     _read_downward(node, state)
@@ -113,12 +120,10 @@ def write_state(state: RouterState) -> dict[str, Any]:
     for channel_id, request in state.hrmp_open_channel_requests.items():
         if request.confirmed and request.recipient_deposit != configured:
             document["open_requests"][channel_name(channel_id)]["recipient_deposit"] = request.recipient_deposit
-    if state.hrmp_uncounted_requests:
-        uncounted = sorted(state.hrmp_uncounted_requests.items())
-        document[UNCOUNTED_REQUESTS] = {str(para): count for para, count in uncounted}
-    if state.hrmp_stranded_deposits:
-        stranded = sorted(state.hrmp_stranded_deposits.items())
-        document[STRANDED_DEPOSITS] = {str(para): amount for para, amount in stranded}
+    for name in _EXTRA_AMOUNTS:
+        amounts = getattr(state, f"hrmp_{name}")
+        if amounts:
+            document[name] = {str(para): amount for para, amount in sorted(amounts.items())}
     if state.message_queue is not None:
         document[UMP_BOOKS] = _books(state.message_queue)
     kept: dict[str, dict[str, str]] = {}
@@ -285,24 +290,20 @@ def _read_requests(node: Node, state: RouterState) -> None:
         increase(state.hrmp_open_channel_request_count, channel_id[0])
         if request.confirmed:
             increase(state.hrmp_accepted_channel_request_count, channel_id[1])
-    for name, count in _members(node, UNCOUNTED_REQUESTS):
-        _uncount(state, _para(name, count), count)
+    _check_counts(node, UNCOUNTED_REQUESTS, state.hrmp_open_channel_request_count, "open")
+    _check_counts(node, UNCOUNTED_ACCEPTANCES, state.hrmp_accepted_channel_request_count, "confirmed")
+    count_exactly(state)
     for item in node["close_request_set"].items() if node.has("close_request_set") else ():
         channel_id = _channel_id(item.text(), item)
         state.hrmp_close_channel_requests[channel_id] = None
         state.hrmp_close_channel_requests_list.append(channel_id)
 
 
-def _uncount(state: RouterState, para: ParaId, node: Node) -> None:
-    counted = state.hrmp_open_channel_request_count.get(para, 0)
-    uncounted = node.integer()
-    if uncounted > counted:
-        raise node.fail(f"at most the {counted} open requests of para {para}")
-    if uncounted:
-        state.hrmp_uncounted_requests[para] = uncounted
-        state.hrmp_open_channel_request_count[para] = counted - uncounted
-        if uncounted == counted:
-            del state.hrmp_open_channel_request_count[para]
+def _check_counts(node: Node, key: str, counts: Mapping[ParaId, int], what: str) -> None:
+    for name, uncounted in _members(node, key):
+        counted = counts.get(_para(name, uncounted), 0)
+        if uncounted.integer() > counted:
+            raise uncounted.fail(f"at most the {counted} {what} requests of para {name}")
 
 
 def _balance(node: Node) -> int:
@@ -333,12 +334,12 @@ def _read_channel(channel: Node, node: Node, state: RouterState, channel_id: Cha
 
 def _read_digests(node: Node, state: RouterState) -> None:
     for name, entries in _members(node, "digests"):
-        digests: dict[int, dict[ParaId, None]] = {}
+        digests: dict[int, list[ParaId]] = {}
         for entry in entries.items():
             parts = list(entry.items())
             if len(parts) != 2:
                 raise entry.fail("[block, [sender, ...]]")
-            digests[parts[0].integer()] = dict.fromkeys(sender.integer() for sender in parts[1].items())
+            digests[parts[0].integer()] = [sender.integer() for sender in parts[1].items()]
         if digests:
             state.hrmp_channel_digests[_para(name, entries)] = digests
 

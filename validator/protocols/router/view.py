@@ -111,7 +111,7 @@ def _message_queue(queue: MessageQueue | None) -> dict[str, Any]:
 
 
 def _names(channel_ids: Iterable[ChannelId]) -> list[str]:
-    return sorted(map(channel_name, channel_ids))
+    return [channel_name(channel_id) for channel_id in sorted(channel_ids)]
 
 
 def _by_para(values: dict[ParaId, int]) -> dict[str, int]:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from validator.core.errors import Violation
 from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind, MessageRef
 from validator.core.rules import Effects
 from validator.core.types import Balance, ChannelId, ParaId, SessionIndex
-from validator.protocols.kit import decrease, reserve, unreserve
+from validator.protocols.kit import reserve, unreserve
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features.errors import (
     CancelHrmpOpenChannelUnauthorized,
@@ -23,7 +24,10 @@ from validator.protocols.router.records import (
     CancelOpenRequest,
     EstablishChannelWithSystem,
     EstablishSystemChannel,
+    ForceClean,
     ForceOpenChannel,
+    ForceProcessClose,
+    ForceProcessOpen,
     PokeChannelDeposits,
 )
 from validator.protocols.router.requests import (
@@ -33,8 +37,19 @@ from validator.protocols.router.requests import (
     hrmp_init_open_channel,
 )
 from validator.protocols.router.requests import deposits as configured_deposits
-from validator.protocols.router.session import forget_request
+from validator.protocols.router.session import (
+    forget_acceptance,
+    forget_counts,
+    forget_request,
+    process_hrmp_close_channel_requests,
+    process_hrmp_open_channel_requests,
+    remove_hrmp_channels,
+    strand_deposit,
+)
 from validator.protocols.router.state import HrmpOpenChannelRequest, RouterState
+
+if TYPE_CHECKING:
+    from validator.protocols.router.profile import Profile
 
 FIRST_PUBLIC_PARA = 2000
 """A para with a lower id is a system para."""
@@ -73,7 +88,7 @@ def is_system(para: ParaId) -> bool:
     return para < FIRST_PUBLIC_PARA
 
 
-def clean_requests(state: RouterState, events: EventLog, outgoing: list[ParaId]) -> None:
+def clean_requests(state: RouterState, rules: Profile, events: EventLog, outgoing: list[ParaId]) -> None:
     """Remove every request with an outgoing party, and return the deposit of the party that stays.
 
     The outgoing party's deposit stays reserved (PR-04). Source: router_profiles 3.5.
@@ -87,12 +102,12 @@ def clean_requests(state: RouterState, events: EventLog, outgoing: list[ParaId])
             continue
         request = state.hrmp_open_channel_requests[channel_id]
         if request.confirmed:
-            decrease(state.hrmp_accepted_channel_request_count, recipient)
+            forget_acceptance(state, recipient)
         returned = [
             _return_or_strand(state, para, deposit, stays=para not in gone)
             for para, deposit in ((sender, request.sender_deposit), (recipient, request.recipient_deposit))
         ]
-        forget_request(state, channel_id)
+        rules.forget_cleaned_request(state, channel_id)
         events.add(
             ChannelEventKind.REQUEST_DROPPED,
             channel_id,
@@ -108,7 +123,7 @@ def _return_or_strand(state: RouterState, para: ParaId, deposit: Balance, *, sta
         return 0
     if stays:
         return unreserve(state, para, deposit)
-    state.hrmp_stranded_deposits[para] = state.hrmp_stranded_deposits.get(para, 0) + deposit
+    strand_deposit(state, para, deposit)
     return 0
 
 
@@ -258,3 +273,26 @@ def _move_deposit(state: RouterState, para: ParaId, change: Balance) -> Balance:
         reserve(state, para, change)
         return change
     return -unreserve(state, para, -change) if change else 0
+
+
+# --- requests of governance ---------------------------------------------------------------------------------------------------
+
+
+def force_process_open(call: Call, request: ForceProcessOpen) -> Effects:  # noqa: ARG001 - it has no fields
+    """Open what is confirmed, as a session change does; unconfirmed requests stay. Source: chain_2026 3.16."""
+    process_hrmp_open_channel_requests(call.state, call.rules, call.events, lambda request: False)  # noqa: ARG005
+    return Effects()
+
+
+def force_process_close(call: Call, request: ForceProcessClose) -> Effects:  # noqa: ARG001 - it has no fields
+    """Close what is asked to be closed, as a session change does. Source: chain_2026 3.16."""
+    process_hrmp_close_channel_requests(call.state, call.events)
+    return Effects()
+
+
+def force_clean(call: Call, request: ForceClean) -> Effects:
+    """Close every channel to and from a para; its queues, watermark and requests stay (PR-17). Source: chain_2026 3.16."""
+    remove_hrmp_channels(call.state, call.events, request.para_id, "cleaned")
+    if call.rules.forced_clean_forgets_counts:
+        forget_counts(call.state, request.para_id)
+    return Effects()

@@ -20,6 +20,37 @@ class RequestNotInForce(Violation):
     request: str
 
 
+# --- signals ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class SignalsTooMany(Violation):
+    """More entries follow the separator of a candidate's upward messages than there are kinds of signals."""
+
+    kind: ClassVar[str] = "UmpSignals/TooMany"
+    clause: ClassVar[str] = "chain_2026 3.14, 3.15"
+    count: int
+    limit: int
+
+
+@dataclass(eq=False)
+class SignalUndecodable(Violation):
+    """An entry behind the separator does not begin with the encoding of a signal; ``idx`` counts from the separator."""
+
+    kind: ClassVar[str] = "UmpSignals/Undecodable"
+    clause: ClassVar[str] = "chain_2026 3.14, 3.15"
+    idx: int
+
+
+@dataclass(eq=False)
+class SignalDuplicate(Violation):
+    """Two signals of a candidate are of one kind; ``idx`` counts from the separator."""
+
+    kind: ClassVar[str] = "UmpSignals/Duplicate"
+    clause: ClassVar[str] = "chain_2026 3.15"
+    idx: int
+
+
 # --- cancel_open_request, force_open_channel, poke_channel_deposits ----------------------------------------------------------
 
 
@@ -100,10 +131,10 @@ class UpwardIsOffboarding(Violation):
 
 @dataclass(eq=False)
 class CannotOffboard(Violation):
-    """A para with upward messages that are not processed yet cannot be offboarded."""
+    """A para with upward messages that are not processed yet cannot be offboarded; on the chain, nor one that is scheduled already."""
 
     kind: ClassVar[str] = "CannotOffboard"
-    clause: ClassVar[str] = "router_profiles 3.9"
+    clause: ClassVar[str] = "router_profiles 3.9, chain_2026 3.18"
     normative: ClassVar[bool] = False
     para_id: ParaId
     unprocessed: int

@@ -110,6 +110,27 @@ FEATURES: Final[tuple[Feature, ...]] = (
         "polkadot-sdk#6604",
         "A downward message to a para that is not valid is refused.",
     ),
+    Feature(
+        "ump_signals",
+        "polkadot-sdk#5423",
+        "What follows the first empty upward message are signals of the candidate, not messages.",
+    ),
+    Feature(
+        "approved_peer_signal",
+        "polkadot-sdk#7955",
+        "A candidate may also signal the peer that it approves, beside the core that it selects.",
+        implies=("ump_signals",),
+    ),
+    Feature(
+        "forced_requests",
+        "polkadot#2785",
+        "Governance may process open and close requests at once, and close all channels of a para.",
+    ),
+    Feature(
+        "as_the_chain",
+        "polkadot-runtime-parachains 30.0.0",
+        "Where this program chose otherwise than the relay chain, it does as the chain does.",
+    ),
 )
 """All features. Their order is part of stored states (`version_of`): new ones are appended."""
 
@@ -141,6 +162,7 @@ _STEPS: Final[tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]] = (
     ),
     ("router/2024-12", ("downward_needs_head",), ()),
     ("router/2025-07", ("watermark_may_stay",), ()),
+    ("router/2026-06", ("ump_signals", "approved_peer_signal", "forced_requests", "as_the_chain"), ()),
 )
 """Each profile is the one before it, plus and minus these features."""
 
