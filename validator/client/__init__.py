@@ -22,6 +22,7 @@ from validator.client.records import (
     Position,
     Progress,
     Receipt,
+    Signal,
     Verdict,
 )
 from validator.client.streams import Positions, Stream
@@ -43,6 +44,7 @@ __all__ = [
     "Producer",
     "Progress",
     "Receipt",
+    "Signal",
     "Stream",
     "UserError",
     "Verdict",

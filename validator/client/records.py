@@ -35,6 +35,15 @@ class MessageRef(NamedTuple):
     mqc_head: bytes
 
 
+class Signal(NamedTuple):
+    """What a candidate signals beside its messages: ``SelectCore`` with selector and offset, or ``ApprovedPeer`` with a peer's id."""
+
+    kind: str
+    selector: int | None = None
+    offset: int | None = None
+    peer: bytes | None = None
+
+
 class HandlerEvent(NamedTuple):
     """An event that a handler emitted for an upward message."""
 
@@ -53,7 +62,10 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of one input; ``error`` is None if it was accepted. ``kind`` says what the input was, such as ``candidate``."""
+    """The outcome of one input; ``error`` is None if it was accepted. ``kind`` says what the input was, such as ``candidate``.
+
+    ``signals`` are those of a candidate: they are among its upward messages and are none.
+    """
 
     lane: str
     block: int
@@ -66,6 +78,7 @@ class Verdict:
     effective_session: int | None
     expires_session: int | None
     candidate_hash: bytes | None
+    signals: tuple[Signal, ...]
     runtime_digest: bytes
     id: bytes
     at: Position
@@ -300,6 +313,7 @@ def _verdict(fields: dict[str, Any]) -> Verdict:
         MessageRef(each["recipient"], each["sequence_number"], bytes.fromhex(each["mqc_head"]))
         for each in fields["messages"]
     )
+    fields["signals"] = tuple(Signal(**_hashes(each, "peer")) for each in fields["signals"])
     return Verdict(**_hashes(fields, "candidate_hash", "runtime_digest", "id"))
 
 

@@ -59,6 +59,9 @@ CALLS: dict[str, tuple[dict[str, Any], ChannelRequest]] = {
         {"para_id": 1, "page": 2, "message_index": 3, "weight_limit": (2**64 - 1).to_bytes(8)},
         records.ServiceOverweight(1, 2, 3, 2**64 - 1),
     ),
+    "ForceProcessOpen": ({}, records.ForceProcessOpen()),
+    "ForceProcessClose": ({}, records.ForceProcessClose()),
+    "ForceClean": ({"para_id": 1}, records.ForceClean(1)),
 }
 """A call of each kind in the form that fastavro takes, and what it decodes to. The first four are in the schema's first version, too."""
 REQUEST: dict[str, Any] = {
@@ -88,7 +91,8 @@ def value_of(kind: RecordKind, **changes: Any) -> bytes:
 
 
 def session_change(**new_config: Any) -> dict[str, Any]:
-    """Return the changes of a block record that set limits."""
+    """Return the changes of a block record that set limits; a balance has 16 bytes."""
+    new_config = {name: value.to_bytes(16) if "deposit" in name else value for name, value in new_config.items()}
     return {"session_change": {"outgoing": [], "onboarding": [], "new_config": new_config, "limits": {}}}
 
 

@@ -25,6 +25,7 @@ from validator.core.outcomes import (
     MessageRef,
     ParaHeadroom,
     Receipt,
+    Signal,
     Verdict,
 )
 from validator.protocols.kit import pending
@@ -32,6 +33,7 @@ from validator.protocols.router import errors
 from validator.protocols.router.configuration import MAXIMA, XCM_VERSION_MAX
 from validator.protocols.router.features import errors as later_errors
 
+U8 = st.integers(0, 255)
 U32 = st.integers(0, limits.U32_MAX)
 U63 = st.integers(0, 2**63 - 1)
 U64 = st.integers(0, limits.U64_MAX)
@@ -118,6 +120,9 @@ REQUESTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "establish_channel_with_system": {"origin": U32, "target": U32},
     "poke_channel_deposits": _ENDS,
     "service_overweight": {"para_id": U32, "page": U32, "message_index": U32, "weight_limit": U64},
+    "force_process_open": {},
+    "force_process_close": {},
+    "force_clean": {"para_id": U32},
 }
 """The arguments of requests in JSON, by kind."""
 REQUEST = st.one_of(
@@ -165,6 +170,9 @@ VERDICT = st.builds(
     effective_session=optional(U32),
     expires_session=optional(U32),
     candidate_hash=optional(HASH),
+    signals=st.lists(
+        st.builds(Signal, TEXT, optional(U8), optional(U8), optional(st.binary(max_size=64))), max_size=2
+    ).map(tuple),
 )
 DISPATCH = st.builds(
     Dispatch,

@@ -35,6 +35,7 @@ from validator.core.outcomes import (
     MessageRef,
     ParaHeadroom,
     Receipt,
+    Signal,
     Verdict,
 )
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX
@@ -68,6 +69,7 @@ def verdict_by_fastavro(lane: str, verdict: Verdict) -> bytes:
             "outcome": "accepted" if error is None else "rejected",
             "error": error,
             "messages": [message._asdict() for message in verdict.messages],
+            "signals": [signal._asdict() for signal in verdict.signals],
             "runtime_digest": DIGEST,
             "id": verdict_id(lane, verdict.block, verdict.kind.value, verdict.index),
         },
@@ -97,7 +99,10 @@ def test_verdict_shows_every_violation_with_its_fields(kind: type[Violation]) ->
 
 def test_verdict_in_json_has_every_field() -> None:
     message = MessageRef(2004, 7, DIGEST)
-    accepted = Verdict(InputKind.CANDIDATE, 17, 1, 2000, None, enacted=True, messages=(message,), candidate_hash=DIGEST)
+    signals = (Signal("SelectCore", selector=1, offset=0), Signal("ApprovedPeer", peer=b"\xaa"))
+    accepted = Verdict(
+        InputKind.CANDIDATE, 17, 1, 2000, None, enacted=True, messages=(message,), candidate_hash=DIGEST, signals=signals
+    )
     assert to_json("verdicts", ENCODER.verdict(accepted)) == {
         "lane": "polkadot",
         "block": 17,
@@ -110,6 +115,7 @@ def test_verdict_in_json_has_every_field() -> None:
         "effective_session": None,
         "expires_session": None,
         "candidate_hash": DIGEST.hex(),
+        "signals": [{"kind": "SelectCore", "selector": 1, "offset": 0}, {"kind": "ApprovedPeer", "peer": "aa"}],
         "runtime_digest": DIGEST.hex(),
         "id": blake2b(b"polkadot/17/candidate/1", digest_size=16).hexdigest(),
     }

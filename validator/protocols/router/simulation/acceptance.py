@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The four acceptance checks of the naive model (router_rules.md 1.3). Each returns the first broken rule, or None."""
+"""The acceptance checks of the naive model (router_rules.md 1.3, chain_2026 3.14). Each returns the first broken rule, or None."""
 
 from __future__ import annotations
 
@@ -15,6 +15,50 @@ def relay_parent_of(router: NaiveRouter, candidate: Json) -> int:
     """Return the block number of the candidate's relay parent: the parent block unless it says otherwise."""
     given: int | None = candidate.get("relay_parent_number")
     return router.now - 1 if given is None else given
+
+
+def messages_of(router: NaiveRouter, candidate: Json) -> list[str]:
+    """Return the upward messages that are messages: under ump_signals those before the first empty one."""
+    messages: list[str] = candidate["upward_messages"]
+    if router.has("ump_signals") and "" in messages:
+        return messages[: messages.index("")]
+    return messages
+
+
+def signals_of(router: NaiveRouter, candidate: Json) -> list[str]:
+    """Return the entries behind the first empty upward message, under ump_signals."""
+    messages: list[str] = candidate["upward_messages"]
+    return messages[len(messages_of(router, candidate)) + 1 :]
+
+
+def check_signals(router: NaiveRouter, candidate: Json) -> Json | None:
+    """Check what follows the separator: one signal, or one of each kind under approved_peer_signal (chain_2026 3.14, 3.15)."""
+    entries = signals_of(router, candidate)
+    both = router.has("approved_peer_signal")
+    limit = 2 if both else 1
+    if len(entries) > 1 and not both:
+        return failed("UmpSignals/TooMany", count=len(entries), limit=limit)
+    kinds: list[str] = []
+    for idx, entry in enumerate(entries[:limit]):
+        kind = _kind_of_signal(entry)
+        if kind is None or (kind == "01" and not both):
+            return failed("UmpSignals/Undecodable", idx=idx)
+        if kind in kinds:
+            return failed("UmpSignals/Duplicate", idx=idx)
+        kinds.append(kind)
+    return failed("UmpSignals/TooMany", count=len(entries), limit=limit) if len(entries) > limit else None
+
+
+def _kind_of_signal(entry: str) -> str | None:
+    """Return the first byte of a signal: 00 with two bytes behind it, or 01 with a length of at most 64 and as many bytes; else None."""
+    kind, rest = entry[:2], bytes.fromhex(entry[2:])
+    if kind == "00":
+        return kind if len(rest) >= 2 else None
+    if kind != "01" or not rest:
+        return None
+    if rest[0] % 4 == 0:  # lengths below 64 take one byte
+        return kind if len(rest) > rest[0] // 4 else None
+    return kind if rest[:2] == b"\x01\x01" and len(rest) >= 2 + 64 else None
 
 
 def check_downward(router: NaiveRouter, candidate: Json) -> Json | None:
@@ -42,14 +86,14 @@ def check_upward(router: NaiveRouter, candidate: Json) -> Json | None:
 
 
 def _offboarding(router: NaiveRouter, candidate: Json) -> Json | None:
-    if candidate["para_id"] in router.outgoing and candidate["upward_messages"]:
+    if candidate["para_id"] in router.outgoing and messages_of(router, candidate):
         return failed("UpwardMessages/IsOffboarding")
     return None
 
 
 def _first_broken(router: NaiveRouter, candidate: Json, *order: str) -> Json | None:
     for check in order:
-        result = _UPWARD[check](router, router.upward_waiting(candidate["para_id"]), candidate["upward_messages"])
+        result = _UPWARD[check](router, router.upward_waiting(candidate["para_id"]), messages_of(router, candidate))
         if result is not None:
             return result
     return None
@@ -154,4 +198,4 @@ def check_outbound(router: NaiveRouter, candidate: Json) -> Json | None:
 
 
 # I-13: the order of the chain's code, not of the guide.
-CHECKS_IN_ORDER = (check_downward, check_upward, check_watermark, check_outbound)
+CHECKS_IN_ORDER = (check_signals, check_downward, check_upward, check_watermark, check_outbound)

@@ -116,7 +116,7 @@ def _unconfirmed(router: NaiveRouter) -> list[Channel]:
 
 
 def _inbound_full(router: NaiveRouter, para: int) -> bool:
-    inbound = len(router.ingress(para)) + router.accepted_request_count(para)
+    inbound = len(router.ingress(para)) + router.accepted_request_count.get(para, 0)
     return inbound >= router.channel_limit(para, "inbound")
 
 

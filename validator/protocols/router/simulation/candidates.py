@@ -52,10 +52,14 @@ class CandidateTraffic:
 
     def new_session(self) -> None:
         """Reload who may send to whom, and choose the paras whose watermarks lag during the session."""
+        self.load_egress()
+        self.lagging = [para for para in sorted(self.router.kinds) if self.rng.random() < LAGGING_SHARE]
+
+    def load_egress(self) -> None:
+        """Reload who may send to whom."""
         self.egress = {}
         for sender, recipient in sorted(self.router.channels):
             self.egress.setdefault(sender, []).append(recipient)
-        self.lagging = [para for para in sorted(self.router.kinds) if self.rng.random() < LAGGING_SHARE]
 
     def producers(self) -> list[int]:
         """Return the paras that have a candidate in this block, in the order of their cores.

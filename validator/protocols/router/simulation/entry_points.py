@@ -16,6 +16,7 @@ from validator.protocols.router.simulation.hashing import (
 )
 from validator.protocols.router.simulation.later_rules import REQUESTS, is_system
 from validator.protocols.router.simulation.refusal import Refused
+from validator.protocols.router.simulation.sessions import close_closing, open_confirmed, remove_channels_of
 from validator.simulate import Json
 
 if TYPE_CHECKING:
@@ -41,21 +42,25 @@ def init_open_channel(router: NaiveRouter, request: Mapping[str, Any]) -> None:
     places, size = request["max_places"], request["max_message_size"]
     deposit = router.deposits((origin, recipient))[0]
     channels = len(router.egress(origin)) + router.open_request_count.get(origin, 0)
-    checks = [
-        (origin == recipient, "OpenHrmpChannelToSelf"),
-        (places == 0, "OpenHrmpChannelZeroCapacity"),
-        (places > router.config["hrmp_channel_max_places"], "OpenHrmpChannelCapacityExceedsLimit"),
-        (size == 0, "OpenHrmpChannelZeroMessageSize"),
-        (size > router.config["hrmp_channel_max_message_size"], "OpenHrmpChannelMessageSizeExceedsLimit"),
-        (recipient not in router.kinds, "OpenHrmpChannelInvalidRecipient"),
-        ((origin, recipient) in router.channels, "OpenHrmpChannelAlreadyExists"),
-        ((origin, recipient) in router.requests, "OpenHrmpChannelAlreadyRequested"),
-        (channels >= router.channel_limit(origin, "outbound"), "OpenHrmpChannelLimitExceeded"),
-        (not router.can_reserve(origin, deposit), "InsufficientBalance"),
-    ]
-    for broken, error in checks:
-        if broken:
-            raise Refused(error)
+    broken = {
+        "ToSelf": origin == recipient,
+        "ZeroCapacity": places == 0,
+        "CapacityExceedsLimit": places > router.config["hrmp_channel_max_places"],
+        "ZeroMessageSize": size == 0,
+        "MessageSizeExceedsLimit": size > router.config["hrmp_channel_max_message_size"],
+        "InvalidRecipient": not router.is_valid(recipient),
+        "AlreadyExists": (origin, recipient) in router.channels,
+        "AlreadyRequested": (origin, recipient) in router.requests,
+        "LimitExceeded": channels >= router.channel_limit(origin, "outbound"),
+    }
+    order = list(broken)
+    if router.has("as_the_chain"):  # PR-12
+        order = [order[0], order[5], *order[1:5], order[7], order[6], order[8]]
+    for error in order:
+        if broken[error]:
+            raise Refused(f"OpenHrmpChannel{error}")
+    if not router.can_reserve(origin, deposit):
+        raise Refused("InsufficientBalance")
     router.reserve(origin, deposit)
     router.open_request_count[origin] = router.open_request_count.get(origin, 0) + 1
     router.requests[(origin, recipient)] = {
@@ -78,7 +83,7 @@ def accept_open_channel(router: NaiveRouter, request: Mapping[str, Any]) -> None
         raise Refused("AcceptHrmpChannelDoesntExist")
     if opening["confirmed"]:
         raise Refused("AcceptHrmpChannelAlreadyConfirmed")
-    channels = len(router.ingress(origin)) + router.accepted_request_count(origin)
+    channels = len(router.ingress(origin)) + router.accepted_request_count.get(origin, 0)
     if channels >= router.channel_limit(origin, "inbound"):
         raise Refused("AcceptHrmpChannelLimitExceeded")
     deposit = router.deposits((sender, origin))[1]
@@ -87,6 +92,7 @@ def accept_open_channel(router: NaiveRouter, request: Mapping[str, Any]) -> None
     router.reserve(origin, deposit)
     opening["confirmed"] = True
     opening["recipient_deposit"] = deposit
+    router.accepted_request_count[origin] = router.accepted_request_count.get(origin, 0) + 1
     router.notify(sender, accepted_notification(origin))
 
 
@@ -105,8 +111,16 @@ def close_channel(router: NaiveRouter, request: Mapping[str, Any]) -> None:
 
 
 def schedule_para_cleanup(router: NaiveRouter, request: Mapping[str, Any]) -> None:
-    """Note that a para is to be offboarded; under message_queue not while it has unprocessed messages (3.9, PR-15)."""
+    """Note that a para is to be offboarded; under message_queue not while it has unprocessed messages (3.9, PR-15).
+
+    On the chain it is refused a second time, and does nothing for a para that it does not know (chain_2026 3.18).
+    """
     para = request["para_id"]
+    if router.has("as_the_chain"):
+        if para in router.outgoing:
+            raise Refused("CannotOffboard")
+        if para not in router.kinds:
+            return
     if router.has("message_queue") and router.upward_waiting(para):
         raise Refused("CannotOffboard")
     router.outgoing = sorted({*router.outgoing, para})
@@ -187,6 +201,24 @@ def service_overweight(router: NaiveRouter, request: Mapping[str, Any]) -> None:
     router.serviced.append(router.queue.service(dict(request), router.upward_weight))
 
 
+def force_process_open(router: NaiveRouter, _request: Mapping[str, Any]) -> None:
+    """Open what is confirmed, now (chain_2026 3.16)."""
+    open_confirmed(router)
+
+
+def force_process_close(router: NaiveRouter, _request: Mapping[str, Any]) -> None:
+    """Close what is to be closed, now (chain_2026 3.16)."""
+    close_closing(router)
+
+
+def force_clean(router: NaiveRouter, request: Mapping[str, Any]) -> None:
+    """Close all channels of a para; the chain forgets its counts of requests, too (chain_2026 3.16, PR-17)."""
+    remove_channels_of(router, request["para_id"])
+    if router.has("as_the_chain"):
+        router.open_request_count.pop(request["para_id"], None)
+        router.accepted_request_count.pop(request["para_id"], None)
+
+
 def _init_and_accept(router: NaiveRouter, sender: int, recipient: int, places: int, size: int) -> None:
     sizes = {"max_places": places, "max_message_size": size}
     init_open_channel(router, {"origin": sender, "recipient": recipient, **sizes})
@@ -211,6 +243,9 @@ ENTRY_POINTS: Final[dict[str, EntryPoint]] = {
     "establish_channel_with_system": establish_channel_with_system,
     "poke_channel_deposits": poke_channel_deposits,
     "service_overweight": service_overweight,
+    "force_process_open": force_process_open,
+    "force_process_close": force_process_close,
+    "force_clean": force_clean,
 }
 
 
@@ -222,6 +257,8 @@ def saved(router: NaiveRouter) -> Json:
         "channels": {pair: dict(channel) for pair, channel in router.channels.items()},
         "requests": {pair: dict(request) for pair, request in router.requests.items()},
         "open_request_count": dict(router.open_request_count),
+        "accepted_request_count": dict(router.accepted_request_count),
+        "closing": list(router.closing),
         "dmq": {para: list(queue) for para, queue in router.dmq.items()},
         "dmq_heads": dict(router.dmq_heads),
     }

@@ -19,6 +19,7 @@ CHANGES: Final[dict[str, tuple[int, ...]]] = {
     "hrmp_system_channel_max_message_size": (150, 200, 200, 1000),
     "message_queue_heap_size": (100, 250, 400, 65536),
     "max_downward_message_size": (180, 180, 128, 8),
+    "existential_deposit": (0, 0, 1, 50),
     "hrmp_sender_deposit": (100, 100, 0, 5000),
     "hrmp_recipient_deposit": (90, 90, 0, 5000),
 }

@@ -171,6 +171,18 @@ class LaterRequests:
             weight_limit = self.rng.randrange(weight_limit + 1)
         return {"para_id": para, "page": page, "index": index, "weight_limit": weight_limit}
 
+    def _force_process_open(self) -> Json:
+        return {}
+
+    def _force_process_close(self) -> Json:
+        return {}
+
+    def _force_clean(self) -> Json:
+        """Clean a para up, most often one with few channels: a chain without its hubs has nothing to say."""
+        degree = Counter(para for pair in self.router.channels for para in pair)
+        paras = [self._para() for _ in range(4)]
+        return {"para_id": min(paras, key=lambda para: (degree[para], para))}
+
     def _schedule_para_cleanup(self) -> Json:
         """Offboard a para, one with upward messages if there is any."""
         paras = sorted(self.router.kinds)

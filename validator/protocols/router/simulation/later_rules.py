@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The later features of the Router's rules, as the naive model knows them: their names, the profiles, what holds at a height.
 
-Source: router_profiles 1 to 3. The rules have their own table of the same data; a test compares the two.
+Source: router_profiles 1 to 3, chain_2026 1. The rules have their own table of the same data; a test compares the two.
 """
 
 from __future__ import annotations
@@ -28,9 +28,17 @@ FEATURES: Final = (
     "poke_channel_deposits",
     "establish_channel_with_system",
     "downward_needs_head",
+    "ump_signals",
+    "approved_peer_signal",
+    "forced_requests",
+    "as_the_chain",
 )
 
-IMPLIES: Final = {"versioned_notifications": "hrmp_notifications", "watermark_may_stay": "relaxed_watermark"}
+IMPLIES: Final = {
+    "versioned_notifications": "hrmp_notifications",
+    "watermark_may_stay": "relaxed_watermark",
+    "approved_peer_signal": "ump_signals",
+}
 
 LASTING: Final = "message_queue"
 """The feature that no later entry may take away."""
@@ -58,10 +66,15 @@ for _name, _plus, _minus in (
     ),
     ("router/2024-12", {"downward_needs_head"}, ""),
     ("router/2025-07", {"watermark_may_stay"}, ""),
+    ("router/2026-06", {"ump_signals", "approved_peer_signal", "forced_requests", "as_the_chain"}, ""),
 ):
     PROFILES[_name] = (PROFILES[list(PROFILES)[-1]] | _plus) - {_minus}
 
-DEFAULTS: Final[dict[str, int]] = {"hrmp_notification_xcm_version": 0, "message_queue_heap_size": 65536}
+DEFAULTS: Final[dict[str, int]] = {
+    "hrmp_notification_xcm_version": 0,
+    "message_queue_heap_size": 65536,
+    "existential_deposit": 0,
+}
 """Later configuration keys, with the value of one that is absent (2)."""
 
 STANDS_FOR: Final = {
@@ -77,6 +90,9 @@ REQUESTS: Final[dict[str, tuple[str, ...]]] = {
     "establish_channel_with_system": ("establish_channel_with_system",),
     "poke_channel_deposits": ("poke_channel_deposits",),
     "service_overweight": ("message_queue",),
+    "force_process_open": ("forced_requests",),
+    "force_process_close": ("forced_requests",),
+    "force_clean": ("forced_requests",),
 }
 """The later kinds of requests, and the features of which one must hold."""
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from validator.protocols.router.simulation.acceptance import relay_parent_of
-from validator.protocols.router.simulation.broken_candidates import watermark_ahead
+from validator.protocols.router.simulation.acceptance import messages_of, relay_parent_of
+from validator.protocols.router.simulation.broken_candidates import Way, watermark_ahead
 from validator.protocols.router.simulation.candidates import CHEAP_BYTES, HUNTS_PER_SHARE, CandidateTraffic, Upward
 from validator.protocols.router.simulation.history import CHANGES, LONG_DOWNWARD_EVERY, LONG_DOWNWARD_SIZE
 from validator.protocols.router.simulation.later_requests import LaterRequests
@@ -27,6 +27,7 @@ LEAVING_IN_TIME_SHARE: Final = 0.4
 """Share of sessions under message_queue in which a para without upward messages requests its cleanup, and may then send none."""
 STANDING_SHARE: Final = 0.12  # of candidates, whose watermark is one that only the later rules allow
 OVERWEIGHT_SHARE: Final = 0.08  # of candidates with upward messages; one of these is heavier than a round
+SIGNALS_SHARE: Final = 0.5  # of candidates, where there are signals
 UNPROCESSED_SHARE: Final = 0.7  # of candidates that need not process anything
 LONGEST_BURST: Final = 8  # a downward queue that takes more messages than this is not filled
 
@@ -94,7 +95,14 @@ class LaterCandidateTraffic(CandidateTraffic):
             "HrmpWatermark/AheadRelayParent": ahead_or_behind,
             "UpwardMessages/IsOffboarding": sent_while_leaving,
         }
+        self.ways = {kind: beside_signals(way) for kind, way in self.ways.items()} | SIGNAL_WAYS
         self.seen = dict.fromkeys(self.ways, 0)
+
+    def producers(self) -> list[int]:
+        """Return the paras that have a candidate in this block; the block's requests may have changed who may send to whom."""
+        if self.router.has("forced_requests"):
+            self.load_egress()
+        return super().producers()
 
     def good(self, para: int) -> Json | None:
         """Return a candidate that breaks no rule, or None if the para can make none."""
@@ -111,7 +119,19 @@ class LaterCandidateTraffic(CandidateTraffic):
             seen = queue[0]["sent_at"] <= relay_parent_of(self.router, candidate)
             if not seen and self.rng.random() < UNPROCESSED_SHARE:
                 candidate["processed_downward_messages"] = 0
+        if self.router.has("ump_signals"):
+            signals = None
+            if self.rng.random() < SIGNALS_SHARE:
+                signals = self.rng.sample(self._signals(), self.rng.randrange(len(self._signals()) + 1))
+            candidate["upward_messages"] = with_signals(candidate["upward_messages"], signals)
         return candidate
+
+    def _signals(self) -> list[str]:
+        """Return a signal of each kind in force; bytes behind a whole signal mean nothing."""
+        select = "00" + self.rng.hex(2) + self.rng.choice(("", "", "aa"))
+        if not self.router.has("approved_peer_signal"):
+            return [select]
+        return [select, peer_signal(self.rng.hex(self.rng.choice((0, 38, 63, 64))))]
 
     def _make_overweight(self, para: int, messages: list[str]) -> None:
         """Put a message that no round can take in the place of one of the messages, if the queue has room for it."""
@@ -135,10 +155,85 @@ class LaterCandidateTraffic(CandidateTraffic):
     def fill_up(self, candidate: Json) -> None:
         """Exhaust a limit, unless the para is about to leave."""
         if not self._is_offboarding(candidate["para_id"]):
+            entries = candidate["upward_messages"]
             super().fill_up(candidate)
+            if self.router.has("ump_signals"):
+                filled = candidate["upward_messages"]
+                if filled is entries:  # another limit is exhausted
+                    return
+                signals = entries[entries.index("") + 1 :] if "" in entries else None
+                candidate["upward_messages"] = with_signals(filled, signals)
 
     def _is_offboarding(self, para: int) -> bool:
         return self.router.has("message_queue") and para in self.router.outgoing
+
+
+def with_signals(messages: list[str], signals: list[str] | None) -> list[str]:
+    """Return messages, none of them empty, then the separator and signals if there are any; a separator alone is legal, too."""
+    return [message or "00" for message in messages] + ([] if signals is None else ["", *signals])
+
+
+def peer_signal(peer: str) -> str:
+    """Return the signal that approves a peer of at most 64 bytes."""
+    size = size_of(peer)
+    return "01" + (f"{4 * size:02x}" if size < 64 else "0101") + peer
+
+
+def beside_signals(way: Way) -> Way:
+    """Return a way to break a rule that leaves a candidate's signals alone."""
+
+    def run(router: NaiveRouter, rng: Draws, candidate: Json, egress: list[int], cost: int) -> bool:
+        if not router.has("ump_signals"):
+            return way(router, rng, candidate, egress, cost)
+        entries = candidate["upward_messages"]
+        signals = entries[entries.index("") + 1 :] if "" in entries else None
+        candidate["upward_messages"] = list(messages_of(router, candidate))
+        broken = way(router, rng, candidate, egress, cost)
+        candidate["upward_messages"] = with_signals(candidate["upward_messages"], signals)
+        return broken
+
+    return run
+
+
+def undecodable_signal(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:
+    """Put an entry behind the separator that is no signal of the kinds in force."""
+    if not router.has("ump_signals"):
+        return False
+    wrong = ["", "00", "0001", "02" + rng.hex(3), "0104", peer_signal("aa" * 64)[:-2], "010501" + "aa" * 65]
+    if not router.has("approved_peer_signal"):
+        wrong.append(peer_signal(rng.hex(8)))
+    signals = [rng.choice(wrong)]
+    if router.has("approved_peer_signal"):
+        signals = rng.choice((signals, ["000102", *signals], [*signals, "000102"]))
+    candidate["upward_messages"] = with_signals(messages_of(router, candidate), signals)
+    return True
+
+
+def too_many_signals(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:
+    """Signal more than there are kinds."""
+    if not router.has("ump_signals"):
+        return False
+    signals = ["000000", "000001"]
+    if router.has("approved_peer_signal"):
+        signals = [*rng.choice((["000000", "0100"], ["0100", "000000"])), rng.choice(("000000", "0100", "ff"))]
+    candidate["upward_messages"] = with_signals(messages_of(router, candidate), signals)
+    return True
+
+
+def duplicate_signal(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:
+    """Signal a kind twice."""
+    if not router.has("approved_peer_signal"):
+        return False
+    signals = rng.choice((["000000", "000001"], ["0100", peer_signal(rng.hex(4))]))
+    candidate["upward_messages"] = with_signals(messages_of(router, candidate), signals)
+    return True
+
+
+SIGNAL_WAYS: Final[dict[str, Way]] = {
+    "UmpSignals/Undecodable": undecodable_signal,
+    "UmpSignals/TooMany": too_many_signals,
+    "UmpSignals/Duplicate": duplicate_signal,
+}
 
 
 def sent_while_leaving(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:

@@ -109,6 +109,12 @@ class NaiveMessageQueue:
         self.ends.pop(para, None)
         self.ring = [other for other in self.ring if other != para]
 
+    def sweep(self, para: int) -> None:
+        """Pass over all that waits of a para that goes; on the chain its book stays (PR-09)."""
+        for message in self.of_stage(para, "waiting"):
+            message["stage"] = "aside"
+        self.ring = [other for other in self.ring if other != para]
+
     def _tidy(self, para: int) -> None:
         """Remove pages without unprocessed messages, and the para from the ring if nothing waits."""
         left = {message["page"] for message in self.of_stage(para, "waiting", "aside")}

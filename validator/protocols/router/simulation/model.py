@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from validator.protocols.router.simulation.acceptance import CHECKS_IN_ORDER
+from validator.protocols.router.simulation.acceptance import CHECKS_IN_ORDER, messages_of
 from validator.protocols.router.simulation.entry_points import apply_request, saved
 from validator.protocols.router.simulation.hashing import ZERO_HASH, next_head
 from validator.protocols.router.simulation.later_rules import REQUESTS, features_at, is_system, limit_of
@@ -67,6 +67,8 @@ class NaiveRouter:
         self.requests: dict[Channel, Json] = {}
         # A counter, not a scan: the requests of an offboarded para outlive its count (1.7, I-06, I-06b).
         self.open_request_count: dict[int, int] = {}
+        # Likewise: a forced clean-up may forget it (PR-17).
+        self.accepted_request_count: dict[int, int] = {}
         self.closing: list[Channel] = []
         self.watermarks: dict[int, int] = {}
         self.digests: dict[int, list[tuple[int, int]]] = {}  # recipient: (block, sender) in order of enactment
@@ -130,9 +132,9 @@ class NaiveRouter:
         """Return the senders of the channels to the para, ascending."""
         return sorted(sender for sender, recipient in self.channels if recipient == para)
 
-    def accepted_request_count(self, para: int) -> int:
-        """Return how many requests to the para are confirmed."""
-        return sum(recipient == para and request["confirmed"] for (_, recipient), request in self.requests.items())
+    def is_valid(self, para: int) -> bool:
+        """Return whether a para is valid; on the chain one that is scheduled for offboarding is not (RP-01)."""
+        return para in self.kinds and not (self.has("as_the_chain") and para in self.outgoing)
 
     def used_places(self, channel: Channel) -> int:
         """Return the number of messages pending in a channel."""
@@ -218,9 +220,9 @@ class NaiveRouter:
         para, watermark = candidate["para_id"], candidate["hrmp_watermark"]
         self.dmq[para] = self.dmq.get(para, [])[candidate["processed_downward_messages"] :]
         if self.queue is None:
-            self.ump[para] = self.ump.get(para, []) + candidate["upward_messages"]
+            self.ump[para] = self.ump.get(para, []) + messages_of(self, candidate)
         else:
-            for payload in candidate["upward_messages"]:
+            for payload in messages_of(self, candidate):
                 self.queue.enact(para, payload, self.limit("message_queue_heap_size"))
         # A waiting message's block is always in its recipient's digest, so the digest need not be consulted.
         for (_, recipient), channel in self.channels.items():
@@ -235,7 +237,8 @@ class NaiveRouter:
             target["messages"].append({"sent_at": self.now, "data": message["data"]})
             target["mqc_head"] = next_head(target["mqc_head"], self.now, message["data"])
             digest = self.digests.setdefault(message["recipient"], [])
-            if (self.now, para) not in digest:  # two candidates of a para in one block are listed once (1.11)
+            # two candidates of a para in one block are listed once (1.11), but on the chain twice (chain_2026 3.18)
+            if (self.now, para) not in digest or self.has("as_the_chain"):
                 digest.append((self.now, para))
 
     # -- upward dispatch ----------------------------------------------------------------------------------------
@@ -303,6 +306,10 @@ class NaiveRouter:
         """Lower the count of the sender's open requests; it never goes below 0 (I-06)."""
         self.open_request_count[sender] = max(0, self.open_request_count.get(sender, 0) - 1)
 
+    def count_one_acceptance_less(self, recipient: int) -> None:
+        """Lower the count of the confirmed requests to the recipient; it never goes below 0."""
+        self.accepted_request_count[recipient] = max(0, self.accepted_request_count.get(recipient, 0) - 1)
+
     # -- session change -----------------------------------------------------------------------------------------
 
     def session_change(self, change: Mapping[str, Any]) -> None:
@@ -319,8 +326,10 @@ class NaiveRouter:
     # -- ledger -------------------------------------------------------------------------------------------------
 
     def can_reserve(self, para: int, amount: int) -> bool:
-        """Return whether the free balance covers the amount; equality is enough (1.6)."""
-        return self.unlimited_balances or self.free.get(para, 0) >= amount
+        """Return whether the free balance covers the amount and the existential deposit; equality is enough (1.6, chain_2026 3.17)."""
+        if self.unlimited_balances or amount <= 0:
+            return True
+        return self.free.get(para, 0) - amount >= self.limit("existential_deposit")
 
     def reserve(self, para: int, amount: int) -> None:
         """Move an amount from the para's free balance to its deposits."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The session change of the naive model: router_rules 1.7 and 1.8, router_profiles 3.3 and 3.5."""
+"""The session change of the naive model: router_rules 1.7 and 1.8, router_profiles 3.3 and 3.5, chain_2026 3.16 and 3.18."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def change_session(router: NaiveRouter, change: Mapping[str, Any]) -> None:
         _clean_up(router, para)
     for pair in sorted(router.requests):
         _resolve_request(router, pair, before)
-    for pair in router.closing:
-        _remove_channel(router, pair)
-    router.closing = []
+    close_closing(router)
 
 
 def _clean_requests(router: NaiveRouter, leaving: Collection[int]) -> None:
@@ -39,7 +37,10 @@ def _clean_requests(router: NaiveRouter, leaving: Collection[int]) -> None:
         if sender not in leaving and recipient not in leaving:
             continue
         request = router.requests.pop((sender, recipient))
-        router.count_one_request_less(sender)
+        if not router.has("as_the_chain"):  # there the place of a sender that stays is lost (PR-03)
+            router.count_one_request_less(sender)
+        if request["confirmed"]:
+            router.count_one_acceptance_less(recipient)
         if sender not in leaving:
             router.unreserve(sender, request["sender_deposit"])
         if request["confirmed"] and recipient not in leaving:
@@ -48,36 +49,70 @@ def _clean_requests(router: NaiveRouter, leaving: Collection[int]) -> None:
 
 def _clean_up(router: NaiveRouter, para: int) -> None:
     """Remove an offboarded para's storage (1.8, I-08). Requests that it still has stay and end by their own rules."""
-    for pair in sorted(router.channels):
-        if para in pair:
-            _remove_channel(router, pair)
-    per_para: list[dict[int, Any]] = [router.dmq, router.dmq_heads, router.ump, router.open_request_count]
-    for table in [*per_para, router.watermarks, router.digests]:
+    remove_channels_of(router, para)
+    per_para: list[dict[int, Any]] = [router.dmq, router.dmq_heads, router.ump]
+    per_para += [router.open_request_count, router.accepted_request_count]
+    if not router.has("as_the_chain"):
+        per_para += [router.watermarks, router.digests]
+    for table in per_para:
         table.pop(para, None)
-    if router.queue is not None:
+    if router.queue is not None and router.has("as_the_chain"):
+        router.queue.sweep(para)
+    elif router.queue is not None:
         router.queue.drop(para)
     if router.next_dispatch_round_start_with == para:
         router.next_dispatch_round_start_with = None
 
 
+def remove_channels_of(router: NaiveRouter, para: int) -> None:
+    """Close every channel from and to a para."""
+    for pair in sorted(router.channels):
+        if para in pair:
+            _remove_channel(router, pair)
+
+
 def _resolve_request(router: NaiveRouter, pair: Channel, config: Mapping[str, int]) -> None:
-    sender, recipient = pair
+    sender, _ = pair
     request = router.requests[pair]
-    if not request["confirmed"]:
-        if router.has("no_ttl"):
-            return
-        request["age"] += 1
-        if request["age"] < config["hrmp_open_request_ttl"]:
-            return
-        router.unreserve(sender, request["sender_deposit"])
-    elif sender in router.kinds and recipient in router.kinds:
-        kept = {key: value for key, value in request.items() if key not in ("confirmed", "age")}
-        router.channels[pair] = {**kept, "mqc_head": ZERO_HASH, "messages": []}
-    else:  # a party was offboarded: both deposits are returned (I-07)
-        router.unreserve(sender, request["sender_deposit"])
-        router.unreserve(recipient, request["recipient_deposit"])
+    if request["confirmed"]:
+        _open(router, pair)
+        return
+    if router.has("no_ttl"):
+        return
+    request["age"] += 1
+    if request["age"] < config["hrmp_open_request_ttl"]:
+        return
+    router.unreserve(sender, request["sender_deposit"])
     del router.requests[pair]
     router.count_one_request_less(sender)
+
+
+def _open(router: NaiveRouter, pair: Channel) -> None:
+    """Make a channel of a confirmed request, if both parties are valid; else deposits are returned (I-07), but not on the chain."""
+    sender, recipient = pair
+    request = router.requests.pop(pair)
+    if router.is_valid(sender) and router.is_valid(recipient):
+        kept = {key: value for key, value in request.items() if key not in ("confirmed", "age")}
+        router.channels[pair] = {**kept, "mqc_head": ZERO_HASH, "messages": []}
+    elif not router.has("as_the_chain"):
+        router.unreserve(sender, request["sender_deposit"])
+        router.unreserve(recipient, request["recipient_deposit"])
+    router.count_one_request_less(sender)
+    router.count_one_acceptance_less(recipient)
+
+
+def open_confirmed(router: NaiveRouter) -> None:
+    """Settle the requests that are confirmed, as the session change would (chain_2026 3.16)."""
+    for pair in sorted(router.requests):
+        if router.requests[pair]["confirmed"]:
+            _open(router, pair)
+
+
+def close_closing(router: NaiveRouter) -> None:
+    """Close what is to be closed."""
+    for pair in router.closing:
+        _remove_channel(router, pair)
+    router.closing = []
 
 
 def _remove_channel(router: NaiveRouter, pair: Channel) -> None:

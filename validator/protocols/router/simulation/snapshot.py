@@ -28,7 +28,6 @@ def router_state(router: NaiveRouter) -> dict[str, Any]:
     channels = sorted(router.channels)
     paras_in = sorted({recipient for _, recipient in channels})
     paras_out = sorted({sender for sender, _ in channels})
-    accepted = {para: router.accepted_request_count(para) for para in sorted({r for _, r in router.requests})}
     free = {para: 0 if router.unlimited_balances else amount for para, amount in router.free.items()}
     accounts = sorted(
         para
@@ -37,12 +36,12 @@ def router_state(router: NaiveRouter) -> dict[str, Any]:
     )
     return {
         "channels": {channel_name(pair): _channel(router, pair) for pair in channels},
-        "channel_set": sorted(channel_name(pair) for pair in channels),
+        "channel_set": [channel_name(pair) for pair in channels],
         "open_requests": {channel_name(pair): _request(router, pair) for pair in sorted(router.requests)},
-        "open_request_set": sorted(channel_name(pair) for pair in router.requests),
-        "close_request_set": sorted(channel_name(pair) for pair in router.closing),
+        "open_request_set": [channel_name(pair) for pair in sorted(router.requests)],
+        "close_request_set": [channel_name(pair) for pair in sorted(router.closing)],
         "open_request_count": _rows({para: count for para, count in router.open_request_count.items() if count}),
-        "accepted_request_count": _rows({para: count for para, count in accepted.items() if count}),
+        "accepted_request_count": _rows({para: n for para, n in router.accepted_request_count.items() if n}),
         "ingress": _rows({para: router.ingress(para) for para in paras_in}),
         "egress": _rows({para: router.egress(para) for para in paras_out}),
         "contents": {
@@ -102,6 +101,7 @@ def load_state(router: NaiveRouter, state: Mapping[str, Any]) -> None:
         router.requests[channel_of(name)] = {**request, "recipient_deposit": left}
     router.closing = [channel_of(name) for name in state.get("close_request_set", [])]
     router.open_request_count = _ids(state, "open_request_count")
+    router.accepted_request_count = _ids(state, "accepted_request_count")
     router.watermarks = _ids(state, "watermarks")
     router.dmq_heads = _ids(state, "dmq_heads")
     router.dmq = {para: [dict(message) for message in queue] for para, queue in _ids(state, "dmq").items()}
