@@ -143,6 +143,10 @@ def later_request_of(draw: Any, naive: NaiveRouter) -> Json:
     kind = draw(st.sampled_from(in_force if in_force and draw(st.integers(0, 9)) else list(REQUESTS)))
     if kind == "service_overweight":
         return service_of(draw, naive)
+    if kind == "force_clean":
+        return {"kind": kind, "para_id": draw(paras)}
+    if kind in ("force_process_open", "force_process_close"):
+        return {"kind": kind}
     if kind == "establish_channel_with_system":
         return {"kind": kind, "origin": draw(paras), "target": draw(_mostly_system)}
     if kind == "establish_system_channel":

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.router import (
+    chain_scenarios,
     downward_scenarios,
     heights_scenarios,
     horizontal_scenarios,
@@ -18,6 +19,7 @@ from tests.router import (
     order_scenarios,
     requests_scenarios,
     session_scenarios,
+    signals_scenarios,
     system_channels_scenarios,
     upward_scenarios,
     watermark_scenarios,
@@ -42,6 +44,8 @@ GROUPS = {
     "later_watermark": later_watermark_scenarios,
     "message_queue": message_queue_scenarios,
     "system_channels": system_channels_scenarios,
+    "signals": signals_scenarios,
+    "chain": chain_scenarios,
 }
 
 

@@ -55,8 +55,8 @@ def test_numbers_of_many_channels_are_kept_once() -> None:
 
 def test_page_of_other_version_is_refused() -> None:
     common, pages = encode_state(rich_state())
-    with pytest.raises(DecodeError, match="version 3"):
-        decode_state(b"\3" + common[1:], pages.values())
+    with pytest.raises(DecodeError, match="version 4"):
+        decode_state(b"\4" + common[1:], pages.values())
     with pytest.raises(DecodeError, match="version 0"):
         decode_state(common, [b"\0" + page[1:] for page in pages.values()])
 

@@ -183,7 +183,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "empty digest": (lambda s: s.hrmp_channel_digests.update({1: {5: {}}}), "the digests of 1 have an empty level"),
     "digest order": (_reverse_digests, "the digests of 2 are not in ascending order"),
     "missing digest": (lambda s: s.hrmp_channel_digests[2].pop(2), "no digest of 2 says that 1 sent in block 2"),
-    "missing sender": (lambda s: s.hrmp_channel_digests[2][3].pop(4), "no digest of 2 says that 4 sent in block 3"),
+    "missing sender": (lambda s: s.hrmp_channel_digests[2][3].remove(4), "no digest of 2 says that 4 sent in block 3"),
     "reserved": (lambda s: setattr(s.accounts[1], "reserved", 1), "1 has 1 reserved, its deposits are 13"),
     "reserved by nobody": (lambda s: s.accounts.pop(4), "4 has 0 reserved, its deposits are 8"),
     "deposit": (lambda s: setattr(s.hrmp_channels[1, 2], "sender_deposit", 0), "1 has 13 reserved, its deposits are 8"),

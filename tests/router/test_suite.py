@@ -34,8 +34,13 @@ from validator.replay.suites import suite_files
 INSTALLED = cache(installed_protocol)
 SCENARIOS = [scenario for group in GROUPS for scenario in scenarios_of(group)]
 SHARED = Path(__file__).resolve().parents[3] / "shared"
-SAMPLES = tuple(SHARED / "traces" / name for name in ("router_samples.json", "router_profiles_samples.json"))
-RULES = tuple(SHARED / "spec" / name for name in ("router_rules.md", "router_profiles.md"))
+SAMPLES = tuple(
+    SHARED / "traces" / name
+    for name in ("router_samples.json", "router_profiles_samples.json", "chain_2026_samples.json")
+)
+REAL = ("real_pallets_traces.json", "real_pallets_exact_traces.json")
+"""What the relay chain's own code did with random scenarios: without this program's choices, and with nothing left out."""
+RULES = tuple(SHARED / "spec" / name for name in ("router_rules.md", "router_profiles.md", "chain_2026.md"))
 INPUTS = ("requests", "downward", "candidates")
 NOT_IN_TRACES = {InclusionCandidateNotPending.kind, TimeoutCandidateNotPending.kind}
 """Verdicts on entries of block records, which traces do not have (tests/router/test_pending.py)."""
@@ -111,6 +116,15 @@ def test_core_and_naive_model_pass_sample_traces(samples: Path) -> None:
         core_and_naive_model_pass(scenario)
 
 
+@pytest.mark.skipif(not SHARED.exists(), reason="../shared is not next to this checkout")
+@pytest.mark.parametrize("name", REAL)
+def test_core_and_naive_model_do_as_the_chains_own_code_did(name: str) -> None:
+    scenarios = json.loads((SHARED / "traces" / name).read_text(encoding="utf-8"))
+    assert len(scenarios) >= 60
+    for scenario in scenarios:
+        core_and_naive_model_pass(scenario)
+
+
 # --- completeness ---
 
 
@@ -147,7 +161,7 @@ def test_fields_of_expected_error_match_its_class(violation: type[Violation]) ->
 
 def test_violations_have_unique_kinds_and_a_clause() -> None:
     named = [(violation.kind, violation.clause) for violation in violations()]
-    assert len(named) == len(set(named)) == 48
+    assert len(named) == len(set(named)) == 51
     assert all(clause for _, clause in named)
     kinds = [kind for kind, _ in named]
     # a downward queue that is full is refused with the kind of a message that is too long

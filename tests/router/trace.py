@@ -147,6 +147,10 @@ class Trace:
         """Add a service_overweight."""
         return self._later("service_overweight", error, para_id=para, page=page, index=index, weight_limit=limit)
 
+    def forced(self, kind: str, *, error: str | None = None, **arguments: int) -> Trace:
+        """Add a force_process_open, force_process_close or force_clean."""
+        return self._later(kind, error, **arguments)
+
     def _later(self, kind: str, error: str | None, **arguments: Any) -> Trace:
         """Add a request of a kind that only features bring."""
         return self._add(

@@ -31,7 +31,7 @@ CODE = re.compile(r"(?<![\w-])(?:[HLNRX]-[IV]|[HILNRX]-|PR-)[0-9]{2}[a-z]?(?![\w
 
 SECTION = re.compile(
     r"\b((?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HNX]-)?I-?[0-9]{2}[a-z]?)"
-    r"|router_profiles(?:\.md)? (?:[0-9](?:\.[0-9]+)?|PR-[0-9]{2}))"
+    r"|router_profiles(?:\.md)? (?:[0-9](?:\.[0-9]+)?|PR-[0-9]{2})|chain_2026(?:\.md)? 3\.[0-9]+)"
 )
 ROUTINE = re.compile(r"\b((?:router|early_hrmp|xcmp_channels|xcmp_networking)\.txt) ``(\w+)``")
 QUOTED = re.compile(
@@ -183,7 +183,7 @@ def test_every_section_in_a_scenario_has_an_entry() -> None:
             if source.startswith(("traces FORMAT", "README")) or source in ("", "router.txt"):
                 continue
             first = re.match(
-                r"(?:[a-z_]+\.txt |[a-z]+_rules |router_profiles )?(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]*[0-9])",
+                r"(?:[a-z_]+\.txt |[a-z]+_rules |router_profiles |chain_2026 )?(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]*[0-9])",
                 source,
             )
             assert first is not None, source

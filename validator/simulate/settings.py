@@ -115,7 +115,7 @@ PROFILES: Final[dict[str, dict[str, Any]]] = {
     },
     "history": {
         "history": True,
-        "blocks": 400,
+        "blocks": 430,
         "preset": "tight",
         "paras": 26,
         "candidates_per_block": 10,

@@ -92,7 +92,10 @@ def value_of(kind: RecordKind, **changes: Any) -> bytes:
 
 def session_change(**new_config: Any) -> dict[str, Any]:
     """Return the changes of a block record that set limits; a balance has 16 bytes."""
-    new_config = {name: value.to_bytes(16) if "deposit" in name else value for name, value in new_config.items()}
+    new_config = {
+        name: value.to_bytes(16) if "deposit" in name and type(value) is int else value
+        for name, value in new_config.items()
+    }
     return {"session_change": {"outgoing": [], "onboarding": [], "new_config": new_config, "limits": {}}}
 
 

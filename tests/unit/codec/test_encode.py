@@ -101,7 +101,15 @@ def test_verdict_in_json_has_every_field() -> None:
     message = MessageRef(2004, 7, DIGEST)
     signals = (Signal("SelectCore", selector=1, offset=0), Signal("ApprovedPeer", peer=b"\xaa"))
     accepted = Verdict(
-        InputKind.CANDIDATE, 17, 1, 2000, None, enacted=True, messages=(message,), candidate_hash=DIGEST, signals=signals
+        InputKind.CANDIDATE,
+        17,
+        1,
+        2000,
+        None,
+        enacted=True,
+        messages=(message,),
+        candidate_hash=DIGEST,
+        signals=signals,
     )
     assert to_json("verdicts", ENCODER.verdict(accepted)) == {
         "lane": "polkadot",

@@ -9,6 +9,7 @@ from typing import Any
 from validator.protocols.router.simulation.later_rules import FEATURES
 from validator.protocols.router.simulation.model import NaiveRouter
 
+_EMPTY = {"upward_messages": [], "processed_downward_messages": 0, "horizontal_messages": []}
 NEEDS = ("delayed_enactment", *FEATURES)
 
 
@@ -38,7 +39,7 @@ def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
         candidates = []
         for candidate in step.get("candidates", []):
             enact_at = candidate.get("enact_at_block")
-            result = router.candidate(candidate, "immediate" if enact_at is None else "on-inclusion")
+            result = router.candidate({**_EMPTY, **candidate}, "immediate" if enact_at is None else "on-inclusion")
             if enact_at is not None and result["ok"]:
                 delayed.append((enact_at, {"para_id": candidate["para_id"], "backed_at": block}))
             candidates.append(result)
