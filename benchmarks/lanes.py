@@ -25,6 +25,7 @@ ROUNDS = 5
 
 LANES = "lanes workers"
 
+
 @dataclass(frozen=True, slots=True)
 class LanesRun:
     """What one run has measured: candidates/s after the first batch; MiB by kind of process; the median of `ROUNDS` rounds in seconds of

@@ -81,7 +81,11 @@ def producer_of(kafka: dict[str, Any]) -> Producer:
 
 
 def produce(
-    kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tuple[str, bytes]], producer: Producer | None = None
+    kafka: dict[str, Any],
+    prefix: str,
+    lane: str,
+    records: Iterable[tuple[str, bytes]],
+    producer: Producer | None = None,
 ) -> int:
     """Send records, with a new producer unless one is given, and return their number."""
     producer = producer or producer_of(kafka)

@@ -23,14 +23,13 @@ from validator.protocols.router.books import Page
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.features import table
 from validator.protocols.router.invariants import broken_invariants
-from validator.protocols.router.later_pages import COMMON_PAGE, ENCODING_VERSION, LATER_VERSION, PAGES, SEED_VERSION
+from validator.protocols.router.later_pages import COMMON_PAGE, LATER_VERSION, PAGES, SEED_VERSION
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import (
     AcceptOpenChannel,
     Candidate,
     EstablishChannelWithSystem,
     EstablishSystemChannel,
-    ForceClean,
     InitOpenChannel,
     ServiceOverweight,
 )
@@ -99,56 +98,6 @@ def test_pages_hold_everything_that_later_rules_keep() -> None:
     assert encode_state(decoded) == (common, owned)
     for name in ("message_queue", "host_configuration", "hrmp_stranded_deposits", "hrmp_open_channel_requests"):
         assert getattr(decoded, name) == getattr(state, name)
-
-
-def newest_router() -> Router:
-    """Return a chain with a lost place, counts that a forced clean-up forgot, and an account that must keep something."""
-    router = Router.at_genesis(chain("as_the_chain", "forced_requests", "clean_open_channel_requests", "no_ttl"))
-    router.state.host_configuration = replace(LATER, existential_deposit=3)
-    router.begin_block(1)
-    for request in (InitOpenChannel(1, 2003, 2, 4), InitOpenChannel(2, 2004, 2, 4), InitOpenChannel(2004, 2, 2, 4)):
-        router.apply_request(request)
-    router.apply_request(AcceptOpenChannel(2, 2004))
-    router.change_session(SessionChange(outgoing=(2003,)))
-    router.begin_block(2)
-    router.apply_request(InitOpenChannel(1, 2, 2, 4))
-    router.apply_request(InitOpenChannel(2, 1, 2, 4))
-    router.apply_request(AcceptOpenChannel(1, 2))
-    router.apply_request(ForceClean(1))
-    router.apply_request(ForceClean(2))
-    return router
-
-
-def test_pages_and_state_files_hold_what_counts_do_not_show() -> None:
-    router = newest_router()
-    state = router.state
-    assert list(broken_invariants(state)) == []
-    assert state.hrmp_uncounted_requests == {1: 1, 2: 2}
-    assert state.hrmp_uncounted_acceptances == {1: 1}
-    common, owned = encode_state(state)
-    assert (common[0], {page[0] for page in owned.values()}) == (ENCODING_VERSION, {SEED_VERSION})
-    decoded = decode_state(common, owned.values())
-    assert (view(decoded), encode_state(decoded)) == (view(state), (common, owned))
-    document = STATE_FILE.write(router)
-    read = STATE_FILE.read(Node(document, "state"), replace(router.settings, configuration=state.host_configuration))
-    assert STATE_FILE.write(read) == document
-    assert read.state.hrmp_uncounted_requests == {1: 1, 2: 2}
-    assert read.state.hrmp_uncounted_acceptances == {1: 1}
-
-
-def test_lost_places_are_kept() -> None:
-    router = Router.at_genesis(chain("as_the_chain", "clean_open_channel_requests"))
-    router.begin_block(1)
-    router.apply_request(InitOpenChannel(1, 2003, 2, 4))
-    router.change_session(SessionChange(outgoing=(2003,)))
-    state = router.state
-    assert (state.hrmp_lost_places, state.hrmp_open_channel_request_count) == ({1: 1}, {1: 1})
-    assert list(broken_invariants(state)) == []
-    common, owned = encode_state(state)
-    decoded = decode_state(common, owned.values())
-    assert decoded.hrmp_open_channel_request_count == {1: 1}
-    state.hrmp_lost_places.clear()
-    assert any("hrmp_open_channel_request_count is" in sentence for sentence in broken_invariants(state))
 
 
 def test_pages_of_the_second_version_are_read_as_the_third() -> None:

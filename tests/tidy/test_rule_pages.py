@@ -183,7 +183,8 @@ def test_every_section_in_a_scenario_has_an_entry() -> None:
             if source.startswith(("traces FORMAT", "README")) or source in ("", "router.txt"):
                 continue
             first = re.match(
-                r"(?:[a-z_]+\.txt |[a-z]+_rules |router_profiles |chain_2026 )?(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]*[0-9])",
+                r"(?:[a-z_]+\.txt |[a-z]+_rules |router_profiles |chain_2026 )?"
+                r"(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]*[0-9])",
                 source,
             )
             assert first is not None, source

@@ -70,6 +70,8 @@ def _effect(record: Json) -> str:
     messages = len(record["messages"])
     if messages:
         parts.append(f"{messages} message{'s' if messages > 1 else ''} queued")
+    if record["signals"]:
+        parts.append(f"signals {' and '.join(each['kind'] for each in record['signals'])}")
     return ", ".join(parts)
 
 

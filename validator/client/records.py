@@ -36,7 +36,7 @@ class MessageRef(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """What a candidate signals beside its messages: ``SelectCore`` with selector and offset, or ``ApprovedPeer`` with a peer's id."""
+    """What a candidate signals besides its messages: ``SelectCore`` with selector and offset, or ``ApprovedPeer`` with a peer's id."""
 
     kind: str
     selector: int | None = None
@@ -64,7 +64,7 @@ class Error:
 class Verdict:
     """The outcome of one input; ``error`` is None if it was accepted. ``kind`` says what the input was, such as ``candidate``.
 
-    ``signals`` are those of a candidate: they are among its upward messages and are none.
+    A candidate's ``signals`` stand among its upward messages and are none.
     """
 
     lane: str

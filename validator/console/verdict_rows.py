@@ -172,7 +172,21 @@ def effect(record: Json) -> str:
         parts.append(f"in effect from session {count(record['effective_session'])}")
     if record["expires_session"] is not None and record["expires_session"] < U32_MAX:
         parts.append(f"expires at session {count(record['expires_session'])}")
+    if record["signals"]:
+        parts.append(f"signals {signals(record)}")
     return "; ".join(parts)
+
+
+def signals(record: Json) -> str:
+    """Say what a candidate signals: the core that it selects, the peer that it approves."""
+    return " and ".join(
+        f"core {each['selector']} at offset {each['offset']}"
+        if each["kind"] == "SelectCore"
+        else f"peer {each['peer']}"
+        if each["kind"] == "ApprovedPeer"
+        else each["kind"]
+        for each in record["signals"]
+    )
 
 
 def last_rejections(verdicts: Iterator[KeptVerdict], para: int, rows_max: int) -> tuple[list[Any], Counter[str]]:

@@ -33,7 +33,7 @@ class MessageRef(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """What a candidate signals to the relay chain beside its messages.
+    """What a candidate signals to the relay chain besides its messages.
 
     ``SelectCore`` has a ``selector`` of a core and an ``offset`` into the claim queue, both u8; ``ApprovedPeer`` has the bytes of a
     ``peer``. Source: RFC 103, chain_2026 3.14, 3.15.
@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
 
     ``para_id`` is the judged para (a request's origin). ``enacted`` says whether the effects are in the state now, and ``messages`` which
     messages enactment queued. A request takes effect at the start of ``effective_session``; unless confirmed, it is removed at the start of
-    ``expires_session``. ``signals`` are those of a candidate, also of a rejected one: entries of its upward messages that are no messages.
+    ``expires_session``. A candidate, also a rejected one, has ``signals``: entries of its upward messages that are no messages.
     """
 
     kind: InputKind

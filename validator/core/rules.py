@@ -147,7 +147,7 @@ class RuleSet(ABC, Generic[S]):
         return DownwardMessage._make(fields)
 
     def signals(self, candidate: Any) -> tuple[Signal, ...]:  # noqa: ARG002
-        """Return what a candidate signals beside its messages; nothing under rules that know no signals."""
+        """Return what a candidate signals besides its messages; nothing under rules that know no signals."""
         return ()
 
     def check_start(self, first_block: BlockNumber) -> None:

@@ -45,7 +45,7 @@ def test_chain_lives_through_all_profiles(seed: int) -> None:
     rules = simulation.chain()["rules"]
     assert [entry["profile"] for entry in rules] == list(PROFILES)[1:]
     lengths = Counter(features_at(rules, block.block) for block in blocks)
-    assert len(blocks) == 400
+    assert len(blocks) == 430
     assert set(lengths) == set(PROFILES.values())
     assert min(lengths.values()) >= 20
 

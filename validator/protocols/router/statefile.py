@@ -89,8 +89,8 @@ def read_state(
         state.paras[onboarded.para_id] = onboarded.kind
     _read_accounts(node, state)
     for key in _EXTRA_AMOUNTS:
-        read = _balance if key == STRANDED_DEPOSITS else Node.integer
-        amounts = {_para(name, amount): read(amount) for name, amount in _members(node, key)}
+        most = U128_MAX if key == STRANDED_DEPOSITS else U32_MAX
+        amounts = {_para(name, amount): amount.integer(most) for name, amount in _members(node, key)}
         setattr(state, f"hrmp_{key}", {para: amount for para, amount in amounts.items() if amount})
     _read_upward(node, state)
     _read_message_queue(node, state)
@@ -285,7 +285,9 @@ def _read_requests(node: Node, state: RouterState) -> None:
         )
         if item.has("recipient_deposit") and not request.confirmed:
             raise item["recipient_deposit"].fail("null, since the request is not confirmed")
-        left = item.get("recipient_deposit", _balance, state.host_configuration.hrmp_recipient_deposit)
+        left = item.get(
+            "recipient_deposit", lambda value: value.integer(U128_MAX), state.host_configuration.hrmp_recipient_deposit
+        )
         request.recipient_deposit = left if request.confirmed else 0
         increase(state.hrmp_open_channel_request_count, channel_id[0])
         if request.confirmed:
@@ -304,10 +306,6 @@ def _check_counts(node: Node, key: str, counts: Mapping[ParaId, int], what: str)
         counted = counts.get(_para(name, uncounted), 0)
         if uncounted.integer() > counted:
             raise uncounted.fail(f"at most the {counted} {what} requests of para {name}")
-
-
-def _balance(node: Node) -> int:
-    return node.integer(U128_MAX)
 
 
 def _read_channel(channel: Node, node: Node, state: RouterState, channel_id: ChannelId) -> None:

@@ -44,7 +44,7 @@ class SignalUndecodable(Violation):
 
 @dataclass(eq=False)
 class SignalDuplicate(Violation):
-    """Two signals of a candidate are of one kind; ``idx`` counts from the separator."""
+    """Two signals of a candidate have the same kind; ``idx`` counts from the separator."""
 
     kind: ClassVar[str] = "UmpSignals/Duplicate"
     clause: ClassVar[str] = "chain_2026 3.15"

@@ -118,7 +118,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     Feature(
         "approved_peer_signal",
         "polkadot-sdk#7955",
-        "A candidate may also signal the peer that it approves, beside the core that it selects.",
+        "A candidate may also signal the peer that it approves, besides the core that it selects.",
         implies=("ump_signals",),
     ),
     Feature(

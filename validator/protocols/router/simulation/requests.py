@@ -135,7 +135,7 @@ class ChannelTraffic:
             pair = self.rng.choice(self.plan)
             sender, recipient = pair
             known = pair in self.router.channels or pair in self.router.requests
-            if known or sender not in self.router.kinds or recipient not in self.router.kinds:
+            if known or sender not in self.router.kinds or not self.router.is_valid(recipient):
                 continue
             if outbound.get(sender, 0) >= self.router.channel_limit(sender, "outbound"):
                 continue
