@@ -238,7 +238,7 @@ def failure(error: KafkaError) -> Exception:
     """Return what to raise if Kafka does not give the inputs."""
     from streaming.transactions import KafkaGone
 
-    text = f"the inputs cannot be read: {error.str()} ({error.name()})"
+    text = f"Kafka does not give the inputs: {error.str()} ({error.name()})"
     return KafkaGone(text) if passes(error) else UserError(text)
 
 
