@@ -260,3 +260,24 @@ def test_registry_that_does_not_answer_costs_no_record(
     with pytest.raises(failure):
         value()
     assert [value() for _ in range(3)] == [b"plain 1", b"plain 2", b"plain 3"]
+
+
+@pytest.mark.broker
+def test_ends_with_uncommitted_records_are_behind_an_open_transaction(kafka: dict[str, Any]) -> None:
+    """A transaction that writes to two topics: whoever has read one of its records finds the others before these ends."""
+    create_topics(kafka, prefix="open-end.")
+    reader = KafkaOutputReader(kafka, "open-end.", ["verdicts", "receipts"], lambda: None, lambda: False)
+    producer = Producer(producer_config(kafka) | {"transactional.id": "open-end"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for topic in ("verdicts", "receipts"):
+        producer.produce(f"open-end.{topic}", b"1", b"polkadot", partition=0)
+    producer.flush(60)
+    assert set(reader.ends().values()) == {0}
+    ends = {place: end for place, end in reader.ends(committed=False).items() if end}
+    assert ends == {("verdicts", 0): 1, ("receipts", 0): 1}
+    assert reader.receive(0.5) is None
+    producer.commit_transaction(60)
+    assert {each.topic for each in read(reader, 2)} == {"verdicts", "receipts"}
+    until(lambda: reader.receive(0.1) is not None or reader.positions() == reader.ends(committed=False))
+    reader.close()

@@ -58,7 +58,7 @@ __all__ = [
     "hookimpl",
 ]
 
-API_VERSION: Final = (1, 4)
+API_VERSION: Final = (1, 5)
 """Major and minor. A plugin runs if its major version equals this one and its minor version is not greater."""
 
 LANE_API_VERSION: Final = (1, 0)
@@ -137,8 +137,13 @@ class OutputReader(Protocol):
     def positions(self) -> dict[tuple[str, int], int]:
         """Return each partition's next offset. It equals that of `ends` once every record has been received, in half a second at most."""
 
-    def ends(self) -> dict[tuple[str, int], int]:
-        """Ask Kafka for the offset after each partition's last committed record, which is where an open transaction begins."""
+    def ends(self, *, committed: bool = True) -> dict[tuple[str, int], int]:
+        """Ask Kafka for the offset after each partition's last committed record, which is where an open transaction begins.
+
+        With ``committed=False`` it is the offset after the last record of all. Whatever a transaction has written, one of whose records has
+        been received, is before these offsets, in every partition: once `positions` has reached them, all of it has been received.
+        ``committed`` since API 1.5.
+        """
 
     def close(self) -> None:
         """Close the connections. Closing twice has no effect; readers that are open when the transport ends are closed."""

@@ -9,12 +9,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from validator.errors import Unavailable, UserError
-from validator.kafka.client import consumer_config
+from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.refusals import why
 from validator.kafka.registry import plain_values
-from validator.kafka.retry import ends_reading, is_missing, partitions_of, spans_of, user_error
+from validator.kafka.retry import ends_reading, is_missing, offsets_of, partitions_of, spans_of, user_error
 from validator.plugin.api import OutputRecord
 from validator.plugin.limits import COMMIT_S_MAX, POLL_S_MAX, READER_FETCH_KIB
 from validator.plugin.submission import check_timeout, start_offsets
@@ -53,6 +54,8 @@ class KafkaOutputReader:
         config = consumer_config(kafka, group_id="validator-reader", partition_eof=True, lasting=True)
         self._bootstrap = config["bootstrap.servers"]
         self._consumer = Consumer(config | _READER)
+        self._admin: AdminClient | None = None
+        """Asks for ends that have nothing to do with transactions: what this consumer asks for is where open ones begin."""
         self._positions: dict[Place, int] = {}
         try:
             with self._translated():
@@ -91,10 +94,18 @@ class KafkaOutputReader:
         """Return each partition's next offset."""
         return dict(self._positions)
 
-    def ends(self) -> dict[Place, int]:
-        """Return the offset after each partition's last committed record."""
+    def ends(self, *, committed: bool = True) -> dict[Place, int]:
+        """Return the offset after each partition's last committed record, or after the last one of all."""
         with self._open():
-            return {place: end for place, (_, end) in self._spans().items()}
+            if committed:
+                return {place: end for place, (_, end) in self._spans().items()}
+            if self._admin is None:
+                self._admin = AdminClient(admin_config(self._kafka))
+            asked = {
+                TopicPartition(self._prefix + topic, number): OffsetSpec.latest() for topic, number in self._places
+            }
+            ends = offsets_of(self._admin, asked, patience_s=COMMIT_S_MAX)
+            return {(place.topic.removeprefix(self._prefix), place.partition): end for place, end in ends.items()}
 
     def close(self) -> None:
         """Close the connections."""

@@ -102,7 +102,7 @@ class MemoryReader:
         """Return each partition's next offset."""
         return dict(self._next)
 
-    def ends(self) -> dict[tuple[str, int], int]:
+    def ends(self, *, committed: bool = True) -> dict[tuple[str, int], int]:  # noqa: ARG002 - nothing here is under way
         """Return how many records each topic has had."""
         self._check_open()
         return {(topic, 0): sum(output[0] == topic for output in self._memory.outputs) for topic in self._topics}

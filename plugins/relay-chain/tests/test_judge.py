@@ -193,25 +193,21 @@ def test_difference_waits_until_it_is_settled_and_may_vanish(judge: Judge) -> No
     execute(judge, 5)
     given = facts(5, session_ends=True, opened=((2000, 2004),), closed=())
     assert judge.compare(given) is None
-    for _ in range(5):  # rounds alone settle nothing: the lane has written no more
-        judge.end_round()
-        assert judge.compare(given) is None
-    execute(judge, 6)
-    judge.end_round()
+    judge.end_round()  # its ends were asked for before the receipt was read: another topic may end behind them
+    assert judge.compare(given) is None
     judge.take("channel-events", channel_event(5, "opened", 2000, 2004))
     assert judge.compare(given) == []
 
 
-def test_receipt_of_the_next_round_does_not_settle(judge: Judge) -> None:
+def test_difference_of_the_last_block_is_settled_without_a_later_one(judge: Judge) -> None:
+    """The round after the receipt's has read all that the block's transaction wrote."""
     execute(judge, 5)
     judge.end_round()
-    execute(judge, 6)  # perhaps of the same transaction, of which a part was read
-    judge.end_round()
-    judge.end_round()
     assert judge.compare(facts(5, backed=1)) is None
-    execute(judge, 7)
     judge.end_round()
-    assert judge.compare(facts(5, backed=1)) is not None
+    found = judge.compare(facts(5, backed=1))
+    assert found is not None
+    assert [each.difference.kind for each in found] == ["CandidatesMissing"]
 
 
 def test_state_survives_a_restart_at_any_point(judge: Judge) -> None:

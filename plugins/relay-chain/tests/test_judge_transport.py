@@ -111,6 +111,28 @@ def test_disagreements_and_status_come_out(memory: MemoryTransport) -> None:
     assert {key for _, key, _ in memory.submitted} == {LANE.encode()}
 
 
+def test_difference_in_the_last_block_comes_out_and_what_follows_is_compared(memory: MemoryTransport) -> None:
+    """Nothing comes after these blocks, and the first of them differs."""
+    told_of = [told(memory, facts(number)) for number in (5, 6, 7)]
+    follow(memory, [[*told_of, *executed(5, verdict(5)), *executed(6), *executed(7)]], steps=5)
+    assert [(each["block"], each["kind"]) for each in written(memory, records.DISAGREEMENTS)] == [
+        (5, "CandidatesMissing")
+    ]
+    last = written(memory, records.AGREEMENT)[-1]
+    assert (last["block"], last["blocks"], last["skipped"]) == (7, 3, 0)
+
+
+def test_what_was_not_decoded_at_the_beginning_hides_nothing(memory: MemoryTransport) -> None:
+    unread = ("Configuration.ActiveConfig",)
+    given = [told(memory, facts(5, unread=unread)), told(memory, facts(6, backed=1))]
+    follow(memory, [[*given, *executed(5), *executed(6, verdict(6, error=REFUSED))]], steps=6)
+    found = written(memory, records.DISAGREEMENTS)
+    assert [(each["block"], each["kind"], each["reason"]) for each in found] == [
+        (5, "NotDecoded", "not-decoded"), (6, "CandidateRefused", "not-decoded"),
+    ]  # fmt: skip
+    assert written(memory, records.AGREEMENT)[-1]["block"] == 6
+
+
 def test_every_kill_leaves_the_same_output(memory: MemoryTransport) -> None:
     parts = story(memory)
     follow(memory, parts)

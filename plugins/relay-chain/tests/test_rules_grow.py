@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from relay_world import FIRST, LANE, SPEC, empty_chain, load
-from validator_relay_chain import command
+from validator_relay_chain import closing, command
 from validator_relay_chain import transport as followed
 from validator_relay_chain.adopt import adopt_rules, wanted_rules
 from validator_relay_chain.errors import FollowError, RulesWanted
@@ -186,7 +186,7 @@ def test_command_adds_the_rules_waits_for_the_job_and_goes_on(
     started(config_path)
     monkeypatch.setattr(command, "run_transport", run)
     monkeypatch.setattr(command, "connected", load_config)
-    monkeypatch.setattr(command, "_agreement", lambda *_: None)
+    monkeypatch.setattr(closing, "_agreement", lambda *_: None)
     monkeypatch.setattr(command, "time", SimpleNamespace(sleep=start_again, monotonic=time.monotonic))
     command.follow(lane=LANE, config_path=config_path, judge=False)
     assert waited == ["restarted"]

@@ -144,20 +144,20 @@ def errors_of(folder: Path, *uses: HandlerUse) -> list[str]:
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(2, 0)')}",
-            "it was written for API 2.0, this validator has 1.4: install a validator with that API",
+            "it was written for API 2.0, this validator has 1.5: install a validator with that API",
         ),
         (
-            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(1, 5)')}",
-            "it was written for API 1.5, this validator has 1.4: install a validator with that API",
+            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(1, 6)')}",
+            "it was written for API 1.6, this validator has 1.5: install a validator with that API",
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(0, 9)')}",
-            "it was written for API 0.9, this validator has 1.4: install a later version of the plugin",
+            "it was written for API 0.9, this validator has 1.5: install a later version of the plugin",
         ),
     ],
 )
 def test_plugin_that_does_not_load_is_reported_in_one_line(tmp_path: Path, source: str, line: str) -> None:
-    assert API_VERSION == (1, 4), "the lines above name it"
+    assert API_VERSION == (1, 5), "the lines above name it"
     install(tmp_path, "memo", source)
     assert errors_of(tmp_path) == [f"memo (dist-memo 1.0.0, DIR/MODULE.py): {line}"]
 

@@ -9,22 +9,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from validator.cli.command_api import (
     Config,
-    TopicReader,
     UserError,
     VisibleConsole,
     check_lanes,
     connected,
-    executed_blocks,
     lanes_to_restart,
     load_config,
     run_transport,
@@ -36,29 +33,21 @@ from validator.cli.command_api import (
     working,
 )
 from validator_relay_chain.adopt import adopt_rules, wanted_rules
+from validator_relay_chain.closing import LOOK_S, Closed, End, begin_of, close, skipped_blocks
 from validator_relay_chain.config import LANE
 from validator_relay_chain.errors import FollowError, NotKnownHere, StatePruned
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.oracle import records
 from validator_relay_chain.pool import NodePool, RealTime
-from validator_relay_chain.position import Position
 from validator_relay_chain.prepare import Prepared, configuration, describe, prepare
 from validator_relay_chain.source import Chain
-from validator_relay_chain.transport import read_start
+from validator_relay_chain.transport import NAME
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
-NAME: Final = "relay-chain"
 CONFIG: Final = Path("validator.toml")
 JUDGE: Final = f"{NAME}.judge"
-LOOK_S: Final = 1.0
-"""Seconds between two looks at how far the job is."""
-JUDGED_S_MAX: Final = 60.0
-"""Seconds that the judge may take for the last block once the lane has executed it."""
 STANDS_S_MAX: Final = 120.0
 """Seconds without an executed block after which the job is not waited for at the end; Spark may take half of them to start."""
-KAFKA_S_MAX: Final = 5.0
-"""Seconds that Kafka may take to answer at the end: it may be stopped at the same time."""
 
 
 @app.command()
@@ -108,7 +97,8 @@ def follow(
     block that it has, wherever this command or `validator transport run relay-chain` was ended or killed. Every hash that can be computed
     is compared, and what the lane says is compared with what the chain did. Before the first block under other rules of the chain it adds
     these to the configuration, and continues once the job has started with them; with `--up` it starts the job again itself. Exit code 0 if
-    it was stopped or has reached the last block, 2 if node, chain or configuration has a problem.
+    it was stopped or has reached the last block and compared every block with the chain (or need not, with `--no-judge`), 1 if blocks are
+    left that were not compared, 2 if node, chain or configuration has a problem.
     """
     if not LANE.fullmatch(lane):
         raise UserError(f"--lane: expected 1 to 64 of a-z 0-9 . _ -, found {lane[:80]!r}")
@@ -125,59 +115,41 @@ def follow(
             )
             return
         ending = partial(_ending, lane, to_block)
-        while not _follow(config_path, lane, ending, up=up, judge=judge):
+        closed = Closed.RULES
+        while closed is Closed.RULES:
+            closed = _follow(config_path, lane, ending, up=up, judge=judge)
             adopt_rules(config_path, NAME, say)
+    if closed is Closed.NOT_COMPARED:
+        raise typer.Exit(1)
 
 
-class _End(Enum):
-    """What ended the transport."""
-
-    LAST_BLOCK = "the last block that is wanted"
-    SIGNAL = "Ctrl-C or SIGTERM"
-    RULES = "rules that the configuration lacks"
-
-
-def _follow(config_path: Path, lane: str, ending: Callable[[Config], Config], *, up: bool, judge: bool) -> bool:
-    """Follow the chains of a configuration; return whether that is all, and not the end of what their rules reach to."""
+def _follow(config_path: Path, lane: str, ending: Callable[[Config], Config], *, up: bool, judge: bool) -> Closed:
+    """Follow the chains of a configuration until they end, or the rules that the configuration has."""
     if not up:
         _await_rules(config_path)
         with _judging(config_path, is_wanted=judge) as judged:
+            skipped = skipped_blocks(connected(config_path), lane)
             end = _run(config_path, ending)
-            _close(ending(connected(config_path)), lane, end, judged, patience_s=STANDS_S_MAX)
-        return end is not _End.RULES
+            return close(ending(connected(config_path)), lane, end, judged, skipped, patience_s=STANDS_S_MAX)
     with service_running(config_path) as config:
         with _judging(config_path, is_wanted=judge) as judged:
+            skipped = skipped_blocks(config, lane)
             end = _run(config_path, ending)
-            _close(ending(config), lane, end, judged, patience_s=math.inf)  # if the job ends, so does this process
+            # if the job ends, so does this process
+            closed = close(ending(config), lane, end, judged, skipped, patience_s=math.inf)
         say("stopping the job after its batch, then the broker")
-    return end is not _End.RULES
+    return closed
 
 
-def _run(config_path: Path, ending: Callable[[Config], Config]) -> _End:
+def _run(config_path: Path, ending: Callable[[Config], Config]) -> End:
     """Run the transport, and return what has ended it."""
     try:
-        return _End.SIGNAL if run_transport(NAME, config_path, ending) else _End.LAST_BLOCK
+        return End.SIGNAL if run_transport(NAME, config_path, ending) else End.LAST_BLOCK
     except UserError as error:
         if not wanted_rules(load_config(config_path), NAME):
             raise
         say(f"validator: {error}")
-        return _End.RULES
-
-
-def _close(config: Config, lane: str, end: _End, judged: threading.Event | None, *, patience_s: float) -> None:
-    """Say what the judge found, after the last block that is wanted once the lane has executed it and the judge has compared it."""
-    block = config.transports[NAME]["chains"][lane].get("to_block")
-    try:
-        is_whole = end is _End.LAST_BLOCK and block is not None and _await_executed(config, lane, block, patience_s)
-        if is_whole and judged is not None:
-            _await_judged(config, lane, block, judged)
-        found = _agreement(config, lane)
-    except UserError as error:
-        say(f"lane {lane}: what the judge says cannot be read: {error}")
-    except KeyboardInterrupt:
-        return
-    else:
-        say(f"lane {lane}: {'nothing is compared with the chain yet' if found is None else records.describe(found)}")
+        return End.RULES
 
 
 @contextmanager
@@ -228,12 +200,8 @@ def _check_end(config_path: Path, lane: str, to_block: int | None, *, prepare_on
         raise UserError(
             f"--to-block: expected an end of every other chain, found {', '.join(endless)} without to_block in {config_path}"
         )
-    path = Path(chains[lane].get("folder", lane)) / "start.json"
-    try:
-        begin = Position.decode(read_start(path)[1]).number
-    except (FollowError, ValueError):
-        return  # the transport says what is wrong with the file, if it needs it
-    if to_block <= begin:
+    begin = begin_of(config, lane)
+    if begin is not None and to_block <= begin:
         raise UserError(f"--to-block: expected a block after {begin}, after which the lane begins, found {to_block}")
 
 
@@ -329,43 +297,3 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("the chain", total=None)
         yield lambda title, done, total: bar.update(task, description=title, completed=done, total=total)
-
-
-def _await_executed(config: Config, lane: str, block: int, patience_s: float) -> bool:
-    """Wait until a lane has executed a block; return False if it executes nothing for ``patience_s`` seconds: its job may not run."""
-    seen, deadline = None, time.monotonic() + patience_s
-    say(f"lane {lane}: waiting until block {block} is executed and compared; Ctrl-C ends this")
-    with working(f"waiting until the lane has executed block {block}"):
-        while time.monotonic() < deadline:
-            executed = executed_blocks(config).get(lane, -1)
-            if executed >= block:
-                return True
-            if executed != seen:
-                seen, deadline = executed, time.monotonic() + patience_s
-            time.sleep(LOOK_S)
-    say(
-        f"lane {lane}: no block was executed for {patience_s:.0f} s, so block {block} is not waited for: does the job run?"
-    )
-    return False
-
-
-def _await_judged(config: Config, lane: str, block: int, ended: threading.Event) -> None:
-    """Wait until the judge has compared a lane up to a block. A difference in the last block stays unsettled."""
-    deadline = time.monotonic() + JUDGED_S_MAX
-    with working(f"waiting until block {block} is compared with the chain"):
-        while time.monotonic() < deadline and not ended.is_set():
-            found = _agreement(config, lane)
-            if found is not None and found["block"] >= block:
-                return
-            time.sleep(LOOK_S)
-
-
-def _agreement(config: Config, lane: str) -> dict[str, Any] | None:
-    """Return what the judge said last of a lane, or None. Raises `UserError` if Kafka or the topic is not available."""
-    found = None
-    prefix, topics = config.topics.prefix, [records.AGREEMENT]
-    with TopicReader(config.kafka, prefix, topics, patience_s=KAFKA_S_MAX, newest=True) as reader:
-        for record in reader.read_to_end():
-            if record.key == lane.encode():
-                found = records.decode(records.AGREEMENT, record.value)
-    return found

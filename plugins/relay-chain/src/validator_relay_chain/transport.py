@@ -46,7 +46,7 @@ STOP_LOOK_S: Final = 0.2
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the identity of this plugin."""
-    return Manifest(NAME, __version__, (1, 4), Configuration)
+    return Manifest(NAME, __version__, (1, 5), Configuration)
 
 
 @hookimpl

@@ -3,8 +3,9 @@
 
 Records of a lane come from several topics, each in its own order, so a difference may be a record that has not been read yet. What the
 judge finds equal is final. A difference is reported only once it is *settled*: everything that the lane wrote with the block has been read.
-Rounds make that certain. A caller reads topics up to their ends, then ends the round. A receipt of a later round but one belongs to a later
-transaction of the lane, before which all of the block's was committed; a round after that has read it.
+Rounds make that certain. A caller asks where topics end, open transactions included, and ends the round once it has read up to there. A
+lane writes all of a block in one transaction, and commits it when Kafka has all of it. So ends that are asked for after the block's receipt
+was read are behind all of it: the round after the receipt's has read it.
 """
 
 from __future__ import annotations
@@ -76,8 +77,6 @@ class Judge:
     last_ours: int | None = None
     round: int = 0
     _waiting: dict[int, LaneBlock] = field(default_factory=dict)
-    _receipt_rounds: list[int] = field(default_factory=list)
-    """Rounds in which receipts were read, the last ones only."""
 
     # --- what the lane says ---
 
@@ -96,11 +95,9 @@ class Judge:
             block.take_channel_event(record)
         elif topic == "receipts":
             block.take_receipt(record, self.round)
-            if self._receipt_rounds[-1:] != [self.round]:
-                self._receipt_rounds = [*self._receipt_rounds, self.round][-4:]
 
     def end_round(self) -> None:
-        """Say that everything has been read up to ends that were asked for after the previous round."""
+        """Say that everything has been read up to ends, open transactions included, that were asked for after the previous round."""
         self.round += 1
 
     # --- comparing ---
@@ -161,7 +158,7 @@ class Judge:
 
     def _is_settled(self, block: LaneBlock) -> bool:
         assert block.receipt_round is not None
-        return any(block.receipt_round + 2 <= each < self.round for each in self._receipt_rounds)
+        return block.receipt_round + 2 <= self.round
 
     # --- kept in the cursor ---
 
@@ -175,7 +172,6 @@ class Judge:
             "last_ours": self.last_ours,
             "round": self.round,
             "waiting": {str(number): block.to_json() for number, block in self._waiting.items()},
-            "receipt_rounds": self._receipt_rounds,
         }
 
     @classmethod
@@ -191,5 +187,4 @@ class Judge:
             plain["last_ours"],
             plain["round"],
             waiting,
-            list(plain["receipt_rounds"]),
         )

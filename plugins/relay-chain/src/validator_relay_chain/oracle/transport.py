@@ -56,7 +56,7 @@ class Bench:
             self._restore(cursor)
         self._facts_position = self._facts_reader.positions()
         """Where the facts that were not compared begin."""
-        self._ends = self._lane_reader.ends()
+        self._ends = self._lane_reader.ends(committed=False)
         self._committed = self._lane_reader.positions()
 
     def step(self) -> None:
@@ -64,7 +64,7 @@ class Bench:
         self._read()
         if self._is_read():
             self.judge.end_round()
-            self._ends = self._lane_reader.ends()
+            self._ends = self._lane_reader.ends(committed=False)
         found: list[Disagreement] = []
         before = self.judge.last_block
         while not self._context.stopping and self._advance(found):
