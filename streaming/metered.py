@@ -20,6 +20,7 @@ from validator.service.job_figures import JobFigures
 from validator.service.metric_endpoint import endpoint
 from validator.service.metric_feed import Feed, FeedThread
 from validator.service.metric_store import MetricStore
+from validator.service.transport_lines import fed_lanes
 from validator.topics import METRICS_TOPIC
 
 
@@ -45,7 +46,8 @@ class ServedMetrics(JobMetrics):
         self._log: Any = None
         self._config, self._lanes, self._store = config, lanes, store
         self._figures = JobFigures(store, lanes)
-        self._feed = Feed(store, lanes, configured_codec(config))
+        silent_after_s = {lane: fed.silent_after_s for lane, fed in fed_lanes(config).items()}
+        self._feed = Feed(store, lanes, configured_codec(config), silent_after_s=silent_after_s)
 
     def note(self, event: Mapping[str, Any]) -> None:
         """Count an event of the job's log."""

@@ -58,6 +58,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "open_transactions": [],
             "parked": None,
             "audit": None,
+            "feed": None,
             "audit_share": 0.0,
             "transports": [],
         }

@@ -22,6 +22,7 @@ from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.kafka.reader import TopicRecord
 from validator.service.lag import Lag
+from validator.service.transport_lines import Fed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,6 +197,20 @@ def test_same_rejection_in_a_row_needs_attention() -> None:
     assert titles == ["Para 2000 was rejected 4 times in a row"]
     model.take([verdict("polkadot", 5, 0)])
     assert causes(model, model.lanes["polkadot"], None) == []
+
+
+def test_lane_that_a_transport_feeds_needs_attention_once_it_is_silent(model: Model, lane: LaneModel) -> None:
+    fed = Fed("relay-chain", 300.0)
+    since_ms = lane.newest_block_ms or lane.status_ms
+    assert since_ms
+
+    def titles(fed: Fed | None, after_s: int) -> list[str]:
+        return [cause.title for cause in causes(model, lane, None, fed, since_ms + after_s * 1_000)]
+
+    silent = "No new block of polkadot for 10 min"
+    assert titles(fed, 600)[0] == silent
+    assert silent not in titles(None, 600)
+    assert not any(title.startswith("No new block") for title in titles(fed, 299))
 
 
 @pytest.mark.parametrize(

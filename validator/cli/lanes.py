@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,10 +28,10 @@ from validator.lanes.configured import (
 )
 from validator.lanes.kept_start import LaneStart, StartedEpoch, epoch_at, kept_starts, started_epochs
 from validator.plugin.pack import use_artefacts
-from validator.service.lag import Lag, lags
+from validator.service.lag import Lag, lags, newest_blocks
 from validator.service.next_start import refusal_of
 from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of, without_lane
-from validator.service.transport_lines import transport_lines
+from validator.service.transport_lines import fed_lanes, feed_lines, feed_of, transport_lines
 from validator.topics import INPUT_TOPICS
 from validator.visible import printable
 
@@ -87,6 +88,8 @@ def lanes(
         behind = lags(config.kafka, config.topics.prefix, configured_codec(config), names, checkpoint, reports.parked)
         kept = kept_starts(job_directory(config) / "lanes")
         said = transport_lines(config)
+        fed = fed_lanes(config)
+        newest = newest_blocks(config.kafka, config.topics.prefix, configured_codec(config)) if fed else {}
         inputs = [config.topics.prefix + name for name in INPUT_TOPICS]
         held_up = [each.words(config.kafka) for each in open_transactions(config.kafka, inputs)]
         rows = [
@@ -96,6 +99,7 @@ def lanes(
                 "audit": reports.audits.get(lane),
                 "audit_share": config.audit.share,
                 "transports": said.get(lane, []),
+                "feed": feed_of(fed[lane], newest.get(lane), time.time()) if lane in fed else None,
                 "open_transactions": held_up,
             }
             for lane in names
@@ -187,13 +191,19 @@ def _lines(row: dict[str, Any]) -> list[str]:
     if "consumed" not in row:
         begins = f"starts with block {row['first_block']}{'; ' + _lag(row) if row['lag'] else ''}"
         parked = _parked_lines(row)
-        return [*parked, *([begins] if parked else [f"no records yet; {begins}"]), *row["transports"]]
+        return [
+            *parked,
+            *feed_lines(row["feed"]),
+            *([begins] if parked else [f"no records yet; {begins}"]),
+            *row["transports"],
+        ]
     configured = "" if row["configured"] else " (not configured)"
     audit = _audit_lines(row)
     faulty = int(row["audit"] is not None)  # a fault comes first
     executed = "no block executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
     lines = [
         *_parked_lines(row),
+        *feed_lines(row["feed"]),
         *audit[:faulty],
         f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}",
     ]

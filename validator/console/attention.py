@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from validator.console.shown import count, plural
+from validator.console.shown import count, duration, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from validator.console.lane import LaneModel
     from validator.console.model import Model
     from validator.service.lag import Lag
+    from validator.service.transport_lines import Fed
 
 NAMED_MAX: Final = 6
 """Paras or channels that a line names."""
@@ -40,9 +41,17 @@ class Cause:
     link: str
 
 
-def causes(model: Model, lane: LaneModel, lag: Lag | None) -> list[Cause]:
-    """Return everything about a lane that needs attention, the worst first."""
-    found = [*_lane(lane, lag), *_channels(lane), *_paras(lane), *_rejections(lane), *_requests(lane), *_letters(model)]
+def causes(model: Model, lane: LaneModel, lag: Lag | None, fed: Fed | None = None, now_ms: int = 0) -> list[Cause]:
+    """Return everything about a lane that needs attention, the worst first; ``fed`` says which transport sends its blocks."""
+    found = [
+        *_silence(lane, fed, now_ms),
+        *_lane(lane, lag),
+        *_channels(lane),
+        *_paras(lane),
+        *_rejections(lane),
+        *_requests(lane),
+        *_letters(model),
+    ]
     return sorted(found, key=lambda cause: cause.severity != "bad")
 
 
@@ -61,6 +70,17 @@ def _lane(lane: LaneModel, lag: Lag | None) -> Iterator[Cause]:
     if len(lane.digests) > 1 and lane.digests[-1].first_block <= lane.digests[-2].last_block:
         text = "Receipts of one block name two runtimes: two jobs may write here."
         yield Cause("bad", f"{lane.name} has two runtime digests for one block", text, f"{home}/runtime")
+
+
+def _silence(lane: LaneModel, fed: Fed | None, now_ms: int) -> Iterator[Cause]:
+    """Yield that a lane which a transport feeds gets no new block. Without the record of one, its last status says since when."""
+    since_ms = lane.newest_block_ms or lane.status_ms
+    if fed is None or not since_ms:
+        return
+    expected_ms = fed.silent_after_s * 1_000
+    if now_ms - since_ms > expected_ms:
+        text = f"Transport {fed.transport} waits, has ended, or was never started; expected within {duration(expected_ms)}."
+        yield Cause("bad", f"No new block of {lane.name} for {duration(now_ms - since_ms)}", text, _link(lane))
 
 
 def _channels(lane: LaneModel) -> Iterator[Cause]:

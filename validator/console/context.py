@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from validator.console.letters import Letters
     from validator.console.stored import StoredLanes
     from validator.service.lag import Lag
+    from validator.service.transport_lines import Fed
 
 Query = Mapping[str, str]
 
@@ -48,6 +49,8 @@ class ConsoleContext:
     stored: StoredLanes | None = None
     letters: Letters | None = None
     read_only: bool = False
+    fed: Mapping[str, Fed] = field(default_factory=dict)
+    """The lanes whose blocks a transport sends."""
 
     @property
     def version(self) -> tuple[object, ...]:

@@ -97,6 +97,8 @@ class LaneModel:
     audit_fault: Json | None = None
     """The last fault that the audit in the job has found."""
     executed_block: int | None = None
+    newest_block_ms: int | None = None
+    """When the last record of a block that was read arrived."""
     verdicts: deque[KeptVerdict] = field(default_factory=deque)
     verdicts_read: int = 0
     tally: Tally = field(default_factory=Tally)
@@ -149,6 +151,7 @@ class LaneModel:
 
     def take_block(self, block: int, time_ms: int) -> None:
         """Take the time at which a block's record was sent; a block that is executed by now has its receipt."""
+        self.newest_block_ms = max(time_ms, self.newest_block_ms or 0)
         if self.executed_block is None or block > self.executed_block:
             self._block_times[block] = time_ms
             while len(self._block_times) > BLOCK_TIMES_MAX:

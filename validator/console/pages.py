@@ -36,7 +36,7 @@ def overview_page(console: ConsoleContext, path: dict[str, str], _query: Query) 
         return Page("empty.html", console.common("overview"))
     lane = console.lane(path["lane"]) if "lane" in path else next(iter(console.model.lanes.values()))
     blocks = list(lane.blocks)[-STRIP_BLOCKS:]
-    found = causes(console.model, lane, console.lag(lane.name))
+    found = causes(console.model, lane, console.lag(lane.name), console.fed.get(lane.name), now_ms())
     rate, recent = rate_plot(lane.rates, now_ms())
     latency, half, most = latency_plot(list(lane.blocks)[-2 * STRIP_BLOCKS :])
     return Page(

@@ -22,6 +22,7 @@ from validator.console.stored import StoredLanes
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec
 from validator.plugin.pack import use_artefacts
+from validator.service.transport_lines import fed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ class RunningConsole:
         self.host, self.port = host, self._socket.getsockname()[1]
         self.secrets = Secrets()
         console = ConsoleContext(
-            config, self.model, self.follower, StoredLanes(config), Letters(config, say), read_only
+            config, self.model, self.follower, StoredLanes(config), Letters(config, say), read_only, fed_lanes(config)
         )
         self._web = WebConsole(console, self.secrets, say)
         self._server = server_of(self._web.app(host, self.port))

@@ -76,6 +76,8 @@ _JOB: Final = (
 _LANE: Final = (
     _gauge("lane_executed_block", LANE, Origin.WORKER, "The last executed block."),
     _gauge("lane_newest_block", LANE, Origin.TOPICS, "The highest block whose record has arrived on the topic `blocks`."),
+    _gauge("lane_newest_block_timestamp_seconds", LANE, Origin.TOPICS, "When its record arrived, in Unix time."),
+    _gauge("lane_silent", LANE, Origin.TOPICS, "1 if its transport has sent no new block for longer than it says, else 0."),
     _gauge("lane_blocks_behind", LANE, Origin.TOPICS, "Blocks between the executed and the newest one; a new lane has executed none."),
     _gauge("lane_seconds_behind", LANE, Origin.TOPICS, "How long ago the oldest block arrived that is not executed; 0 if there is none."),
     _counter("lane_records", (*LANE, "outcome"), Origin.WORKER, "Records of the lane since its start, by outcome."),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import pluggy
@@ -247,7 +247,8 @@ class Transport:
     API 1.2. ``lanes`` are chains that the transport is for: one that is not configured is refused. ``cursors`` says whether it calls
     `TransportContext.commit`, for which the topic `cursors` is created. ``own`` are topics that exist for transports of this plugin
     (`validator.plugin.job_api.OwnTopic`): they are created when it starts, it writes and reads them. All three since API 1.3.
-    ``metrics`` are what it measures (`TransportContext.measure`). Since API 1.4.
+    ``metrics`` are what it measures (`TransportContext.measure`). Since API 1.4. ``feeds`` are lanes whose blocks it sends, each with the
+    seconds after which the lane is unhealthy if no new block has arrived, for whatever reason. Since API 1.5.
     """
 
     name: str
@@ -258,3 +259,4 @@ class Transport:
     cursors: bool = False
     own: tuple[OwnTopic, ...] = ()
     metrics: tuple[PluginMetric, ...] = ()
+    feeds: Mapping[str, float] = field(default_factory=dict)

@@ -25,6 +25,7 @@ HEALTH: Final = (
     "validator_lane_state",
     "validator_lane_blocks_behind",
     "validator_lane_audit_fault_block",
+    "validator_lane_silent",
     "validator_metrics_kafka_up",
 )
 """The metrics that count."""
@@ -76,7 +77,8 @@ def ask(listen: str) -> Health:
 def judge(page: str) -> Health:
     """Return what a page of metrics says: a job is healthy while its query runs, also if a lane is parked or its audit has found a fault.
 
-    A supervisor can do nothing about either, and what is not known yet is no reason to end what runs.
+    A supervisor can do nothing about either, and what is not known yet is no reason to end what runs. A lane that a transport feeds and no
+    new block reaches is unhealthy: what is missing is not the job, but nobody else looks.
     """
     samples = list(_samples(page))
     values = {name: value for name, _, value in samples}
@@ -94,9 +96,14 @@ def judge(page: str) -> Health:
         shown = ", ".join(f"{lane} in block {block:.0f}" for lane, block in faults[:FAULTS_SHOWN_MAX])
         more = f" and {_lanes(len(faults) - FAULTS_SHOWN_MAX)} more" if len(faults) > FAULTS_SHOWN_MAX else ""
         line += f"; the audit has found a fault: {shown}{more}"
+    silent = [_lane(labels) for name, labels, value in samples if name == "validator_lane_silent" and value]
+    if silent:
+        shown = ", ".join(silent[:FAULTS_SHOWN_MAX])
+        more = f" and {_lanes(len(silent) - FAULTS_SHOWN_MAX)} more" if len(silent) > FAULTS_SHOWN_MAX else ""
+        line += f"; no new block reaches {shown}{more}: the transport that sends them waits, has ended, or was never started"
     if values.get("validator_metrics_kafka_up") == 0:
         line += "; the endpoint cannot read Kafka, so this may be old"
-    return Health(healthy=True, line=line)
+    return Health(healthy=not silent, line=line)
 
 
 def _behind(samples: list[_Sample], lanes: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, RecordKind, Source
@@ -32,6 +32,19 @@ LAG_RECORDS_MAX: Final = 1_000_000
 
 
 _NONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
+
+
+NEWEST_RECORDS_MAX: Final = 2_000
+"""Last records of each partition of `blocks` among which the newest block of each lane is looked for."""
+
+BLOCKS: Final = "blocks"
+
+
+class NewestBlock(NamedTuple):
+    """The newest block of a lane whose record has arrived, and when, in Unix milliseconds."""
+
+    block: int
+    time_ms: int
 
 
 @dataclass(slots=True)
@@ -67,6 +80,21 @@ def lags(
         starts = {lane: max(low, _start(markers.get(lane), parked.get(lane), place, by_job)) for lane in found}
         if min(starts.values(), default=end) < end:
             _count(kafka, prefix, codec, (topic, partition), starts, found)
+    return found
+
+
+def newest_blocks(kafka: KafkaTable, prefix: str, codec: Codec) -> dict[str, NewestBlock]:
+    """Return, by lane, the newest block among the last records of each partition of `blocks`. Raises `UserError` as `lags` does."""
+    found: dict[str, NewestBlock] = {}
+    with TopicReader(kafka, prefix, [BLOCKS], tail=NEWEST_RECORDS_MAX) as reader:
+        for record in reader.read_to_end():
+            source = Source(record.topic, record.partition, record.offset)
+            decoded = decode_record(codec, RecordKind.BLOCK, record.value, source, record.key)
+            if isinstance(decoded, DeadLetter):
+                continue
+            lane, item = decoded
+            if lane not in found or item.block > found[lane].block:
+                found[lane] = NewestBlock(item.block, record.timestamp_ms)
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
 
 from validator.codec.decode import decode_record
@@ -42,13 +43,16 @@ class LaneArrivals:
 
     def __init__(self) -> None:
         self.newest: int | None = None
+        self.newest_s: float | None = None
+        """When the newest block's record arrived."""
         self.executed: int | None = None
         """None while nobody knows; before the first batch, the block before the lane's first one."""
         self._waiting: list[tuple[int, float]] = []
 
     def arrived(self, block: int, at_s: float) -> None:
         """Note a block's record."""
-        self.newest = block if self.newest is None else max(block, self.newest)
+        if self.newest is None or block > self.newest:
+            self.newest, self.newest_s = block, at_s
         if self.executed is not None and block <= self.executed:
             return
         self._waiting.append((block, at_s))
@@ -72,7 +76,11 @@ class LaneArrivals:
 
 
 class Feed:
-    """What records of `metrics` and `blocks` say, in a store."""
+    """What records of `metrics` and `blocks` say, in a store.
+
+    ``silent_after_s`` has the lanes that a transport feeds: after this many seconds without a new block, since the beginning if none has
+    arrived, a lane is silent.
+    """
 
     def __init__(
         self,
@@ -80,8 +88,10 @@ class Feed:
         lanes: Collection[str],
         codec: Codec,
         wall_clock: Callable[[], float] = time.time,
+        silent_after_s: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self._store, self._codec, self._wall_clock = store, codec, wall_clock
+        self._silent_after_s, self._began_s = silent_after_s, wall_clock()
         self._arrivals = {lane: LaneArrivals() for lane in lanes}
         self._counted: dict[int, int] | None = None
         self._has_read = False
@@ -119,8 +129,12 @@ class Feed:
         now_s = self._wall_clock()
         with self._lock:
             for lane, arrivals in self._arrivals.items():
-                if arrivals.newest is not None:
+                if arrivals.newest is not None and arrivals.newest_s is not None:
                     self._store.set("validator_lane_newest_block", arrivals.newest, lane)
+                    self._store.set("validator_lane_newest_block_timestamp_seconds", arrivals.newest_s, lane)
+                if self._has_read and lane in self._silent_after_s:
+                    since_s = now_s - (self._began_s if arrivals.newest_s is None else arrivals.newest_s)
+                    self._store.set("validator_lane_silent", since_s > self._silent_after_s[lane], lane)
                 if arrivals.executed is None or not self._has_read:
                     continue  # what is not known has no series, which a 0 would hide
                 oldest_s = arrivals.oldest_s()

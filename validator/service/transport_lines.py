@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from validator.errors import Unavailable, UserError
 from validator.kafka.reader import TopicReader
@@ -14,8 +14,12 @@ from validator.service.transport import GROUP, TransportGroup
 from validator.topics import DRY_RUN_REQUESTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from validator.config import Config
+    from validator.plugin.api import Transport
     from validator.plugin.job_api import OwnTopic
+    from validator.service.lag import NewestBlock
 
 
 def transport_lines(config: Config) -> dict[str, list[str]]:
@@ -34,16 +38,66 @@ def transport_lines(config: Config) -> dict[str, list[str]]:
     return found
 
 
+class Fed(NamedTuple):
+    """A lane whose blocks a transport sends, and the seconds without a new one after which something is wrong."""
+
+    transport: str
+    silent_after_s: float
+
+
+def fed_lanes(config: Config) -> dict[str, Fed]:
+    """Return the lanes that transports of `[transports]` feed; one that cannot be loaded feeds none, and its own command says why."""
+    return {
+        lane: Fed(transport.name, seconds)
+        for transport in _transports(config)
+        for lane, seconds in transport.feeds.items()
+    }
+
+
+def feed_of(fed: Fed, newest: NewestBlock | None, now_s: float) -> dict[str, Any]:
+    """Return which transport sends a lane's blocks, the newest one that has arrived, and whether that is too long ago."""
+    age_s = None if newest is None else round(max(0.0, now_s - newest.time_ms / 1000), 1)
+    return {
+        "transport": fed.transport,
+        "silent_after_s": fed.silent_after_s,
+        "newest_block": None if newest is None else newest.block,
+        "age_s": age_s,
+        "silent": age_s is None or age_s > fed.silent_after_s,
+    }
+
+
+def feed_lines(feed: dict[str, Any] | None) -> list[str]:
+    """Return the line about a lane that a transport feeds, or none."""
+    if feed is None:
+        return []
+    if not feed["silent"]:
+        return [
+            f"newest block {feed['newest_block']} arrived {_age(feed['age_s'])} ago, from transport {feed['transport']}"
+        ]
+    since = "no block among the last records" if feed["age_s"] is None else f"no new block for {_age(feed['age_s'])}"
+    why = f"transport {feed['transport']} waits, has ended, or was never started"
+    return [f"SILENT: {since}, expected one within {_age(feed['silent_after_s'])}: {why}"]
+
+
+def _age(seconds: float) -> str:
+    """Return a number of seconds as people say it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.0f} h"
+
+
 def _topics(config: Config) -> list[OwnTopic]:
-    found: dict[str, OwnTopic] = {}
+    own = (each for transport in _transports(config) for each in transport.own if each.line is not None)
+    return list({each.topic.name: each for each in own}.values())
+
+
+def _transports(config: Config) -> Iterator[Transport]:
     for name, table in sorted(config.transports.items()):
         try:
             for plugin in installed(GROUP, [name]).values():
-                for transport in transports_of(plugin, canonical(table)):
-                    found |= {each.topic.name: each for each in transport.own if each.line is not None}
+                yield from transports_of(plugin, canonical(table))
         except UserError:
             continue
-    return list(found.values())
 
 
 def _latest(config: Config, topic: OwnTopic) -> dict[bytes, tuple[str, str]]:

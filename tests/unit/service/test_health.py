@@ -141,3 +141,18 @@ def test_job_without_a_known_address_is_an_error_line(table: str, tmp_path: Path
     assert answered.exit_code == 2
     assert answered.stdout == ""
     assert "[metrics] listen: expected HOST:PORT" in answered.stderr
+
+
+def test_lane_that_no_new_block_reaches_is_unhealthy(
+    served: tuple[JobFigures, MetricStore, str], tmp_path: Path
+) -> None:
+    figures, store, address = served
+    figures.note({"event": "ready"})
+    store.set("validator_lane_silent", 0, "kusama")
+    store.set("validator_lane_silent", 1, "polkadot")
+    code, line = asked(address, tmp_path)
+    assert code == 1
+    said = "no new block reaches polkadot: the transport that sends them waits, has ended, or was never started\n"
+    assert line.endswith(f"; {said}")
+    store.set("validator_lane_silent", 0, "polkadot")
+    assert asked(address, tmp_path)[0] == 0

@@ -10,6 +10,8 @@ from typing import ClassVar, Self
 import pytest
 
 from tests.codecs import codec_for
+from validator.codec.json_form import encode_input
+from validator.core.inputs import RecordKind
 from validator.errors import Unavailable
 from validator.kafka.reader import TopicRecord
 from validator.metrics.report import LANE, Report
@@ -130,3 +132,43 @@ def test_earlier_report_from_a_former_partition_does_not_replace_the_newest() ->
     for partition, offset, block, at_ms in ((1, 8, 70, 500), (0, 3, 60, 400), (0, 4, 61, 400)):
         feed.take(TopicRecord("metrics", partition, offset, LANE_NAME.encode(), report(block, 1), at_ms))
     assert taken == [(70, False), (61, True)]
+
+
+def block_record(block: int, at_s: float) -> TopicRecord:
+    codec = codec_for()
+    value = encode_input(
+        codec,
+        RecordKind.BLOCK,
+        {"lane": LANE_NAME, "block": block, "candidates": 0, "requests": 0, "downward": 0},
+        "router",
+    )
+    return TopicRecord("blocks", 0, block, LANE_NAME.encode(), value, int(at_s * 1000))
+
+
+def test_lane_that_a_transport_feeds_is_silent_when_nothing_new_arrives() -> None:
+    store, now = MetricStore([LANE_NAME, "kusama"]), [1_000.0]
+    feed = Feed(store, [LANE_NAME, "kusama"], codec_for(), lambda: now[0], {LANE_NAME: 300.0})
+    feed.begin({})
+
+    def values(name: str) -> dict[str, float]:
+        feed.refresh()
+        samples = (sample for metric in store.collect() for sample in metric.samples if sample.name == name)
+        return {sample.labels["lane"]: sample.value for sample in samples}
+
+    def silent() -> float | None:
+        assert "kusama" not in values("validator_lane_silent"), "no transport feeds it"
+        return values("validator_lane_silent").get(LANE_NAME)
+
+    assert silent() is None, "the topics have not been read: nobody knows"
+    feed.has_read()
+    assert silent() == 0
+    now[0] = 1_301.0
+    assert silent() == 1, "since the job has started nothing has arrived"
+    feed.take(block_record(7, 1_290.0))
+    assert silent() == 0
+    feed.take(block_record(6, 1_600.0))  # an old block again is nothing new
+    now[0] = 1_591.0
+    assert silent() == 1
+    feed.take(block_record(8, 1_591.0))
+    assert silent() == 0
+    assert values("validator_lane_newest_block_timestamp_seconds") == {LANE_NAME: 1_591.0}

@@ -122,7 +122,7 @@ def _await_executed(config: Config, lane: str, block: int, patience_s: float) ->
 
 
 def _await_judged(config: Config, lane: str, block: int, ended: threading.Event) -> None:
-    """Wait until the judge has compared a lane up to a block, as long as it goes on and compares another one within `JUDGED_S_MAX`."""
+    """Wait until the judge has compared a lane up to a block, as long as it continues and compares another one within `JUDGED_S_MAX`."""
     compared, deadline = None, time.monotonic() + JUDGED_S_MAX
     with working(f"waiting until block {block} is compared with the chain"):
         while time.monotonic() < deadline and not ended.is_set():

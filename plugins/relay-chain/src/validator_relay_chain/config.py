@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from validator_relay_chain.limits import COMPARE_EVERY_BLOCKS, NODES_MAX
+from validator_relay_chain.limits import COMPARE_EVERY_BLOCKS, NODES_MAX, SILENT_AFTER_S, SILENT_AFTER_S_MAX
 from validator_relay_chain.pool import check_url
 
 LANE: Final = re.compile(r"[a-z0-9._-]{1,64}")
@@ -60,8 +60,12 @@ class Configuration:
     """The table `[transports.relay-chain]`: sources of blocks by lane."""
 
     chains: dict[str, ChainSource] = field(default_factory=dict)
+    silent_after: int = SILENT_AFTER_S
+    """Seconds without a new block after which a lane is unhealthy, unless it has a last block."""
 
     def __post_init__(self) -> None:
+        if not 1 <= self.silent_after <= SILENT_AFTER_S_MAX:
+            raise ValueError(f"silent_after: expected 1 to {SILENT_AFTER_S_MAX} seconds, found {self.silent_after}")
         for lane in self.chains:
             if not LANE.fullmatch(lane):
                 raise ValueError(f"chains: expected names of 1 to 64 of a-z 0-9 . _ -, found {lane[:80]!r}")

@@ -118,3 +118,9 @@ COMMIT_S_MAX: Final = 2.0
 
 CURSOR_BYTES_MAX: Final = 512 * 1024
 """Bytes of a cursor, compressed."""
+
+SILENT_AFTER_S: Final = 300
+"""Seconds without a new block after which a followed lane is unhealthy, unless the configuration says otherwise: 50 blocks."""
+
+SILENT_AFTER_S_MAX: Final = 7 * 86_400
+"""Greatest number of such seconds."""

@@ -53,8 +53,14 @@ def validator_manifest() -> Manifest:
 def validator_transports(config: Configuration | None) -> Iterator[Transport]:
     """Yield the transport that follows chains, which only writes, and the judge that compares lanes with them."""
     own = own_topics()
-    yield Transport(NAME, run, cursors=True, own=own, metrics=FOLLOWED)
-    chains = () if config is None else tuple(config.chains)
+    sources = {} if config is None else config.chains
+    feeds = (
+        {}
+        if config is None
+        else {lane: config.silent_after for lane, source in sources.items() if source.to_block is None}
+    )
+    yield Transport(NAME, run, cursors=True, own=own, metrics=FOLLOWED, feeds=feeds)
+    chains = tuple(sources)
     yield Transport(JUDGE, partial(judge, chains), cursors=True, own=own, metrics=JUDGED)
 
 
