@@ -17,29 +17,17 @@ from typing import Any, Final, Protocol
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from validator_relay_chain.errors import (
-    BadAnswer,
-    NodeError,
-    RateLimited,
-    RpcFault,
-    StatePruned,
-    Unreachable,
-)
+from validator_relay_chain.answers import fault, lost, reason
+from validator_relay_chain.errors import BadAnswer, Garbled, NodeError, RateLimited, Unreachable
 from validator_relay_chain.limits import (
     ANSWER_BYTES_MAX,
     CONNECT_S_MAX,
-    ERROR_CHARACTERS_MAX,
     FRAMES_WAITING_MAX,
     HEADS_WAITING_MAX,
     PING_S,
 )
 
-RATE_LIMITED: Final = frozenset({-32999, -32005, 429})
-"""Codes with which nodes and their proxies refuse calls for a while."""
 TOO_MANY_REQUESTS: Final = 429
-STATE_CODES: Final = frozenset({4003, -32603, -32000})
-"""Codes with which nodes say that they do not have a block's state; the text decides."""
-STATE_TEXTS: Final = ("State already discarded", "UnknownBlock: State", "state is not available", "State not available")
 
 
 class Wire(Protocol):
@@ -56,7 +44,7 @@ class Wire(Protocol):
 
 
 class Connection:
-    """A WebSocket to one node, subscribed to its finalised heads. Raises `Unreachable`, `RateLimited`, `RpcFault`."""
+    """A WebSocket to one node, subscribed to its finalised heads. Raises `NodeError`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -81,7 +69,7 @@ class Connection:
             kind = RateLimited if error.response.status_code == TOO_MANY_REQUESTS else Unreachable
             raise kind(f"{url}: HTTP status {error.response.status_code} instead of a WebSocket") from error
         except (OSError, WebSocketException, ValueError, EOFError) as error:
-            raise Unreachable(f"{url}: no connection: {_reason(error)}") from error
+            raise Unreachable(f"{url}: no connection: {reason(error)}") from error
         self._thread = threading.Thread(target=self._read, name="node", daemon=True)
         self._thread.start()
         try:
@@ -93,8 +81,7 @@ class Connection:
     def call(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
         """Return the result of a call.
 
-        Raises `Unreachable` if the connection breaks or no answer comes in time, and the node's error as `RateLimited`, `StatePruned` or
-        `RpcFault`.
+        Raises `Unreachable` if the connection breaks or no answer comes in time, and what the node's error means (`answers`).
         """
         future: Future[Any] = Future()
         with self._lock:
@@ -109,12 +96,12 @@ class Connection:
         except AnswerTimeout:
             raise Unreachable(f"{self.url}: {method}: no answer within {timeout_s:g} s") from None
         except (OSError, WebSocketException) as error:
-            raise Unreachable(f"{self.url}: the connection is lost: {_reason(error)}") from error
+            raise lost(self.url, error) from error
         finally:
             with self._lock:
                 self._waiting.pop(number, None)
         if "error" in answer:
-            raise fault(self.url, method, answer["error"])
+            raise fault(f"{self.url}: {method}", answer["error"])
         if "result" not in answer:
             raise BadAnswer(f"{self.url}: {method}: expected a result or an error, found neither")
         return answer["result"]
@@ -142,9 +129,9 @@ class Connection:
         except NodeError as error:
             failure = error
         except (OSError, WebSocketException) as error:
-            failure = Unreachable(f"{self.url}: the connection is lost: {_reason(error)}")
+            failure = lost(self.url, error)
         except Exception as error:  # noqa: BLE001 - whatever a node sends, the calls that wait must fail
-            failure = BadAnswer(f"{self.url}: an answer cannot be read: {type(error).__name__}: {_reason(error)}")
+            failure = Garbled(f"{self.url}: an answer cannot be read: {type(error).__name__}: {reason(error)}")
         self._fail(failure)
         self._socket.close()
 
@@ -152,9 +139,9 @@ class Connection:
         try:
             answer = json.loads(message)
         except (ValueError, RecursionError) as error:
-            raise BadAnswer(f"{self.url}: expected JSON, found {_reason(error)}") from error
+            raise Garbled(f"{self.url}: expected JSON, found {reason(error)}") from error
         if not isinstance(answer, dict):
-            raise BadAnswer(f"{self.url}: expected one JSON-RPC object, found {type(answer).__name__}")
+            raise Garbled(f"{self.url}: expected one JSON-RPC object, found {type(answer).__name__}")
         if answer.get("method") == "chain_finalizedHead":
             params = answer.get("params")
             with self._news:
@@ -181,32 +168,3 @@ class Connection:
 
 Open = Callable[[str], Wire]
 """Opens a connection to the node of an address."""
-
-
-def fault(url: str, method: str, error: Any) -> NodeError:
-    """Return what a node's error means."""
-    given = error.get("code") if isinstance(error, dict) else None
-    code = given if type(given) is int else None
-    data = error.get("data") if isinstance(error, dict) else None
-    text = str(error.get("message")) if isinstance(error, dict) else str(error)
-    if isinstance(data, str) and data not in text:
-        text = f"{text}: {data}"
-    shown = _shown(text)
-    where = f"{url}: {method}"
-    if code in RATE_LIMITED or "rate limit" in text.lower():
-        return RateLimited(f"{where}: the node limits the rate of calls: {shown}")
-    if code in STATE_CODES and any(each in text for each in STATE_TEXTS):
-        return StatePruned(
-            f"{where}: the node has discarded the state of this block, an archive node is needed: {shown}"
-        )
-    return RpcFault(code or 0, f"{where}: the node answers with error {code}: {shown}")
-
-
-def _reason(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return _shown(text[0] if text else type(error).__name__)
-
-
-def _shown(text: str) -> str:
-    """Return the beginning of a text that a node may have written, so that it stays one line and moves no cursor."""
-    return "".join(each if each.isprintable() else " " for each in text[:ERROR_CHARACTERS_MAX])

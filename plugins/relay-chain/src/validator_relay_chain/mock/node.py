@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from validator_relay_chain.mock.faults import ERRORS, Fault, FaultKind, FaultPlan, spoiled
+from validator_relay_chain.mock.faults import ERRORS, Fault, FaultKind, FaultPlan, is_spared, spoiled
 from validator_relay_chain.mock.limits import BATCH_REQUESTS_MAX, CLOSE_S_MAX, HELD_S_MAX, REQUEST_BYTES_MAX
 from validator_relay_chain.mock.methods import SUBSCRIPTIONS, Methods, RpcError
 from validator_relay_chain.mock.recording import Json, Recording
@@ -226,7 +226,7 @@ class MockNode:
         self._count(asked["method"])
         id_ = f"mock{next(self._ids)}"
         client.subscriptions[id_] = asked["method"]
-        answer, fault = _outcome({"jsonrpc": "2.0", "result": id_, "id": asked.get("id")}, self.faults, asked["method"])
+        answer, fault = _outcome({"jsonrpc": "2.0", "result": id_, "id": asked.get("id")}, self.faults, asked)
         await self._deliver(client, answer, fault)
         await self._notify(client, id_)
 
@@ -251,7 +251,7 @@ class MockNode:
             result = self._methods.answer(method, asked.get("params") or [])
         except RpcError as error:
             return _error(id_, error.code, error.message), self.faults.strike(method)
-        return _outcome({"jsonrpc": "2.0", "result": result, "id": id_}, self.faults, method)
+        return _outcome({"jsonrpc": "2.0", "result": result, "id": id_}, self.faults, asked)
 
     def _count(self, method: str) -> None:
         with self._changed:
@@ -285,10 +285,10 @@ class MockNode:
             await client.connection.send(text[: len(text) // 2] if cut_off else text)
 
 
-def _outcome(answer: Json, faults: FaultPlan, method: str) -> tuple[Json, Fault | None]:
-    """Return an answer as the fault that strikes it leaves it, and that fault."""
-    fault = faults.strike(method)
-    if fault is None:
+def _outcome(answer: Json, faults: FaultPlan, asked: Json) -> tuple[Json, Fault | None]:
+    """Return the answer to a request as the fault that strikes it leaves it, and that fault."""
+    fault = faults.strike(asked["method"])
+    if fault is None or is_spared(fault, asked.get("params") or (), answer["result"]):
         return answer, None
     if fault.kind in ERRORS:
         return _error(answer["id"], *ERRORS[fault.kind]), fault
