@@ -10,14 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from validator.plugin.api import DecodeError
+from validator.plugin.api import DecodeError, Reader
 from validator_relay_chain import keys
 from validator_relay_chain.block import RawBlock, check_hash, read_block
 from validator_relay_chain.configuration import decode_configuration
-from validator_relay_chain.errors import BadAnswer, BodyMissing, NotKnownHere, NotOffered, TooMuch, UndecodableBlock
+from validator_relay_chain.errors import (
+    BadAnswer,
+    BodyMissing,
+    NotKnownHere,
+    NotOffered,
+    RpcFault,
+    TooMuch,
+    UndecodableBlock,
+)
 from validator_relay_chain.header import Header, from_hex, to_hex
 from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, SPEC_VERSION_MAX, VALUES_PER_CALL
-from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.metadata import VERSIONS, Runtime, is_readable
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.pool import Call, NodePool, known
 from validator_relay_chain.storage import Queued, decode_hash, decode_queue
@@ -25,6 +33,9 @@ from validator_relay_chain.trie import ProofError, read_proof
 
 EXTRINSICS_V1_SINCE: Final = 2
 """The runtime's ``systemVersion`` from which on the extrinsics root has state version 1."""
+
+AT_VERSION: Final = "Metadata_metadata_at_version"
+"""The runtime's function that gives metadata in a version of the format."""
 
 T = TypeVar("T")
 
@@ -246,12 +257,35 @@ class Chain:
             except UndecodableBlock:
                 pass  # what an earlier program or node left
         with _naming(f"metadata of {version.spec_name} {version.spec_version}"):
-            raw = self.pool.ask(
-                lambda found: from_hex(known("metadata")(found), "metadata"), "state_getMetadata", to_hex(block_hash)
-            )
+            raw = self._metadata(block_hash)
         runtime = self._decode(*name, raw, extrinsics_version=version.extrinsics_version)
         self._cache.write(genesis, *name, raw)
         return runtime
+
+    def _metadata(self, block_hash: bytes) -> bytes:
+        """Return metadata as the node gives it or, if this plugin does not read that, in a version that it reads."""
+        shown = to_hex(block_hash)
+        given, refusal = b"", None
+        try:
+            given = self.pool.ask(
+                lambda found: from_hex(known("metadata")(found), "metadata"), "state_getMetadata", shown
+            )
+        except RpcFault as error:
+            refusal = error
+        if is_readable(given):
+            return given
+        try:
+            for version in reversed(VERSIONS):
+                found = self.pool.ask(
+                    _read_metadata, "state_call", AT_VERSION, to_hex(version.to_bytes(4, "little")), shown
+                )
+                if is_readable(found):
+                    return found
+        except RpcFault as error:
+            refusal = refusal or error
+        if not given and refusal is not None:
+            raise refusal
+        return given  # decoding says what was expected
 
 
 class BlockReads:
@@ -378,6 +412,17 @@ def _read_keys(answer: Any, prefix: bytes, size: int, last: bytes | None) -> lis
             raise BadAnswer(f"state_getKeysPaged: expected ascending keys of 0x{prefix.hex()}, found 0x{key.hex()}")
         last = key
     return found
+
+
+def _read_metadata(answer: Any) -> bytes:
+    """Return the metadata of an ``Option<Vec<u8>>``; none is empty."""
+    raw = from_hex(known("metadata")(answer), "metadata")
+    reader = Reader(raw)
+    try:
+        found = reader.option(reader.bytes)
+    except DecodeError as error:
+        raise BadAnswer(f"state_call {AT_VERSION}: {error}") from error
+    return found or b""
 
 
 def _read_version(answer: Any) -> Version:
