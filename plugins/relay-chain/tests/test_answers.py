@@ -53,17 +53,19 @@ def spare() -> Iterator[MockNode]:
         yield node
 
 
-def prepared(world: World, folder: Path, **changed: Any) -> Prepared:
+def prepared(world: World, folder: Path) -> Prepared:
     """Prepare a lane that joins after `JOINED`."""
     followed = world.chain()
     try:
-        asked: dict[str, Any] = {
-            "from_block": JOINED + 1,
-            "to_block": None,
-            "progress": lambda *_: None,
-            "tell": world.told.append,
-        }
-        return prepare(followed, LANE, folder / LANE, **asked | changed)
+        return prepare(
+            followed,
+            LANE,
+            folder / LANE,
+            from_block=JOINED + 1,
+            to_block=None,
+            progress=lambda *_: None,
+            tell=world.tell,
+        )
     finally:
         followed.pool.close()
 
