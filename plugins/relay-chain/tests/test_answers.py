@@ -32,6 +32,8 @@ from validator_relay_chain.pool import Stopped
 from validator_relay_chain.prepare import Prepared, prepare
 from validator_relay_chain.seeding import Seed
 
+pytestmark = pytest.mark.usefixtures("speech")
+
 JOINED = 108
 A_MINUTE_S = 60.0
 

@@ -21,7 +21,7 @@ from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.mock import MockNode
 from validator_relay_chain.mock.recording import RecordedBlock
 from validator_relay_chain.pool import NodePool
-from validator_relay_chain.source import _read_version
+from validator_relay_chain.reading import read_version
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
@@ -126,7 +126,7 @@ def test_answer_that_drips_is_given_up() -> None:
 @pytest.mark.parametrize("version", [-1, 2**32, 10**4000, True, 1.5, "1", None])
 def test_version_out_of_range_is_refused(version: Any) -> None:
     with pytest.raises(BadAnswer, match="state_getRuntimeVersion: expected a "):
-        _read_version({"specVersion": version, "specName": "polkadot"})
+        read_version({"specVersion": version, "specName": "polkadot"})
 
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 100_000, "0x-1", "-0x1", "0x", "1", 1, None, [], {}])

@@ -15,6 +15,8 @@ from validator_relay_chain.mock import Fault, FaultKind, MockNode
 
 from validator.plugin.api import Reader, Writer
 
+pytestmark = pytest.mark.usefixtures("speech")
+
 NOT_DEPRECATED, NOTHING = b"\x00", b"\x00"
 A_NOTE = b"\x02" + b"\x10note" + b"\x01\x08v1"
 """Deprecated, with a note, since v1."""

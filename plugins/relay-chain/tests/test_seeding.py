@@ -29,6 +29,8 @@ from validator.lanes.configured import lane_definition
 from validator.plugin.api import LeaseLost
 from validator.testing.transport import MemoryTransport
 
+pytestmark = pytest.mark.usefixtures("speech")
+
 JOINED = 108
 """The block after which the lane joins: channels, messages, requests and digests are there."""
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection to a node: JSON-RPC 2.0 over a WebSocket, several calls at once, and notifications of finalised heads.
 
+The methods `chain_*` and `state_*` are the questions that this plugin asks; `modern` answers them for nodes that do not have them.
+
 A thread reads what arrives. Any failure closes the connection: whoever uses it opens another.
 """
 
@@ -8,8 +10,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as AnswerTimeout
 from typing import Any, Final, Protocol
@@ -21,8 +24,10 @@ from validator_relay_chain.answers import fault, lost, reason
 from validator_relay_chain.errors import BadAnswer, Garbled, NodeError, RateLimited, Unreachable
 from validator_relay_chain.limits import (
     ANSWER_BYTES_MAX,
+    ANSWER_S_MAX,
     CONNECT_S_MAX,
     FRAMES_WAITING_MAX,
+    HEAD_ASK_S,
     HEADS_WAITING_MAX,
     PING_S,
 )
@@ -43,15 +48,14 @@ class Wire(Protocol):
         """Close the connection; calls that wait fail."""
 
 
-class Connection:
-    """A WebSocket to one node, subscribed to its finalised heads. Raises `NodeError`."""
+class JsonRpc:
+    """A WebSocket to one node: several requests at once, and notifications, which a subclass takes. Raises `NodeError`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._lock = threading.Lock()
         self._next_id = 0
         self._waiting: dict[int, Future[Any]] = {}
-        self._heads: deque[Any] = deque(maxlen=HEADS_WAITING_MAX)
         self._news = threading.Condition()
         self._failure: NodeError | None = None
         try:
@@ -72,14 +76,9 @@ class Connection:
             raise Unreachable(f"{url}: no connection: {reason(error)}") from error
         self._thread = threading.Thread(target=self._read, name="node", daemon=True)
         self._thread.start()
-        try:
-            self.call("chain_subscribeFinalizedHeads", (), CONNECT_S_MAX)
-        except BaseException:
-            self.close()
-            raise
 
-    def call(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
-        """Return the result of a call.
+    def request(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
+        """Return the result of a request.
 
         Raises `Unreachable` if the connection breaks or no answer comes in time, and what the node's error means (`answers`).
         """
@@ -106,15 +105,18 @@ class Connection:
             raise BadAnswer(f"{self.url}: {method}: expected a result or an error, found neither")
         return answer["result"]
 
-    def head(self, timeout_s: float) -> Any | None:
-        """Return the next finalised head, in JSON, or None if none arrives in time. Raises `NodeError` once the connection is lost."""
-        with self._news:
-            self._news.wait_for(lambda: self._heads or self._failure is not None, timeout_s)
-            if self._heads:
-                return self._heads.popleft()
-            if self._failure is not None:
-                raise self._failure
-            return None
+    def post(self, method: str, params: Sequence[Any]) -> None:
+        """Send a request whose answer is not waited for."""
+        with self._lock:
+            self._next_id += 1
+            number = self._next_id
+        try:
+            self._socket.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": list(params)}))
+        except (OSError, WebSocketException) as error:
+            raise lost(self.url, error) from error
+
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take a notification, in the thread that reads, with ``self._news`` held. Raises `NodeError`, which closes the connection."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -142,10 +144,11 @@ class Connection:
             raise Garbled(f"{self.url}: expected JSON, found {reason(error)}") from error
         if not isinstance(answer, dict):
             raise Garbled(f"{self.url}: expected one JSON-RPC object, found {type(answer).__name__}")
-        if answer.get("method") == "chain_finalizedHead":
+        method = answer.get("method")
+        if isinstance(method, str):
             params = answer.get("params")
             with self._news:
-                self._heads.append(params.get("result") if isinstance(params, dict) else None)
+                self.notified(method, params if isinstance(params, dict) else {})
                 self._news.notify_all()
             return
         number = answer.get("id")
@@ -164,6 +167,67 @@ class Connection:
             future.set_exception(self._failure)
         with self._news:
             self._news.notify_all()
+
+
+class HeadPoll:
+    """Finalised heads of a node that has no notifications of them: it is asked, `HEAD_ASK_S` apart."""
+
+    def __init__(self, wire: Callable[..., Any]) -> None:
+        self._call = wire
+        self._next_s = 0.0
+        self._last: Any = None
+
+    def head(self, timeout_s: float) -> Any | None:
+        """Return a head that is another than the last one, in JSON, or None."""
+        wait_s = self._next_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(min(wait_s, timeout_s))
+        if time.monotonic() < self._next_s:
+            return None
+        self._next_s = time.monotonic() + HEAD_ASK_S
+        found = self._call("chain_getFinalizedHead", (), ANSWER_S_MAX)
+        if found == self._last:
+            return None
+        self._last = found
+        return self._call("chain_getHeader", (found,), ANSWER_S_MAX)
+
+
+class Connection(JsonRpc):
+    """A WebSocket to a node that has the methods `chain_*` and `state_*`, by default subscribed to its finalised heads."""
+
+    def __init__(self, url: str, *, is_subscribed: bool = True) -> None:
+        self._heads: deque[Any] = deque(maxlen=HEADS_WAITING_MAX)
+        self._poll = None if is_subscribed else HeadPoll(self.call)
+        super().__init__(url)
+        try:
+            if is_subscribed:
+                self.call("chain_subscribeFinalizedHeads", (), CONNECT_S_MAX)
+            else:
+                self.call("chain_getFinalizedHead", (), CONNECT_S_MAX)
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
+        """Return the result of a call. Raises as `request`."""
+        return self.request(method, params, timeout_s)
+
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take a finalised head."""
+        if method == "chain_finalizedHead":
+            self._heads.append(params.get("result"))
+
+    def head(self, timeout_s: float) -> Any | None:
+        """Return the next finalised head, in JSON, or None if none arrives in time. Raises `NodeError` once the connection is lost."""
+        if self._poll is not None:
+            return self._poll.head(timeout_s)
+        with self._news:
+            self._news.wait_for(lambda: self._heads or self._failure is not None, timeout_s)
+            if self._heads:
+                return self._heads.popleft()
+            if self._failure is not None:
+                raise self._failure
+            return None
 
 
 Open = Callable[[str], Wire]

@@ -11,7 +11,8 @@ from threading import Event
 from typing import NamedTuple, Self
 
 from validator_relay_chain.block import RawBlock
-from validator_relay_chain.source import Chain, Value, read_heads
+from validator_relay_chain.reading import Value
+from validator_relay_chain.source import Chain, read_heads
 
 
 class Wanted(NamedTuple):

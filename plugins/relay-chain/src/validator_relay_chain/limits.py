@@ -71,6 +71,21 @@ HEADS_WAITING_MAX: Final = 1_024
 COMPARE_EVERY_BLOCKS: Final = 10
 """Blocks between two looks at the storage that a lane is compared with: those between which lanes emit headroom."""
 
+HEAD_ASK_S: Final = 6.0
+"""Seconds between two questions for the finalised head, of a node that has no notifications: the time of a block."""
+
+OPERATIONS_MAX: Final = 16
+"""Operations of `chainHead_v1` at once, each key of storage being one: a node accepts so many."""
+
+PINNED_MAX: Final = 32
+"""Last finalised blocks that a node without `archive_v1` is to keep for this plugin: three minutes. Nodes keep 512 for all."""
+
+HASHES_PER_EVENT_MAX: Final = 4_096
+"""Hashes of blocks in one event of `chainHead_v1`."""
+
+KEY_LISTS_MAX: Final = 4
+"""Lists of keys that are kept while their pages are asked for, where a node lists all keys of an item at once."""
+
 NODES_MAX: Final = 16
 """Nodes of one chain."""
 

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from validator_relay_chain.connection import Connection, Open, Wire
+from validator_relay_chain.connection import Open, Wire
 from validator_relay_chain.errors import (
     BadAnswer,
     FollowError,
@@ -47,6 +47,7 @@ from validator_relay_chain.limits import (
     UNOFFERED_S,
     URL_CHARACTERS_MAX,
 )
+from validator_relay_chain.modern import open_wire
 
 T = TypeVar("T")
 
@@ -152,7 +153,7 @@ class NodePool:
         *,
         genesis: bytes | None = None,
         tell: Callable[[str], None] = lambda _: None,
-        open_: Open = Connection,
+        open_: Open = open_wire,
         answer_s_max: float = ANSWER_S_MAX,
     ) -> None:
         if not 1 <= len(urls) <= NODES_MAX:

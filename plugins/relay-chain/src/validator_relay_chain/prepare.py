@@ -16,10 +16,11 @@ from validator_relay_chain.known_rules import entries_of, write_rules
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.oracle.gather import facts_of_seed
 from validator_relay_chain.oracle.records import FACTS
+from validator_relay_chain.reading import Version
 from validator_relay_chain.rules import features_of
 from validator_relay_chain.seeding import Seed, make_seed, seed_document
 from validator_relay_chain.snapshot import Progress, Snapshot, take_snapshot
-from validator_relay_chain.source import Chain, Version
+from validator_relay_chain.source import Chain
 
 PARENTS: Final = 8
 """Blocks before the first one whose hashes are kept: candidates build on them."""

@@ -7,48 +7,40 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from validator.plugin.api import DecodeError, Reader
+from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
-from validator_relay_chain.block import RawBlock, check_hash, read_block
+from validator_relay_chain.block import RawBlock, read_block
 from validator_relay_chain.configuration import decode_configuration
 from validator_relay_chain.errors import (
     BadAnswer,
     BodyMissing,
-    NotKnownHere,
     NotOffered,
     RpcFault,
+    StatePruned,
     TooMuch,
     UndecodableBlock,
 )
 from validator_relay_chain.header import Header, from_hex, to_hex
-from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, SPEC_VERSION_MAX, VALUES_PER_CALL
+from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, VALUES_PER_CALL
 from validator_relay_chain.metadata import VERSIONS, Runtime, is_readable
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.pool import Call, NodePool, known
+from validator_relay_chain.reading import (
+    AT_VERSION,
+    Value,
+    Version,
+    read_header,
+    read_keys,
+    read_metadata,
+    read_values,
+    read_version,
+)
 from validator_relay_chain.storage import Queued, decode_hash, decode_queue
 from validator_relay_chain.trie import ProofError, read_proof
 
-EXTRINSICS_V1_SINCE: Final = 2
-"""The runtime's ``systemVersion`` from which on the extrinsics root has state version 1."""
-
-AT_VERSION: Final = "Metadata_metadata_at_version"
-"""The runtime's function that gives metadata in a version of the format."""
-
 T = TypeVar("T")
-
-Value = bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The version of a runtime."""
-
-    spec_name: str
-    spec_version: int
-    extrinsics_version: int
 
 
 class Chain:
@@ -83,18 +75,21 @@ class Chain:
         """Return the header with a hash."""
 
         return self.pool.ask(
-            lambda found: _read_header(known(f"block {to_hex(block_hash)}")(found), block_hash),
+            lambda found: read_header(known(f"block {to_hex(block_hash)}")(found), block_hash),
             "chain_getHeader",
             to_hex(block_hash),
         )
 
     def header_if_known(self, block_hash: bytes) -> Header | None:
-        """Return the header with a hash, or None if the node in use does not know it."""
-        return self.pool.ask(
-            lambda found: None if found is None else _read_header(found, block_hash),
-            "chain_getHeader",
-            to_hex(block_hash),
-        )
+        """Return the header with a hash, or None if the nodes do not know it."""
+        try:
+            return self.pool.ask(
+                lambda found: None if found is None else read_header(found, block_hash),
+                "chain_getHeader",
+                to_hex(block_hash),
+            )
+        except StatePruned:
+            return None
 
     def block(self, block_hash: bytes) -> RawBlock:
         """Return the block with a hash, and its events."""
@@ -140,7 +135,7 @@ class Chain:
 
     def _values(self, part: Sequence[bytes], block_hash: bytes) -> dict[bytes, Value]:
         return self.pool.ask(
-            lambda answer: _read_values(answer, part),
+            lambda answer: read_values(answer, part),
             "state_queryStorageAt",
             [to_hex(key) for key in part],
             to_hex(block_hash),
@@ -173,7 +168,7 @@ class Chain:
 
     def _page(self, prefix: bytes, size: int, last: bytes | None, block_hash: bytes) -> list[bytes]:
         return self.pool.ask(
-            lambda found: _read_keys(found, prefix, size, last),
+            lambda found: read_keys(found, prefix, size, last),
             "state_getKeysPaged",
             to_hex(prefix),
             size,
@@ -231,7 +226,7 @@ class Chain:
 
     def version(self, block_hash: bytes) -> Version:
         """Return the version of the runtime in the state after a block: it executes the next one."""
-        return self.pool.ask(_read_version, "state_getRuntimeVersion", to_hex(block_hash))
+        return self.pool.ask(read_version, "state_getRuntimeVersion", to_hex(block_hash))
 
     def runtime(self, block_hash: bytes, *, version: Version | None = None, afresh: bool = False) -> Runtime:
         """Return the runtime in the state after a block, from memory or the cache if its version is there and not wanted ``afresh``."""
@@ -277,7 +272,7 @@ class Chain:
         try:
             for version in reversed(VERSIONS):
                 found = self.pool.ask(
-                    _read_metadata, "state_call", AT_VERSION, to_hex(version.to_bytes(4, "little")), shown
+                    read_metadata, "state_call", AT_VERSION, to_hex(version.to_bytes(4, "little")), shown
                 )
                 if is_readable(found):
                     return found
@@ -376,70 +371,3 @@ def _hash(raw: bytes, para_id: int) -> bytes:
         return decode_hash(raw)
     except DecodeError as error:
         raise BadAnswer(f"head of the downward queue of para {para_id}: {error}") from error
-
-
-def _read_header(answer: Any, block_hash: bytes) -> Header:
-    header = Header.from_json(answer)
-    check_hash(header, block_hash)
-    return header
-
-
-def _read_values(answer: Any, wanted: Sequence[bytes]) -> dict[bytes, Value]:
-    found: dict[bytes, Value] = dict.fromkeys(wanted)
-    if not isinstance(answer, list) or len(answer) != 1 or not isinstance(answer[0], dict):
-        raise BadAnswer(f"state_queryStorageAt: expected one set of changes, found {_shown(answer)}")
-    changes = answer[0].get("changes")
-    if not isinstance(changes, list):
-        raise BadAnswer(f"state_queryStorageAt: expected changes, found {_shown(changes)}")
-    for change in changes:
-        if not isinstance(change, list) or len(change) != 2:
-            raise BadAnswer(f"state_queryStorageAt: expected key and value, found {_shown(change)}")
-        key = from_hex(change[0], "storage key")
-        if key not in found:
-            raise BadAnswer(f"state_queryStorageAt: expected the keys that were asked for, found 0x{key.hex()}")
-        found[key] = None if change[1] is None else from_hex(change[1], "storage value")
-    if len(changes) != len(found):
-        raise NotKnownHere(f"state_queryStorageAt: expected {len(found)} values, found {len(changes)}")
-    return found
-
-
-def _read_keys(answer: Any, prefix: bytes, size: int, last: bytes | None) -> list[bytes]:
-    if not isinstance(answer, list) or len(answer) > size:
-        raise BadAnswer(f"state_getKeysPaged: expected at most {size} keys, found {_shown(answer)}")
-    found = [from_hex(each, "storage key") for each in answer]
-    for key in found:
-        if not key.startswith(prefix) or (last is not None and key <= last):
-            raise BadAnswer(f"state_getKeysPaged: expected ascending keys of 0x{prefix.hex()}, found 0x{key.hex()}")
-        last = key
-    return found
-
-
-def _read_metadata(answer: Any) -> bytes:
-    """Return the metadata of an ``Option<Vec<u8>>``; none is empty."""
-    raw = from_hex(known("metadata")(answer), "metadata")
-    reader = Reader(raw)
-    try:
-        found = reader.option(reader.bytes)
-    except DecodeError as error:
-        raise BadAnswer(f"state_call {AT_VERSION}: {error}") from error
-    return found or b""
-
-
-def _read_version(answer: Any) -> Version:
-    if not isinstance(answer, dict) or type(answer.get("specVersion")) is not int:
-        raise BadAnswer(f"state_getRuntimeVersion: expected a specVersion, found {_shown(answer)}")
-    if not 0 <= answer["specVersion"] <= SPEC_VERSION_MAX:
-        raise BadAnswer(
-            f"state_getRuntimeVersion: expected a u32 as specVersion, found {_shown(answer['specVersion'])}"
-        )
-    name = answer.get("specName")
-    if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isascii() or not name.isprintable():
-        raise BadAnswer(f"state_getRuntimeVersion: expected a specName, found {_shown(name)}")
-    system = answer.get("systemVersion", answer.get("stateVersion", 0))
-    is_v1 = type(system) is int and system >= EXTRINSICS_V1_SINCE
-    return Version(name, answer["specVersion"], int(is_v1))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

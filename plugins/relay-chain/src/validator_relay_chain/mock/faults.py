@@ -152,13 +152,13 @@ class FaultPlan:
             self.faults.clear()
             self._seen.clear()
 
-    def strike(self, method: str) -> Fault | None:
-        """Count a request, and return the fault that strikes it."""
+    def strike(self, *methods: str) -> Fault | None:
+        """Count a request, by each of its names, and return the fault that strikes it."""
         with self._lock:
             self._seen += [0] * (len(self.faults) - len(self._seen))
             struck = None
             for index, fault in enumerate(self.faults):
-                if fault.kind is FaultKind.STALE or fault.method not in (None, method):
+                if fault.kind is FaultKind.STALE or fault.method not in (None, *methods):
                     continue
                 seen = self._seen[index]
                 self._seen[index] += 1
@@ -184,7 +184,7 @@ def spoiled(kind: FaultKind, result: Any) -> Any:
     """Return the result of a request as a lying node gives it."""
     if kind is FaultKind.NULL:
         return None
-    if kind is FaultKind.WRONG_HEADER:
+    if kind is FaultKind.WRONG_HEADER and not isinstance(result, str):
         return _with_other_root(copy.deepcopy(result))
     return _with_other_digit(copy.deepcopy(result))[0]
 

@@ -83,6 +83,10 @@ class Methods:
         keys = self._recording.keys(self._state(at), prefix)
         return [key for key in keys if not start or key > start][:count]
 
+    def all_keys(self, prefix: str, at: str) -> list[str]:
+        """Return all keys below a prefix."""
+        return self._recording.keys(self._state(at), prefix)
+
     def read_proof(self, keys: list[str], at: str | None = None) -> Json:
         """`state_getReadProof`: recorded nodes, or nodes of a made-up storage."""
         block = self._state(at)
