@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-from relay_world import FIRST, LANE, LAST, Collected, World, busy_chain, empty_chain
-from validator_relay_chain import connection, keys, pool
+from answers_world import A_MINUTE_S, JOINED, crowded, prepared, waited_s
+from relay_world import FIRST, LAST, Collected, World, busy_chain
+from validator_relay_chain import connection, pool
 from validator_relay_chain.answers import fault
 from validator_relay_chain.errors import (
-    BadAnswer,
     BodyMissing,
-    FollowError,
     NodeError,
     NotKnownHere,
     RateLimited,
@@ -24,19 +22,13 @@ from validator_relay_chain.errors import (
     TooMuch,
     Unwilling,
 )
-from validator_relay_chain.header import to_hex
 from validator_relay_chain.mock import Fault, FaultKind, MockNode
 from validator_relay_chain.mock.made import MadeChain
-from validator_relay_chain.mock.state import PARACHAIN
 from validator_relay_chain.pool import Stopped
-from validator_relay_chain.prepare import Prepared, prepare
 from validator_relay_chain.seeding import Seed
 
 in_every_speech = pytest.mark.usefixtures("speech")
 """Whatever the nodes speak."""
-
-JOINED = 108
-A_MINUTE_S = 60.0
 
 
 @cache
@@ -54,28 +46,6 @@ def node() -> Iterator[MockNode]:
 def spare() -> Iterator[MockNode]:
     with MockNode(chain().recording) as node:
         yield node
-
-
-def prepared(world: World, folder: Path) -> Prepared:
-    """Prepare a lane that joins after `JOINED`."""
-    followed = world.chain()
-    try:
-        return prepare(
-            followed,
-            LANE,
-            folder / LANE,
-            from_block=JOINED + 1,
-            to_block=None,
-            progress=lambda *_: None,
-            tell=world.tell,
-        )
-    finally:
-        followed.pool.close()
-
-
-def waited_s(world: World) -> float:
-    """Return the seconds of all pauses."""
-    return sum(world.time.pauses)
 
 
 @pytest.fixture(scope="module")
@@ -235,16 +205,6 @@ def test_spare_proves_what_the_first_node_does_not(node: MockNode, spare: MockNo
 # --- too much ---
 
 
-@cache
-def crowded() -> MadeChain:
-    """Return a chain with more paras than one small answer holds."""
-    made = empty_chain()
-    made.state.lifecycles |= dict.fromkeys(range(3000, 3060), PARACHAIN)
-    while made.number <= JOINED:
-        made.add(downward=[(made.number + 2900, b"x")])
-    return made
-
-
 @pytest.fixture(scope="module")
 def crowded_seed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seed, int]:
     """Return what an honest node gives of the crowded chain, and how many requests that takes."""
@@ -350,60 +310,7 @@ def test_block_that_a_node_does_not_have_has_an_end(
     assert out.records == undisturbed.records
 
 
-# --- lies, with an honest spare ---
-
-
-def lie_about_a_value(node: MockNode) -> None:
-    node.order(Fault(FaultKind.WRONG_ANSWER, "state_queryStorageAt", count=None))
-
-
-def lie_in_proofs(node: MockNode) -> None:
-    node.order(Fault(FaultKind.WRONG_ANSWER, "state_getReadProof", count=None))
-
-
-def lie_about_headers(node: MockNode) -> None:
-    node.order(Fault(FaultKind.WRONG_HEADER, "chain_getHeader", after=2, count=None))
-
-
-def lie_about_metadata(node: MockNode) -> None:
-    node.recording.metadata["9430"] = node.recording.metadata["9430"][:-9]
-
-
-def leave_channels_out(node: MockNode) -> None:
-    for hash_, block in node.recording.blocks.items():
-        kept = {key: value for key, value in block.storage.items() if not key.startswith(to_hex(keys.HRMP_CHANNELS))}
-        node.recording.blocks[hash_] = _with_storage(block, kept)
-
-
-def _with_storage(block: Any, storage: dict[str, str]) -> Any:
-    from dataclasses import replace
-
-    return replace(block, storage=storage)
-
-
-@in_every_speech
-@pytest.mark.parametrize(
-    "lie", [lie_about_a_value, lie_in_proofs, lie_about_headers, lie_about_metadata, leave_channels_out]
-)
-def test_preparing_passes_over_a_node_that_lies(
-    lie: Callable[[MockNode], None], speech: str, spare: MockNode, seed: Seed, tmp_path: Path
-) -> None:
-    with MockNode(busy_chain().recording) as liar:
-        lie(liar)
-        world = World([liar.url, spare.url], tmp_path)
-        assert prepared(world, tmp_path).seed == seed
-        if lie not in (lie_about_a_value, lie_in_proofs if speech != "old" else None):
-            with pytest.raises(FollowError):
-                prepared(World([liar.url], tmp_path / "alone"), tmp_path)
-
-
-@in_every_speech
-def test_wrong_answers_of_every_node_have_an_end(node: MockNode, seed: Seed, tmp_path: Path) -> None:
-    node.order(Fault(FaultKind.WRONG_HEADER, "chain_getHeader", after=1, count=None))
-    world = World([node.url], tmp_path)
-    with pytest.raises(BadAnswer, match="header"):
-        prepared(world, tmp_path)
-    assert waited_s(world) <= A_MINUTE_S
+# --- the start ---
 
 
 def test_wrong_address_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ HEAD_ASK_S: Final = 6.0
 """Seconds between two questions for the finalised head, of a node that has no notifications: the time of a block."""
 
 OPERATIONS_MAX: Final = 16
-"""Operations of `chainHead_v1` at once, each key of storage being one: a node accepts so many."""
+"""Operations of `chainHead_v1` at once, each key of storage being one: the number that every node accepts."""
 
 PINNED_MAX: Final = 32
 """Last finalised blocks that a node without `archive_v1` is to keep for this plugin: three minutes. Nodes keep 512 for all."""

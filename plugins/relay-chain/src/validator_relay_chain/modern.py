@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The second wire: nodes that speak only the newer JSON-RPC, `chainHead_v1` and `archive_v1`.
 
-It answers the plugin's questions, which are those of `chain_*` and `state_*`, with what the node offers: the rest sees no difference.
+It answers the plugin's questions, the methods `chain_*` and `state_*`, with what the node offers: the rest sees no difference.
 `archive_v1` knows every block; without it, as with light clients, only the last finalised blocks are known, which `chainHead_v1` pins.
 Neither proves storage.
 Source: paritytech/json-rpc-interface-spec, src/api.

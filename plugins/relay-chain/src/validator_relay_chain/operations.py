@@ -25,7 +25,7 @@ class Operation:
     """Of a body or a call."""
     is_done: bool = False
     is_waiting: bool = False
-    """Whether the node waits until it is told to continue."""
+    """Whether the node waits for a request to continue."""
     failure: NodeError | None = None
     characters: int = 0
 
