@@ -148,6 +148,16 @@ class ChainContradiction(FollowError):
     """What a block says contradicts itself or what was followed so far: the lane must not continue."""
 
 
+class Simulated(FollowError):
+    """A block has no state root: a simulator made it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"block {number}: expected a state root, found zeros: a simulator such as chopsticks made this block, and nothing proves its "
+            "storage; follow it with --simulator (simulator = true in the configuration), which believes the heads of downward queues"
+        )
+
+
 class RulesWanted(FollowError):
     """The next block runs under rules that the lane's configuration lacks."""
 

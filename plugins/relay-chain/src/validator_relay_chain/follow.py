@@ -21,6 +21,7 @@ from validator_relay_chain.errors import (
     FollowError,
     NodeError,
     NotKnownHere,
+    Simulated,
     UndecodableBlock,
     Unreachable,
 )
@@ -69,6 +70,8 @@ class Settings(NamedTuple):
     in_flight_max: int = IN_FLIGHT_MAX
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
     """Blocks between two looks at the storage that the lane is compared with; 0 for none."""
+    is_simulator: bool = False
+    """Whether blocks without a state root are followed, and heads of downward queues believed."""
 
 
 @dataclass
@@ -276,6 +279,8 @@ class Follower:
 
     def _convert(self, position: Position, fetched: Fetched) -> Step:
         header = fetched.raw.header
+        if header.is_simulated and not self._settings.is_simulator:
+            raise Simulated(header.number)
         runtime = self._runtime_after(position)
         try:
             block = decode_block(fetched.raw, runtime)
@@ -286,7 +291,8 @@ class Follower:
             runtime = self._load_runtime(position)
             block = decode_block(replace(fetched.raw, events=proven[keys.SYSTEM_EVENTS] or b""), runtime)
         reads = BlockReads(self._chain, header, fetched.heads, runtime)
-        return convert(self._settings.lane, position, block, runtime, reads)
+        believes = self._settings.is_simulator
+        return convert(self._settings.lane, position, block, runtime, reads, believes_heads=believes)
 
     def _runtime_after(self, position: Position) -> Runtime:
         """Return the runtime that executes the block after a position. Its parent's state has it."""

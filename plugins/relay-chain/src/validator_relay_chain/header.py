@@ -140,6 +140,11 @@ class Header:
         return blake2b_256(self.encode())
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether the block has no state root, as those that chopsticks makes."""
+        return not any(self.state_root)
+
+    @property
     def updates_runtime(self) -> bool:
         """Whether the blocks after this one run under other code."""
         return RUNTIME_UPDATED in self.logs

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from validator_relay_chain.configuration import PRESET
-from validator_relay_chain.errors import BadAnswer, FollowError, SeedError, StatePruned, UndecodableBlock
+from validator_relay_chain.errors import BadAnswer, FollowError, SeedError, Simulated, StatePruned, UndecodableBlock
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.known_rules import entries_of, write_rules
 from validator_relay_chain.metadata import Runtime
@@ -49,14 +49,19 @@ def prepare(
     to_block: int | None,
     progress: Progress,
     tell: Tell,
+    simulator: bool = False,
 ) -> Prepared:
     """Read the state after the block before ``from_block``, by default after the last finalised one, and write the files of the lane.
 
     The folder gets ``STATE.json``, ``start.json``, ``rules.json``, ``seed.jsonl.gz`` with the raw answers, and metadata. Raises
-    `FollowError`: a block that is not finalised, state that is pruned, not proven or contradicts itself, a folder that cannot be written.
+    `FollowError`: a block that is not finalised, one of a simulator unless ``simulator`` says so, state that is pruned, not proven or
+    contradicts itself, a folder that cannot be written.
     """
     head = chain.header(chain.finalised_head())
     header = _first(chain, head, from_block, to_block)
+    for each in (head, header):
+        if each.is_simulated and not simulator:
+            raise Simulated(each.number)
     genesis = chain.pool.genesis or chain.genesis()
     snapshot, seed = _seed(chain, lane, header, genesis, progress)
     if not snapshot.is_proven:
@@ -157,11 +162,15 @@ def _change_after(chain: Chain, low: int, high: int, version: Version) -> int:
     return high
 
 
-def configuration(prepared: Prepared, rpc: Sequence[str], folder: str, to_block: int | None) -> dict[str, Any]:
+def configuration(
+    prepared: Prepared, rpc: Sequence[str], folder: str, to_block: int | None, *, simulator: bool = False
+) -> dict[str, Any]:
     """Return the tables of a `validator.toml` for the lane. ``folder`` is the one of its files, as the configuration names it."""
     source: dict[str, Any] = {"rpc": list(rpc), "genesis": to_hex(prepared.genesis), "folder": folder}
     if to_block is not None:
         source["to_block"] = to_block
+    if simulator:
+        source["simulator"] = True
     chain: dict[str, Any] = {
         "enactment": "on-inclusion",
         "balances": "unlimited",
