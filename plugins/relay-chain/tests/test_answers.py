@@ -72,6 +72,7 @@ def seed(tmp_path_factory: pytest.TempPathFactory) -> Seed:
         (-32603, "Client error: UnknownBlock: Header was not found in the database: 0x12", NotKnownHere),
         (4003, "UnknownBlock: Header was not found in the database", NotKnownHere),
         (-32000, "unknown block", NotKnownHere),
+        (1, "Block 0x12ab not found", NotKnownHere),
         (-32008, "Response is too big", TooMuch),
         (-32702, "x", TooMuch),
         (-32007, "Request is too big", TooMuch),
@@ -308,6 +309,20 @@ def test_block_that_a_node_does_not_have_has_an_end(
     World([spare.url], tmp_path).follow(undisturbed, seed)
     World([node.url, spare.url], tmp_path).follow(out, seed)
     assert out.records == undisturbed.records
+
+
+@pytest.mark.parametrize("kind", [FaultKind.NULL, FaultKind.NO_HEADER])
+@in_every_speech
+def test_parents_that_a_node_does_not_know_are_done_without(
+    kind: FaultKind, speech: str, node: MockNode, seed: Seed, tmp_path: Path
+) -> None:
+    order = Fault(kind, "chain_getHeader", after=2 if speech != "head" else 3)
+    node.order(order)
+    world = World([node.url], tmp_path)
+    found = prepared(world, tmp_path).seed
+    assert (found.state, found.records) == (seed.state, seed.records)
+    assert found.position.recent == seed.position.recent[-2:]
+    assert waited_s(world) == 0
 
 
 # --- the start ---

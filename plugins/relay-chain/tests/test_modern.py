@@ -312,8 +312,8 @@ def test_flood_of_operations_that_nobody_asked_for_has_an_end() -> None:
 @pytest.mark.parametrize(
     ("result", "sent", "error"),
     [
-        ({"result": "limitReached"}, None, "the node accepts no more operations now"),
-        ("started", None, "the node accepts no more operations now"),
+        ({"result": "limitReached"}, None, "has forgotten that it reports its chain"),
+        ("started", None, "has forgotten that it reports its chain"),
         ({"result": "started", "operationId": 5}, None, "expected the id of an operation"),
         ({"result": "started", "operationId": "x"}, {"event": "operationInaccessible"}, "cannot get at it now"),
         ({"result": "started", "operationId": "x"}, {"event": "operationError", "error": "trap"}, "trap"),

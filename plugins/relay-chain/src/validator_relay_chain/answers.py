@@ -7,6 +7,7 @@ sp-blockchain's errors; jsonrpsee, types/src/error.rs; polkadot-js/api issues 26
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from websockets.exceptions import ConnectionClosed, PayloadTooBig
@@ -38,6 +39,7 @@ STATE_TEXTS: Final = ("state already discarded", "unknownblock: state", "state i
 """The state of the block is gone."""
 
 UNKNOWN_TEXTS: Final = ("header was not found", "header not found", "block not found", "unknown block", "unknownblock")
+UNKNOWN_BLOCK: Final = re.compile(r"\bblock (0x[0-9a-f]+|[0-9]+) not found")
 """The block is not known here, or not yet: the node may be behind."""
 
 NEVER_CODES: Final = frozenset({-32601, -32602})
@@ -70,7 +72,7 @@ def fault(where: str, error: Any) -> NodeError:
         )
     if code in LARGE_CODES or _has(said, LARGE_TEXTS):
         return TooMuch(f"{where}: it is more than the node gives at once: {text}")
-    if _has(said, UNKNOWN_TEXTS):
+    if _has(said, UNKNOWN_TEXTS) or UNKNOWN_BLOCK.search(said):
         return NotKnownHere(f"{where}: the block is not known here: {text}")
     if code in NEVER_CODES or _has(said, NEVER_TEXTS):
         return RpcFault(code or 0, f"{where}: the node does not offer it: error {code}: {text}")

@@ -19,6 +19,7 @@ from validator.plugin.api import DecodeError, Reader
 from validator_relay_chain.connection import Connection, HeadPoll, JsonRpc, Wire
 from validator_relay_chain.errors import (
     BadAnswer,
+    NodeError,
     NotKnownHere,
     RateLimited,
     RpcFault,
@@ -199,7 +200,10 @@ class ModernConnection(JsonRpc):
         return found[0] if found else None
 
     def _recent_hash(self, timeout_s: float, number: int) -> str | None:
-        last = Header.from_json(self._header(timeout_s, self._finalised_head(timeout_s)))
+        head = self._header(timeout_s, self._finalised_head(timeout_s))
+        if head is None:
+            raise NotKnownHere(f"{self.url}: the finalised head is not known here")
+        last = Header.from_json(head)
         with self._news:
             known = list(self._finalised)
         at = known.index(to_hex(last.hash)) + number - last.number if to_hex(last.hash) in known else -1
@@ -328,8 +332,6 @@ class ModernConnection(JsonRpc):
             if error.code == NOT_PINNED:
                 raise self._too_old(f"block {block_hash}") from error
             raise
-        if found is None:
-            raise Unreachable(f"{self.url}: {method}: the node has forgotten that it reports its chain")
         return found
 
     @contextmanager
@@ -345,12 +347,20 @@ class ModernConnection(JsonRpc):
         try:
             answer = self._pinned(method, timeout_s, block_hash, *params)
             if not isinstance(answer, dict) or answer.get("result") != "started" or answer.get("discardedItems"):
-                raise RateLimited(f"{self.url}: {method}: the node accepts no more operations now")
+                raise self._refused(method, count)
             yield self._finished(method, answer.get("operationId"), timeout_s)
         finally:
             with self._news:
                 self._slots.give(count)
                 self._news.notify_all()
+
+    def _refused(self, method: str, count: int) -> NodeError:
+        """Return why an operation did not start. If it is alone, there is no limit, and the node has lost the subscription."""
+        with self._news:
+            is_alone = self._slots.left == OPERATIONS_MAX - count
+        if is_alone:
+            return Unreachable(f"{self.url}: {method}: the node has forgotten that it reports its chain")
+        return RateLimited(f"{self.url}: {method}: the node accepts no more operations now")
 
     def _finished(self, method: str, id_: Any, timeout_s: float) -> Operation:
         with self._news:

@@ -71,15 +71,15 @@ class Slots:
     """How many operations a node accepts at once. Use it with the lock of whoever waits for them."""
 
     def __init__(self) -> None:
-        self._left = OPERATIONS_MAX
+        self.left = OPERATIONS_MAX
 
     def take(self, count: int) -> bool:
         """Take places for some operations, if there are as many."""
-        if count > self._left:
+        if count > self.left:
             return False
-        self._left -= count
+        self.left -= count
         return True
 
     def give(self, count: int) -> None:
         """Give places back."""
-        self._left += count
+        self.left += count

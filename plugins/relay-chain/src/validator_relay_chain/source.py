@@ -16,6 +16,7 @@ from validator_relay_chain.configuration import decode_configuration
 from validator_relay_chain.errors import (
     BadAnswer,
     BodyMissing,
+    NotKnownHere,
     NotOffered,
     RpcFault,
     StatePruned,
@@ -81,15 +82,16 @@ class Chain:
         )
 
     def header_if_known(self, block_hash: bytes) -> Header | None:
-        """Return the header with a hash, or None if the nodes do not know it."""
-        try:
-            return self.pool.ask(
-                lambda found: None if found is None else read_header(found, block_hash),
-                "chain_getHeader",
-                to_hex(block_hash),
-            )
-        except StatePruned:
-            return None
+        """Return the header with a hash, or None if the node in use does not know it."""
+
+        def read(call: Call) -> Header | None:
+            try:
+                found = call("chain_getHeader", to_hex(block_hash))
+            except (NotKnownHere, StatePruned):
+                return None
+            return None if found is None else read_header(found, block_hash)
+
+        return self.pool.use(read)
 
     def block(self, block_hash: bytes) -> RawBlock:
         """Return the block with a hash, and its events."""
