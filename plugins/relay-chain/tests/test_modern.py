@@ -21,9 +21,10 @@ from validator_relay_chain.limits import PINNED_MAX
 from validator_relay_chain.mock import Fault, FaultKind, MockNode, Speech
 from validator_relay_chain.mock import modern as mock_modern
 from validator_relay_chain.mock.made import MadeChain
-from validator_relay_chain.modern import ModernConnection, open_wire
+from validator_relay_chain.modern import ModernConnection
 from validator_relay_chain.position import Position
 from validator_relay_chain.seeding import Seed
+from validator_relay_chain.wires import open_wire
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 

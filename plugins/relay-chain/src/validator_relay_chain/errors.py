@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, Self
 
 from validator_relay_chain.limits import (
@@ -134,6 +135,11 @@ class Unwilling(RpcFault):
     each_max = CALLS_PER_NODE_MAX
     patience_s = REFUSED_S_MAX
     is_left = False
+
+
+def passing_first(refusals: Sequence[RpcFault]) -> RpcFault:
+    """Return the refusal that another attempt may not meet, or the first one."""
+    return next((each for each in refusals if isinstance(each, Unwilling)), refusals[0])
 
 
 class NotOffered(RpcFault):

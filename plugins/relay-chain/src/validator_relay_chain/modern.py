@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
 from validator.plugin.api import DecodeError, Reader
-from validator_relay_chain.connection import Connection, HeadPoll, JsonRpc, Wire
+from validator_relay_chain.connection import HeadPoll, JsonRpc
 from validator_relay_chain.errors import (
     BadAnswer,
     NodeError,
@@ -25,7 +24,7 @@ from validator_relay_chain.errors import (
     RpcFault,
     StatePruned,
     Unreachable,
-    Unwilling,
+    passing_first,
 )
 from validator_relay_chain.header import Header, from_hex, to_hex
 from validator_relay_chain.limits import (
@@ -43,31 +42,6 @@ NOT_PINNED: Final = -32801
 FOLLOW_EVENT: Final = "chainHead_v1_followEvent"
 STORAGE_EVENT: Final = "archive_v1_storageEvent"
 HASH_CHARACTERS: Final = 66
-
-
-def open_wire(url: str) -> Wire:
-    """Connect to a node, whichever methods it has. Raises `NodeError`.
-
-    Those of `chain_*` and `state_*` come first, with heads that are asked for if it does not notify of them, then those of `chainHead_v1`
-    and `archive_v1`.
-    """
-    refusals: list[RpcFault] = []
-    for open_ in (
-        partial(Connection, url),
-        partial(Connection, url, is_subscribed=False),
-        partial(ModernConnection, url),
-    ):
-        try:
-            return open_()
-        except RpcFault as error:
-            refusals.append(error)
-    refusal = _passing_first(refusals)
-    raise refusal.saying(f"{refusal}; the node offers neither chain_* and state_* nor chainHead_v1 or archive_v1")
-
-
-def _passing_first(refusals: Sequence[RpcFault]) -> RpcFault:
-    """Return the refusal that another attempt may not meet, or the first one."""
-    return next((each for each in refusals if isinstance(each, Unwilling)), refusals[0])
 
 
 class ModernConnection(JsonRpc):
@@ -94,7 +68,7 @@ class ModernConnection(JsonRpc):
                 raise BadAnswer(f"{url}: chainHead_v1_follow: expected a text, found another form")
             self._subscription = found
             if found is None and not self._has_archive:
-                raise _passing_first(self._refusals)
+                raise passing_first(self._refusals)
         except BaseException:
             self.close()
             raise

@@ -47,7 +47,7 @@ from validator_relay_chain.limits import (
     UNOFFERED_S,
     URL_CHARACTERS_MAX,
 )
-from validator_relay_chain.modern import open_wire
+from validator_relay_chain.wires import open_wire
 
 T = TypeVar("T")
 
