@@ -28,6 +28,8 @@ from validator_relay_chain.limits import ERROR_CHARACTERS_MAX
 RATE_CODES: Final = frozenset({-32999, -32005, 429})
 RATE_TEXTS: Final = ("rate limit", "too many requests", "rate exceeded")
 """Refused for a while, by nodes or the proxies before them."""
+BUSY_STATUS: Final = frozenset({429, 503})
+"""HTTP statuses of a node or proxy that has too many requests or clients."""
 
 LARGE_CODES: Final = frozenset({-32702, -32007, -32008})
 LARGE_TEXTS: Final = ("is too big", "too large", "oversized", "count exceeds maximum")
@@ -85,6 +87,12 @@ def lost(url: str, error: Exception) -> NodeError:
     if isinstance(error, PayloadTooBig) or any(each is not None and each.code == LARGE_CLOSE_CODE for each in closes):
         return Overflow(f"{url}: a message is too large for the connection: {reason(error)}")
     return Unreachable(f"{url}: the connection is lost: {reason(error)}")
+
+
+def turned_away(url: str, status: int) -> NodeError:
+    """Return what an HTTP status instead of a WebSocket means."""
+    kind = RateLimited if status in BUSY_STATUS else Unreachable
+    return kind(f"{url}: HTTP status {status} instead of a WebSocket")
 
 
 def reason(error: BaseException) -> str:

@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as AnswerTimeout
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from validator_relay_chain.answers import fault, lost, reason
-from validator_relay_chain.errors import BadAnswer, Garbled, NodeError, RateLimited, Unreachable
+from validator_relay_chain.answers import fault, lost, reason, turned_away
+from validator_relay_chain.errors import BadAnswer, Garbled, NodeError, Unreachable
 from validator_relay_chain.limits import (
     ANSWER_BYTES_MAX,
     ANSWER_S_MAX,
@@ -31,8 +31,6 @@ from validator_relay_chain.limits import (
     HEADS_WAITING_MAX,
     PING_S,
 )
-
-TOO_MANY_REQUESTS: Final = 429
 
 
 class Wire(Protocol):
@@ -70,8 +68,7 @@ class JsonRpc:
             )
             self._socket: ClientConnection = self._opened.__enter__()
         except InvalidStatus as error:
-            kind = RateLimited if error.response.status_code == TOO_MANY_REQUESTS else Unreachable
-            raise kind(f"{url}: HTTP status {error.response.status_code} instead of a WebSocket") from error
+            raise turned_away(url, error.response.status_code) from error
         except (OSError, WebSocketException, ValueError, EOFError) as error:
             raise Unreachable(f"{url}: no connection: {reason(error)}") from error
         self._thread = threading.Thread(target=self._read, name="node", daemon=True)

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Event
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from validator_relay_chain.block import RawBlock
@@ -29,6 +30,14 @@ class Fetched(NamedTuple):
     heads: dict[int, Value]
 
 
+@dataclass
+class _Run:
+    """Blocks that are fetched for one iterator."""
+
+    failed: float = math.inf
+    """The lowest block that failed. Later ones that have not begun are not fetched any more."""
+
+
 class Fetcher:
     """Threads that fetch blocks. Use it in ``with``: leaving it waits for calls that are under way."""
 
@@ -46,31 +55,31 @@ class Fetcher:
     def blocks(self, wanted: Iterable[Wanted], para_ids: Sequence[int]) -> Iterator[Iterator[Fetched]]:
         """Yield an iterator of the wanted blocks in their order; it raises what fetching a block raised. What is left is given up."""
         under_way: deque[Future[Fetched]] = deque()
-        ended = Event()
+        run = _Run()
         try:
-            yield self._in_order(iter(wanted), para_ids, under_way, ended)
+            yield self._in_order(iter(wanted), para_ids, under_way, run)
         finally:
-            ended.set()
+            run.failed = -1
             for future in under_way:
                 future.cancel()
 
     def _in_order(
-        self, wanted: Iterator[Wanted], para_ids: Sequence[int], under_way: deque[Future[Fetched]], ended: Event
+        self, wanted: Iterator[Wanted], para_ids: Sequence[int], under_way: deque[Future[Fetched]], run: _Run
     ) -> Iterator[Fetched]:
         for each in wanted:
-            under_way.append(self._threads.submit(self._fetch, each, para_ids, ended))
+            under_way.append(self._threads.submit(self._fetch, each, para_ids, run))
             if len(under_way) >= 2 * self._at_once:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
 
-    def _fetch(self, wanted: Wanted, para_ids: Sequence[int], ended: Event) -> Fetched:
-        if ended.is_set():
+    def _fetch(self, wanted: Wanted, para_ids: Sequence[int], run: _Run) -> Fetched:
+        if wanted.number > run.failed:
             raise CancelledError  # an earlier block failed: nobody asks for this one
         try:
             return self._fetched(wanted, para_ids)
         except BaseException:
-            ended.set()
+            run.failed = min(run.failed, wanted.number)
             raise
 
     def _fetched(self, wanted: Wanted, para_ids: Sequence[int]) -> Fetched:

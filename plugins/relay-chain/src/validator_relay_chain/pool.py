@@ -248,12 +248,12 @@ class NodePool:
         self._fail(node, wire, error.saying(_at(node, str(error))), is_left=True)
 
     def head(self, timeout_s: float) -> Any | None:
-        """Return the next finalised head in JSON, or None if none arrives in time. Raises as `ask`."""
+        """Return the next finalised head in JSON, or None if none arrives in time. Raises as `use`."""
         node, wire = self._connected(_Attempts(self._time.now()))
         try:
             found = wire.head(timeout_s)
         except NodeError as error:
-            self._fail(node, wire, error, is_lost=True)
+            self._fail(node, wire, error, is_left=error.is_left, is_lost=isinstance(error, Unreachable | Overflow))
             return None
         if found is not None:
             self._succeed(node)
