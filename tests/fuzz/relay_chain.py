@@ -10,15 +10,15 @@ from functools import partial
 from typing import Any
 
 from validator_relay_chain import storage, upward
+from validator_relay_chain.answers import fault
 from validator_relay_chain.block import read_block
 from validator_relay_chain.candidates import read_inherent, read_pending_v1
-from validator_relay_chain.connection import fault
 from validator_relay_chain.errors import NodeError
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.mock.made import MadeCandidate, inherent
 from validator_relay_chain.mock.state import MadeState
 from validator_relay_chain.position import Pending, Position
-from validator_relay_chain.source import _read_keys, _read_values, _read_version
+from validator_relay_chain.reading import read_keys, read_values, read_version
 from validator_relay_chain.storage import Channel, Queued
 from validator_relay_chain.trie import ProofError, make_proof, read_proof
 
@@ -97,18 +97,27 @@ def _header(data: bytes) -> bool:
     return True
 
 
+def _encoded_header(data: bytes) -> bool:
+    try:
+        header = Header.decode(data)
+    except NodeError:
+        return False
+    assert header.encode() == data
+    return True
+
+
 READERS: tuple[Callable[[Any], Any], ...] = (
     lambda answer: read_block(answer, "0x", HEADER.hash),
-    lambda answer: _read_keys(answer, b"\xaa", None),
-    lambda answer: _read_values(answer, KEYS),
-    _read_version,
+    lambda answer: read_keys(answer, b"\xaa", 1_000, None),
+    lambda answer: read_values(answer, KEYS),
+    read_version,
 )
 
 
 def _answer(data: bytes) -> bool:
     """Each answer is read or is the node's trouble, in one printable line."""
     answer = _json(data)
-    said = [fault("ws://node", "method", answer)]
+    said = [fault("ws://node: method", answer)]
     for read in READERS:
         try:
             read(answer)
@@ -186,6 +195,7 @@ TARGETS = (
     Target("relay-chain-storage", _stored, _values, BINARY_WORDS, PER_TEST),
     Target("relay-chain-proof", _proofs, _proof, BINARY_WORDS, PER_TEST),
     Target("relay-chain-header", lambda: [json.dumps(HEADER.to_json()).encode()], _header, TEXT_WORDS, PER_TEST),
+    Target("relay-chain-encoded-header", lambda: [HEADER.encode()], _encoded_header, BINARY_WORDS, PER_TEST),
     Target("relay-chain-answers", _answers, _answer, TEXT_WORDS, PER_TEST),
     Target("relay-chain-cursor", _positions, _cursor, TEXT_WORDS, PER_TEST),
 )

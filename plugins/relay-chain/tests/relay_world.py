@@ -14,6 +14,7 @@ from validator_relay_chain import keys
 from validator_relay_chain.convert import JsonRecord, Step
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import to_hex
+from validator_relay_chain.limits import IN_FLIGHT_MAX
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.mock import Recording
@@ -180,10 +181,16 @@ class World:
     told: list[str] = field(default_factory=list)
     stall_s_max: float = 120.0
     answer_s_max: float = 60.0
+    in_flight_max: int = IN_FLIGHT_MAX
+    """One, for a test that adds up pauses: `SkippingTime` passes with those of every thread."""
+
+    def tell(self, line: str) -> None:
+        """Take a line that somebody should know."""
+        self.told.append(line)
 
     def chain(self) -> Chain:
         """Return the chain, with a new connection."""
-        pool = NodePool(self.urls, self.time, genesis=GENESIS, tell=self.told.append, answer_s_max=self.answer_s_max)
+        pool = NodePool(self.urls, self.time, genesis=GENESIS, tell=self.tell, answer_s_max=self.answer_s_max)
         return Chain(pool, MetadataCache(self.folder / "metadata"), load)
 
     def seed(self, number: int = FIRST) -> Seed:
@@ -201,8 +208,8 @@ class World:
             out.commit(seed.records, seed.position)
         assert out.cursor is not None
         chain = self.chain()
-        settings = Settings(LANE, self.to_block, self.stall_s_max)
+        settings = Settings(LANE, self.to_block, self.stall_s_max, self.in_flight_max)
         try:
-            Follower(settings, chain, self.time, Position.decode(out.cursor), out, self.told.append).run()
+            Follower(settings, chain, self.time, Position.decode(out.cursor), out, self.tell).run()
         finally:
             chain.pool.close()

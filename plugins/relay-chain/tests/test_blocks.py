@@ -197,7 +197,7 @@ def test_signals_are_cut_off_after_an_empty_message_and_stay_in_the_hash() -> No
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
-        (b"", "expected metadata V14 or V15"),
+        (b"", "expected metadata V14, V15 or V16"),
         (b"meta\x0d", "expected metadata V14"),
         (b"meta\x0e\x04", "does not decode"),
     ],

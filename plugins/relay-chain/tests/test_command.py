@@ -115,8 +115,8 @@ def test_block_that_the_node_does_not_know_is_one_line(
     code, text = run(monkeypatch, tmp_path, "--rpc", node.url, "--from-block", "5", "--prepare")
     assert code == 2
     assert text.splitlines()[-1] == (
-        "validator: --from-block 5: the hash of block 4 is not known here; a lane that begins there needs the state after block 4: give "
-        "--rpc of an archive node (--state-pruning archive), or leave --from-block out"
+        f"validator: --from-block 5: {node.url}: the hash of block 4 is not known here; a lane that begins there needs the state after "
+        "block 4: give --rpc of an archive node (--state-pruning archive), or leave --from-block out"
     )
 
 

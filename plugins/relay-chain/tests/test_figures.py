@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 from validator_relay_chain.errors import (
     BadAnswer,
+    BodyMissing,
+    Garbled,
+    Inaccessible,
     NodeError,
     NotKnownHere,
+    Overflow,
     RateLimited,
     RpcFault,
     StatePruned,
+    TooMuch,
     Unreachable,
+    Unwilling,
     reason_of,
 )
 from validator_relay_chain.figures import FOLLOWED, JUDGED, KINDS, ChainFigures, Figures, JudgeFigures
@@ -86,7 +92,13 @@ def test_every_kind_that_the_comparison_has_begins_with_a_series() -> None:
         (Unreachable("x"), "unreachable"),
         (NotKnownHere("x"), "not-known"),
         (BadAnswer("x"), "wrong-answer"),
-        (RpcFault("x", 5), "refused"),
+        (BodyMissing("x"), "no-body"),
+        (Garbled("x"), "wrong-answer"),
+        (TooMuch("x"), "too-much"),
+        (Overflow("x"), "too-much"),
+        (Inaccessible("x"), "inaccessible"),
+        (RpcFault(5, "x"), "refused"),
+        (Unwilling(5, "x"), "refused"),
     ],
 )
 def test_reason_of_a_retry(error: NodeError, reason: str) -> None:

@@ -20,6 +20,8 @@ from validator_relay_chain.pool import Stopped
 from validator_relay_chain.position import Position
 from validator_relay_chain.seeding import Seed
 
+pytestmark = pytest.mark.usefixtures("speech")
+
 
 @cache
 def chain() -> MadeChain:
@@ -146,7 +148,7 @@ FAULTS: list[tuple[Fault, int]] = [
     (Fault(FaultKind.WRONG_ANSWER, "chain_getBlock", after=5, count=1), 1),
     (Fault(FaultKind.TRUNCATED, "chain_getBlock", after=5, count=1), 1),
     (Fault(FaultKind.REORDER, "chain_getBlock", after=1, count=5), 0),
-    (Fault(FaultKind.NO_METHOD, "chain_getBlockHash", after=1, count=1), 0),
+    (Fault(FaultKind.NO_METHOD, "state_getReadProof", count=1), 0),
 ]
 
 

@@ -14,14 +14,22 @@ import pytest
 from relay_world import FIRST, LAST, SPEC, Collected, World, busy_chain, load, metadata
 from validator_relay_chain import layout
 from validator_relay_chain.connection import Connection
-from validator_relay_chain.errors import BadAnswer, NodeError, NotKnownHere, UndecodableBlock, Unreachable
+from validator_relay_chain.errors import (
+    BadAnswer,
+    NodeError,
+    NotKnownHere,
+    RateLimited,
+    UndecodableBlock,
+    Unreachable,
+)
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.limits import HEADS_WAITING_MAX, METADATA_BYTES_MAX
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.mock import MockNode
 from validator_relay_chain.mock.recording import RecordedBlock
 from validator_relay_chain.pool import NodePool
-from validator_relay_chain.source import _read_version
+from validator_relay_chain.reading import read_version
+from validator_relay_chain.wires import open_wire
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
@@ -56,6 +64,25 @@ def connected(answer: Answer) -> Iterator[Connection]:
             yield connection
         finally:
             connection.close()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [(429, RateLimited), (503, RateLimited), (404, Unreachable), (200, Unreachable), (502, Unreachable)],
+)
+def test_http_status_instead_of_a_websocket_says_whether_it_passes(status: int, meaning: type[NodeError]) -> None:
+    with serve(
+        lambda _: None, "127.0.0.1", 0, process_request=lambda socket, _: socket.respond(status, "no")
+    ) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+            with pytest.raises(meaning, match=f"HTTP status {status} instead of a WebSocket"):
+                open_wire(url)
+        finally:
             server.shutdown()
             thread.join()
 
@@ -126,7 +153,7 @@ def test_answer_that_drips_is_given_up() -> None:
 @pytest.mark.parametrize("version", [-1, 2**32, 10**4000, True, 1.5, "1", None])
 def test_version_out_of_range_is_refused(version: Any) -> None:
     with pytest.raises(BadAnswer, match="state_getRuntimeVersion: expected a "):
-        _read_version({"specVersion": version, "specName": "polkadot"})
+        read_version({"specVersion": version, "specName": "polkadot"})
 
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 100_000, "0x-1", "-0x1", "0x", "1", 1, None, [], {}])

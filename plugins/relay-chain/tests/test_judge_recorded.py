@@ -107,6 +107,14 @@ def test_chain_agrees_with_the_lane(shipped: tuple[Config, list[JsonRecord]]) ->
     assert kinds(judged(*shipped)) == []
 
 
+@pytest.mark.usefixtures("speech")
+def test_recorded_blocks_are_the_same_whatever_the_node_speaks(
+    shipped: tuple[Config, list[JsonRecord]], tmp_path: Path
+) -> None:
+    _, given = followed(Recording.load(SHIPPED), tmp_path)
+    assert given == shipped[1]
+
+
 CHANNEL = keys.channel_key(keys.HRMP_CHANNELS, 2004, 2034)
 
 

@@ -110,6 +110,7 @@ def test_channel_that_an_index_does_not_name_is_refused(node: MockNode, tmp_path
             make_seed(LANE, lacking, runtime(), GENESIS)
 
 
+@pytest.mark.usefixtures("speech")
 def test_rules_begin_with_the_block_after_an_upgrade(tmp_path: Path) -> None:
     chain = empty_chain()
     for number in range(FIRST, FIRST + 20):
@@ -131,6 +132,7 @@ def test_rules_begin_with_the_block_after_an_upgrade(tmp_path: Path) -> None:
     assert "dmp_by_relay_parent" in prepared.rules[1]["features"]
 
 
+@pytest.mark.usefixtures("speech")
 def test_blocks_that_are_not_there_are_refused_in_one_line(node: MockNode, tmp_path: Path) -> None:
     world = World([node.url], tmp_path)
 
@@ -159,6 +161,7 @@ def transport(node: MockNode, folder: Path, to_block: int) -> MemoryTransport:
     return MemoryTransport("relay-chain", {"chains": {LANE: source}}, transport="relay-chain")
 
 
+@pytest.mark.usefixtures("speech")
 def test_transport_begins_with_the_seed_and_continues_after_a_kill(node: MockNode, tmp_path: Path) -> None:
     seed = World([node.url], tmp_path).seed(JOINED)
     (tmp_path / "start.json").write_text(json.dumps(seed_document(seed)))

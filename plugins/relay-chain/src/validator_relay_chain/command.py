@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -38,7 +38,7 @@ from validator_relay_chain.config import LANE
 from validator_relay_chain.errors import FollowError, NotKnownHere, StatePruned
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.pool import NodePool, RealTime
-from validator_relay_chain.prepare import Prepared, configuration, describe, prepare
+from validator_relay_chain.prepare import configuration, describe, prepare
 from validator_relay_chain.source import Chain
 from validator_relay_chain.transport import NAME
 
@@ -80,6 +80,13 @@ def follow(
     config_path: Annotated[
         Path, typer.Option("--config", help="Configuration file; it is written if it does not exist.")
     ] = CONFIG,
+    simulator: Annotated[
+        bool,
+        typer.Option(
+            "--simulator",
+            help="The nodes are simulators such as chopsticks: follow blocks without a state root, believe heads of downward queues.",
+        ),
+    ] = False,
     up: Annotated[
         bool,
         typer.Option("--up", help="Start a broker if none is configured, topics and job, and stop them at the end."),
@@ -104,10 +111,10 @@ def follow(
         raise UserError(f"--lane: expected 1 to 64 of a-z 0-9 . _ -, found {lane[:80]!r}")
     with terminated_as_interrupted():
         if config_path.exists():
-            _check_existing(config_path, lane, rpc, from_block)
+            _check_existing(config_path, lane, rpc, from_block, simulator=simulator)
             _check_end(config_path, lane, to_block, prepare_only=prepare_only)
         else:
-            _prepare(config_path, lane, rpc or [], from_block, to_block)
+            _prepare(config_path, lane, rpc or [], from_block, to_block, simulator=simulator)
         adopt_rules(config_path, NAME, say)
         if prepare_only:
             say(
@@ -173,13 +180,19 @@ def _await_rules(config_path: Path) -> None:
             time.sleep(LOOK_S)
 
 
-def _check_existing(config_path: Path, lane: str, rpc: list[str] | None, from_block: int | None) -> None:
+def _check_existing(
+    config_path: Path, lane: str, rpc: list[str] | None, from_block: int | None, *, simulator: bool
+) -> None:
     """Check that a configuration has the lane already. Raises `UserError`."""
     chains = load_config(config_path).transports.get(NAME, {}).get("chains", {})
     if lane not in chains:
         raise UserError(_no_lane(config_path, lane, sorted(chains)))
     if from_block is not None:
         raise UserError(f"--from-block: expected only without {config_path}, in which the lane has begun already")
+    if simulator and not chains[lane].get("simulator"):
+        raise UserError(
+            f"--simulator: expected only without {config_path}: add simulator = true to [transports.{NAME}.chains.{lane}] there"
+        )
     if rpc and list(rpc) != list(chains[lane].get("rpc", ())):
         raise UserError(
             f"--rpc: expected the nodes of {config_path}, {', '.join(chains[lane].get('rpc', ()))}, found {', '.join(rpc)}: change the file"
@@ -225,7 +238,15 @@ def _no_lane(config_path: Path, lane: str, lanes: list[str]) -> str:
     return f"--lane: expected one with [transports.{NAME}.chains.{lane}] in {config_path}, found none: {hint}"
 
 
-def _prepare(config_path: Path, lane: str, rpc: list[str], from_block: int | None, to_block: int | None) -> None:
+def _prepare(
+    config_path: Path,
+    lane: str,
+    rpc: list[str],
+    from_block: int | None,
+    to_block: int | None,
+    *,
+    simulator: bool = False,
+) -> None:
     if not rpc:
         raise UserError(f"--rpc: expected the address of a node, since there is no {config_path} yet")
     folder = config_path.parent / lane
@@ -246,6 +267,7 @@ def _prepare(config_path: Path, lane: str, rpc: list[str], from_block: int | Non
                 to_block=to_block,
                 progress=show,
                 tell=say,
+                simulator=simulator,
             )
     except (StatePruned, NotKnownHere) as error:
         raise UserError(f"{_choice(from_block)}: {error}; {_archive(from_block)}") from error
@@ -253,7 +275,9 @@ def _prepare(config_path: Path, lane: str, rpc: list[str], from_block: int | Non
         raise UserError(str(error)) from error
     finally:
         pool.close()
-    _write(config_path, prepared, rpc, folder, to_block)
+    _write(config_path, configuration(prepared, rpc, str(folder), to_block, simulator=simulator))
+    say(describe(prepared))
+    say(f"{config_path}: written; the lane begins with block {prepared.header.number + 1}")
 
 
 def _choice(from_block: int | None) -> str:
@@ -271,17 +295,15 @@ def _archive(from_block: int | None) -> str:
     )
 
 
-def _write(config_path: Path, prepared: Prepared, rpc: list[str], folder: Path, to_block: int | None) -> None:
+def _write(config_path: Path, tables: dict[str, Any]) -> None:
     """Write the configuration once it is known to be usable. Raises `UserError`."""
     new = config_path.with_name(config_path.name + ".new")
     try:
-        new.write_text(to_toml(configuration(prepared, rpc, str(folder), to_block)), encoding="utf-8")
+        new.write_text(to_toml(tables), encoding="utf-8")
         check_lanes(load_config(new))
         new.replace(config_path)
     except OSError as error:
         raise UserError(f"{config_path}: cannot be written: {error.strerror}") from error
-    say(describe(prepared))
-    say(f"{config_path}: written; the lane begins with block {prepared.header.number + 1}")
 
 
 @contextmanager

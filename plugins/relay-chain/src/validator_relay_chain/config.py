@@ -31,6 +31,8 @@ class ChainSource:
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
     """Blocks between two looks at the storage that the lane is compared with, besides those at session changes and at ``to_block``; 0 for
     none at all."""
+    simulator: bool = False
+    """Whether the nodes are simulators such as chopsticks, whose blocks have no state root: heads of downward queues are believed."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.rpc) <= NODES_MAX:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection to a node: JSON-RPC 2.0 over a WebSocket, several calls at once, and notifications of finalised heads.
 
+The methods `chain_*` and `state_*` are the questions that this plugin asks; `modern` answers them for nodes that do not have them.
+
 A thread reads what arrives. Any failure closes the connection: whoever uses it opens another.
 """
 
@@ -8,38 +10,27 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as AnswerTimeout
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from validator_relay_chain.errors import (
-    BadAnswer,
-    NodeError,
-    RateLimited,
-    RpcFault,
-    StatePruned,
-    Unreachable,
-)
+from validator_relay_chain.answers import fault, lost, reason, turned_away
+from validator_relay_chain.errors import BadAnswer, Garbled, NodeError, Unreachable
 from validator_relay_chain.limits import (
     ANSWER_BYTES_MAX,
+    ANSWER_S_MAX,
     CONNECT_S_MAX,
-    ERROR_CHARACTERS_MAX,
     FRAMES_WAITING_MAX,
+    HEAD_ASK_S,
     HEADS_WAITING_MAX,
     PING_S,
 )
-
-RATE_LIMITED: Final = frozenset({-32999, -32005, 429})
-"""Codes with which nodes and their proxies refuse calls for a while."""
-TOO_MANY_REQUESTS: Final = 429
-STATE_CODES: Final = frozenset({4003, -32603, -32000})
-"""Codes with which nodes say that they do not have a block's state; the text decides."""
-STATE_TEXTS: Final = ("State already discarded", "UnknownBlock: State", "state is not available", "State not available")
 
 
 class Wire(Protocol):
@@ -55,15 +46,14 @@ class Wire(Protocol):
         """Close the connection; calls that wait fail."""
 
 
-class Connection:
-    """A WebSocket to one node, subscribed to its finalised heads. Raises `Unreachable`, `RateLimited`, `RpcFault`."""
+class JsonRpc:
+    """A WebSocket to one node: several requests at once, and notifications, which a subclass takes. Raises `NodeError`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._lock = threading.Lock()
         self._next_id = 0
         self._waiting: dict[int, Future[Any]] = {}
-        self._heads: deque[Any] = deque(maxlen=HEADS_WAITING_MAX)
         self._news = threading.Condition()
         self._failure: NodeError | None = None
         try:
@@ -78,23 +68,16 @@ class Connection:
             )
             self._socket: ClientConnection = self._opened.__enter__()
         except InvalidStatus as error:
-            kind = RateLimited if error.response.status_code == TOO_MANY_REQUESTS else Unreachable
-            raise kind(f"{url}: HTTP status {error.response.status_code} instead of a WebSocket") from error
+            raise turned_away(url, error.response.status_code) from error
         except (OSError, WebSocketException, ValueError, EOFError) as error:
-            raise Unreachable(f"{url}: no connection: {_reason(error)}") from error
+            raise Unreachable(f"{url}: no connection: {reason(error)}") from error
         self._thread = threading.Thread(target=self._read, name="node", daemon=True)
         self._thread.start()
-        try:
-            self.call("chain_subscribeFinalizedHeads", (), CONNECT_S_MAX)
-        except BaseException:
-            self.close()
-            raise
 
-    def call(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
-        """Return the result of a call.
+    def request(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
+        """Return the result of a request.
 
-        Raises `Unreachable` if the connection breaks or no answer comes in time, and the node's error as `RateLimited`, `StatePruned` or
-        `RpcFault`.
+        Raises `Unreachable` if the connection breaks or no answer comes in time, and what the node's error means (`answers`).
         """
         future: Future[Any] = Future()
         with self._lock:
@@ -109,25 +92,28 @@ class Connection:
         except AnswerTimeout:
             raise Unreachable(f"{self.url}: {method}: no answer within {timeout_s:g} s") from None
         except (OSError, WebSocketException) as error:
-            raise Unreachable(f"{self.url}: the connection is lost: {_reason(error)}") from error
+            raise lost(self.url, error) from error
         finally:
             with self._lock:
                 self._waiting.pop(number, None)
         if "error" in answer:
-            raise fault(self.url, method, answer["error"])
+            raise fault(f"{self.url}: {method}", answer["error"])
         if "result" not in answer:
             raise BadAnswer(f"{self.url}: {method}: expected a result or an error, found neither")
         return answer["result"]
 
-    def head(self, timeout_s: float) -> Any | None:
-        """Return the next finalised head, in JSON, or None if none arrives in time. Raises `NodeError` once the connection is lost."""
-        with self._news:
-            self._news.wait_for(lambda: self._heads or self._failure is not None, timeout_s)
-            if self._heads:
-                return self._heads.popleft()
-            if self._failure is not None:
-                raise self._failure
-            return None
+    def post(self, method: str, params: Sequence[Any]) -> None:
+        """Send a request whose answer is not waited for."""
+        with self._lock:
+            self._next_id += 1
+            number = self._next_id
+        try:
+            self._socket.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": list(params)}))
+        except (OSError, WebSocketException) as error:
+            raise lost(self.url, error) from error
+
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take a notification, in the thread that reads, with ``self._news`` held. Raises `NodeError`, which closes the connection."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -142,9 +128,9 @@ class Connection:
         except NodeError as error:
             failure = error
         except (OSError, WebSocketException) as error:
-            failure = Unreachable(f"{self.url}: the connection is lost: {_reason(error)}")
+            failure = lost(self.url, error)
         except Exception as error:  # noqa: BLE001 - whatever a node sends, the calls that wait must fail
-            failure = BadAnswer(f"{self.url}: an answer cannot be read: {type(error).__name__}: {_reason(error)}")
+            failure = Garbled(f"{self.url}: an answer cannot be read: {type(error).__name__}: {reason(error)}")
         self._fail(failure)
         self._socket.close()
 
@@ -152,13 +138,14 @@ class Connection:
         try:
             answer = json.loads(message)
         except (ValueError, RecursionError) as error:
-            raise BadAnswer(f"{self.url}: expected JSON, found {_reason(error)}") from error
+            raise Garbled(f"{self.url}: expected JSON, found {reason(error)}") from error
         if not isinstance(answer, dict):
-            raise BadAnswer(f"{self.url}: expected one JSON-RPC object, found {type(answer).__name__}")
-        if answer.get("method") == "chain_finalizedHead":
+            raise Garbled(f"{self.url}: expected one JSON-RPC object, found {type(answer).__name__}")
+        method = answer.get("method")
+        if isinstance(method, str):
             params = answer.get("params")
             with self._news:
-                self._heads.append(params.get("result") if isinstance(params, dict) else None)
+                self.notified(method, params if isinstance(params, dict) else {})
                 self._news.notify_all()
             return
         number = answer.get("id")
@@ -179,34 +166,66 @@ class Connection:
             self._news.notify_all()
 
 
+class HeadPoll:
+    """Finalised heads of a node that has no notifications of them: it is asked, `HEAD_ASK_S` apart."""
+
+    def __init__(self, wire: Callable[..., Any]) -> None:
+        self._call = wire
+        self._next_s = 0.0
+        self._last: Any = None
+
+    def head(self, timeout_s: float) -> Any | None:
+        """Return a head that is another than the last one, in JSON, or None."""
+        wait_s = self._next_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(min(wait_s, timeout_s))
+        if time.monotonic() < self._next_s:
+            return None
+        self._next_s = time.monotonic() + HEAD_ASK_S
+        found = self._call("chain_getFinalizedHead", (), ANSWER_S_MAX)
+        if found == self._last:
+            return None
+        self._last = found
+        return self._call("chain_getHeader", (found,), ANSWER_S_MAX)
+
+
+class Connection(JsonRpc):
+    """A WebSocket to a node that has the methods `chain_*` and `state_*`, by default subscribed to its finalised heads."""
+
+    def __init__(self, url: str, *, is_subscribed: bool = True) -> None:
+        self._heads: deque[Any] = deque(maxlen=HEADS_WAITING_MAX)
+        self._poll = None if is_subscribed else HeadPoll(self.call)
+        super().__init__(url)
+        try:
+            if is_subscribed:
+                self.call("chain_subscribeFinalizedHeads", (), CONNECT_S_MAX)
+            else:
+                self.call("chain_getFinalizedHead", (), CONNECT_S_MAX)
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
+        """Return the result of a call. Raises as `request`."""
+        return self.request(method, params, timeout_s)
+
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take a finalised head."""
+        if method == "chain_finalizedHead":
+            self._heads.append(params.get("result"))
+
+    def head(self, timeout_s: float) -> Any | None:
+        """Return the next finalised head, in JSON, or None if none arrives in time. Raises `NodeError` once the connection is lost."""
+        if self._poll is not None:
+            return self._poll.head(timeout_s)
+        with self._news:
+            self._news.wait_for(lambda: self._heads or self._failure is not None, timeout_s)
+            if self._heads:
+                return self._heads.popleft()
+            if self._failure is not None:
+                raise self._failure
+            return None
+
+
 Open = Callable[[str], Wire]
 """Opens a connection to the node of an address."""
-
-
-def fault(url: str, method: str, error: Any) -> NodeError:
-    """Return what a node's error means."""
-    given = error.get("code") if isinstance(error, dict) else None
-    code = given if type(given) is int else None
-    data = error.get("data") if isinstance(error, dict) else None
-    text = str(error.get("message")) if isinstance(error, dict) else str(error)
-    if isinstance(data, str) and data not in text:
-        text = f"{text}: {data}"
-    shown = _shown(text)
-    where = f"{url}: {method}"
-    if code in RATE_LIMITED or "rate limit" in text.lower():
-        return RateLimited(f"{where}: the node limits the rate of calls: {shown}")
-    if code in STATE_CODES and any(each in text for each in STATE_TEXTS):
-        return StatePruned(
-            f"{where}: the node has discarded the state of this block, an archive node is needed: {shown}"
-        )
-    return RpcFault(code or 0, f"{where}: the node answers with error {code}: {shown}")
-
-
-def _reason(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return _shown(text[0] if text else type(error).__name__)
-
-
-def _shown(text: str) -> str:
-    """Return the beginning of a text that a node may have written, so that it stays one line and moves no cursor."""
-    return "".join(each if each.isprintable() else " " for each in text[:ERROR_CHARACTERS_MAX])

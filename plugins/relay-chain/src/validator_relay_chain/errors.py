@@ -3,7 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import ClassVar, Final, Self
+
+from validator_relay_chain.limits import (
+    CALLS_PER_NODE_MAX,
+    REFUSED_S_MAX,
+    UNKNOWN_PER_NODE_MAX,
+    WRONG_PER_NODE_MAX,
+)
 
 
 class FollowError(Exception):
@@ -11,7 +19,29 @@ class FollowError(Exception):
 
 
 class NodeError(FollowError):
-    """A node failed to answer a call."""
+    """A node failed to answer a call. The class says what follows (`answers` says which class an answer has).
+
+    *Passing*: asked again after a growing pause, and of a spare, without end. *Not here*: a spare is asked, then the call is given up.
+    *Too much*: the request is halved; one that cannot be is asked of a spare, then given up. *Never*: a spare is asked, then the call is
+    given up.
+    """
+
+    each_max: ClassVar[int | None] = None
+    """How often each node may fail so before the call is given up; None is no end."""
+    patience_s: ClassVar[float] = 0.0
+    """Seconds for which the call is asked again at least."""
+    is_left: ClassVar[bool] = False
+    """Whether a spare is asked at once."""
+
+    def saying(self, text: str) -> Self:
+        """Return the same error with another text."""
+        new = self.__class__.__new__(self.__class__)
+        new.__dict__.update(self.__dict__)
+        new.args = (text,)
+        return new
+
+
+# --- passing ---
 
 
 class Unreachable(NodeError):
@@ -22,28 +52,98 @@ class RateLimited(NodeError):
     """The node refuses calls for a while."""
 
 
-class StatePruned(NodeError):
-    """The node does not have the state of this block any more: only an archive node does."""
-
-
-class NotKnownHere(NodeError):
-    """The node answers null: it does not know the block, or not yet. The block may exist."""
+class Inaccessible(NodeError):
+    """The node cannot get at the data now: a light client that asks its peers, for example."""
 
 
 class BadAnswer(NodeError):
     """The node's answer contradicts a hash, the order of blocks, or the protocol."""
 
+    each_max: ClassVar[int | None] = WRONG_PER_NODE_MAX
+    patience_s = REFUSED_S_MAX
+    is_left = True
+
+
+class Garbled(BadAnswer):
+    """What arrives is no JSON-RPC: a proxy or the network spoils it, whatever was asked."""
+
+    each_max = None
+
+
+# --- not here ---
+
+
+class NotKnownHere(NodeError):
+    """The node answers null: it does not know the block, or not yet. The block may exist."""
+
+    each_max = UNKNOWN_PER_NODE_MAX
+
+
+class StatePruned(NodeError):
+    """The node does not have the state of this block any more: only an archive node does."""
+
+    each_max = 1
+    is_left = True
+
+
+class BodyMissing(NodeError):
+    """The node has the header of a block, and not its extrinsics: they were pruned, or never fetched by a warp sync."""
+
+    each_max = CALLS_PER_NODE_MAX
+    is_left = True
+
+
+# --- too much ---
+
+
+class TooMuch(NodeError):
+    """The answer, or the request, is larger than node, proxy or `limits.ANSWER_BYTES_MAX` allow."""
+
+    each_max = 1
+    is_left = True
+
+
+class Overflow(TooMuch):
+    """A message is too large for the connection, which is lost, and with it every call under way."""
+
+    each_max = CALLS_PER_NODE_MAX
+
+
+# --- never ---
+
 
 class WrongChain(NodeError):
     """The node follows a chain with another genesis."""
 
+    is_left = True
+
 
 class RpcFault(NodeError):
-    """The node answers with an error. ``code`` is a number of JSON-RPC."""
+    """The node does not offer the call. ``code`` is a number of JSON-RPC."""
+
+    each_max = 1
+    is_left = True
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+class Unwilling(RpcFault):
+    """The node answers with an error that says nothing of why: passing if another attempt succeeds, never if none does."""
+
+    each_max = CALLS_PER_NODE_MAX
+    patience_s = REFUSED_S_MAX
+    is_left = False
+
+
+def passing_first(refusals: Sequence[RpcFault]) -> RpcFault:
+    """Return the refusal that another attempt may not meet, or the first one."""
+    return next((each for each in refusals if isinstance(each, Unwilling)), refusals[0])
+
+
+class NotOffered(RpcFault):
+    """No node offers something that can be done without."""
 
 
 class UndecodableBlock(FollowError):
@@ -52,6 +152,16 @@ class UndecodableBlock(FollowError):
 
 class ChainContradiction(FollowError):
     """What a block says contradicts itself or what was followed so far: the lane must not continue."""
+
+
+class Simulated(FollowError):
+    """A block has no state root: a simulator made it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"block {number}: expected a state root, found zeros: a simulator such as chopsticks made this block, and nothing proves its "
+            "storage; follow it with --simulator (simulator = true in the configuration), which believes the heads of downward queues"
+        )
 
 
 class RulesWanted(FollowError):
@@ -64,10 +174,13 @@ class SeedError(FollowError):
 
 REASONS: Final[tuple[tuple[type[NodeError], str], ...]] = (
     (RateLimited, "rate-limited"),
+    (BodyMissing, "no-body"),
     (StatePruned, "pruned"),
     (Unreachable, "unreachable"),
     (NotKnownHere, "not-known"),
     (BadAnswer, "wrong-answer"),
+    (TooMuch, "too-much"),
+    (Inaccessible, "inaccessible"),
 )
 """Why a request is repeated; the node's own errors are the rest."""
 

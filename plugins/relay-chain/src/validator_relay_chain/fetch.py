@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from validator_relay_chain.block import RawBlock
-from validator_relay_chain.source import Chain, Value, read_heads
+from validator_relay_chain.reading import Value
+from validator_relay_chain.source import Chain, read_heads
 
 
 class Wanted(NamedTuple):
@@ -25,6 +28,14 @@ class Fetched(NamedTuple):
 
     raw: RawBlock
     heads: dict[int, Value]
+
+
+@dataclass
+class _Run:
+    """Blocks that are fetched for one iterator."""
+
+    failed: float = math.inf
+    """The lowest block that failed. Later ones that have not begun are not fetched any more."""
 
 
 class Fetcher:
@@ -44,23 +55,34 @@ class Fetcher:
     def blocks(self, wanted: Iterable[Wanted], para_ids: Sequence[int]) -> Iterator[Iterator[Fetched]]:
         """Yield an iterator of the wanted blocks in their order; it raises what fetching a block raised. What is left is given up."""
         under_way: deque[Future[Fetched]] = deque()
+        run = _Run()
         try:
-            yield self._in_order(iter(wanted), para_ids, under_way)
+            yield self._in_order(iter(wanted), para_ids, under_way, run)
         finally:
+            run.failed = -1
             for future in under_way:
                 future.cancel()
 
     def _in_order(
-        self, wanted: Iterator[Wanted], para_ids: Sequence[int], under_way: deque[Future[Fetched]]
+        self, wanted: Iterator[Wanted], para_ids: Sequence[int], under_way: deque[Future[Fetched]], run: _Run
     ) -> Iterator[Fetched]:
         for each in wanted:
-            under_way.append(self._threads.submit(self._fetch, each, para_ids))
+            under_way.append(self._threads.submit(self._fetch, each, para_ids, run))
             if len(under_way) >= 2 * self._at_once:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
 
-    def _fetch(self, wanted: Wanted, para_ids: Sequence[int]) -> Fetched:
+    def _fetch(self, wanted: Wanted, para_ids: Sequence[int], run: _Run) -> Fetched:
+        if wanted.number > run.failed:
+            raise CancelledError  # an earlier block failed: nobody asks for this one
+        try:
+            return self._fetched(wanted, para_ids)
+        except BaseException:
+            run.failed = min(run.failed, wanted.number)
+            raise
+
+    def _fetched(self, wanted: Wanted, para_ids: Sequence[int]) -> Fetched:
         block_hash = self._chain.hash_at(wanted.number) if wanted.hash is None else wanted.hash
         raw = self._chain.block(block_hash)
         return Fetched(raw, read_heads(self._chain, para_ids, block_hash))

@@ -9,7 +9,7 @@ is computed from its header.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 from validator_relay_chain import keys
@@ -21,6 +21,7 @@ from validator_relay_chain.errors import (
     FollowError,
     NodeError,
     NotKnownHere,
+    Simulated,
     UndecodableBlock,
     Unreachable,
 )
@@ -34,6 +35,8 @@ from validator_relay_chain.limits import (
     HEAD_POLL_S,
     IN_FLIGHT_MAX,
     STALL_S_MAX,
+    UNKNOWN_ROUNDS_MAX,
+    WAIT_LINE_S,
     WALK_BLOCKS_MAX,
 )
 from validator_relay_chain.metadata import Runtime
@@ -67,6 +70,8 @@ class Settings(NamedTuple):
     in_flight_max: int = IN_FLIGHT_MAX
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
     """Blocks between two looks at the storage that the lane is compared with; 0 for none."""
+    is_simulator: bool = False
+    """Whether blocks without a state root are followed, and heads of downward queues believed."""
 
 
 @dataclass
@@ -109,6 +114,8 @@ class Follower:
         """The last block that is committed."""
         self._runtime: Runtime | None = None
         self._blames = 0
+        self._unknown = 0
+        """Times in a row that no node knew a block that one of them had named."""
         self._undecoded = 0
         """Nodes in a row with which the next block did not decode."""
         self._afresh = False
@@ -121,7 +128,6 @@ class Follower:
         Raises `StatePruned` if no node has the state any more, `UndecodableBlock`, `ChainContradiction` if nodes insist on another chain,
         `WrongChain`.
         """
-        self._head = self._chain.header(self._chain.finalised_head())
         with Fetcher(self._chain, self._settings.in_flight_max) as fetcher:
             while not self._is_done():
                 try:
@@ -132,9 +138,7 @@ class Follower:
                 except UndecodableBlock as error:
                     self._leave(error)
                 except NotKnownHere as error:
-                    self._tell(f"{error}; the finalised head is asked for again")
-                    self._runtime = None
-                    self._head = self._chain.header(self._chain.finalised_head())
+                    self._ask_again(error)
 
     def _is_done(self) -> bool:
         last = self._settings.to_block
@@ -148,24 +152,32 @@ class Follower:
 
     def _next_head(self) -> Header:
         """Wait for a finalised head after the position. A notification far ahead is not believed: the node is asked for its head."""
-        began = self._time.now()
-        while self._head is None or self._head.number <= self.position.number:
+        began = said = self._time.now()
+        if self._head is None:
+            self._head = self._finalised_head()
+        while self._head.number <= self.position.number:
             self._check_stop()
             self._check_known(self._head)
             told = self._chain.pool.head(HEAD_POLL_S)
             if told is not None:
                 self._head = Header.from_json(told)
-            if self._head is not None and self._head.number > self.position.number:
+            if self._head.number > self.position.number:
                 break
+            if self._time.now() - said >= WAIT_LINE_S:
+                said = self._time.now()
+                self._tell(f"no finalised block after {self.position.number} for {said - began:.0f} s: waiting for one")
             if self._time.now() - began >= self._settings.stall_s_max:
-                began = self._time.now()
+                began = said = self._time.now()
                 self._chain.pool.blame(
                     Unreachable(f"no finalised block after {self.position.number} for {self._settings.stall_s_max:g} s")
                 )
-                self._head = self._chain.header(self._chain.finalised_head())
+                self._head = self._finalised_head()
         if self._head.number - self.position.number > WALK_BLOCKS_MAX:
-            self._head = self._chain.header(self._chain.finalised_head())
+            self._head = self._finalised_head()
         return self._head
+
+    def _finalised_head(self) -> Header:
+        return self._chain.header(self._chain.finalised_head())
 
     def _check_known(self, head: Header | None) -> None:
         """Raise `BadAnswer` if a head at the position is another block. Older heads come from nodes that are behind."""
@@ -183,7 +195,7 @@ class Follower:
             raise ChainContradiction(f"{error}; every node says so, the lane does not continue") from error
         self._runtime = None  # that of a later block, if what led there is not committed
         self._chain.pool.blame(error)
-        self._head = self._chain.header(self._chain.finalised_head())
+        self._head = None
 
     def _leave(self, error: UndecodableBlock) -> None:
         """Try the metadata and the block of a spare. Raises the error once every node's was tried."""
@@ -192,7 +204,15 @@ class Follower:
             raise error
         self._runtime, self._afresh = None, True
         self._chain.pool.blame(BadAnswer(str(error)))
-        self._head = self._chain.header(self._chain.finalised_head())
+        self._head = None
+
+    def _ask_again(self, error: NotKnownHere) -> None:
+        """Ask for the finalised head again. Raises the error once that did not help for `UNKNOWN_ROUNDS_MAX` times in a row."""
+        self._unknown += 1
+        if self._unknown >= UNKNOWN_ROUNDS_MAX:
+            raise error
+        self._tell(f"{error}; the finalised head is asked for again")
+        self._runtime, self._head = None, None
 
     # --- blocks ---
 
@@ -255,21 +275,24 @@ class Follower:
         if batch.blocks:
             self._out.commit(batch.records, batch.position)
             self.position = batch.position
-            self._blames = self._undecoded = 0
+            self._blames = self._undecoded = self._unknown = 0
 
     def _convert(self, position: Position, fetched: Fetched) -> Step:
         header = fetched.raw.header
+        if header.is_simulated and not self._settings.is_simulator:
+            raise Simulated(header.number)
         runtime = self._runtime_after(position)
         try:
             block = decode_block(fetched.raw, runtime)
         except UndecodableBlock as error:
             self._tell(f"{error}; the metadata is fetched once more")
-            self._chain.check_values({keys.SYSTEM_EVENTS: fetched.raw.events}, header)
+            proven, _ = self._chain.checked({keys.SYSTEM_EVENTS: fetched.raw.events}, header)
             self._afresh = True
             runtime = self._load_runtime(position)
-            block = decode_block(fetched.raw, runtime)
+            block = decode_block(replace(fetched.raw, events=proven[keys.SYSTEM_EVENTS] or b""), runtime)
         reads = BlockReads(self._chain, header, fetched.heads, runtime)
-        return convert(self._settings.lane, position, block, runtime, reads)
+        believes = self._settings.is_simulator
+        return convert(self._settings.lane, position, block, runtime, reads, believes_heads=believes)
 
     def _runtime_after(self, position: Position) -> Runtime:
         """Return the runtime that executes the block after a position. Its parent's state has it."""

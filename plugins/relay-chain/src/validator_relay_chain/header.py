@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from validator.plugin.api import Writer
+from validator.plugin.api import DecodeError, Reader, Writer
 from validator_relay_chain.errors import BadAnswer
 from validator_relay_chain.hashing import blake2b_256
 
 RUNTIME_UPDATED: Final = b"\x08"
 """The log item `RuntimeEnvironmentUpdated`: the blocks after this one run under other code."""
+
+OTHER_LOG: Final = 0
+ENGINE_LOGS: Final = (4, 5, 6)
+"""Kinds of log items that name a consensus engine: `Consensus`, `Seal`, `PreRuntime`."""
+ENGINE_BYTES: Final = 4
 
 LOGS_MAX: Final = 64
 """Log items of a header; a relay chain's has about four."""
@@ -39,6 +44,19 @@ def to_hex(data: bytes) -> str:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _log(reader: Reader) -> bytes:
+    """Return an item of a digest in SCALE."""
+    start = reader.position
+    kind = reader.u8()
+    if kind in ENGINE_LOGS:
+        reader.take(ENGINE_BYTES)
+    elif kind not in (OTHER_LOG, *RUNTIME_UPDATED):
+        raise DecodeError(f"expected an item of a digest, found kind {kind}")
+    if kind not in RUNTIME_UPDATED:
+        reader.bytes()
+    return reader.data[start : reader.position]
 
 
 @dataclass(frozen=True)
@@ -77,6 +95,35 @@ class Header:
             tuple(from_hex(log, "header: digest: log") for log in logs),
         )
 
+    @classmethod
+    def decode(cls, raw: bytes) -> Header:
+        """Return the header of its SCALE encoding. Raises `BadAnswer`."""
+        reader = Reader(raw)
+        try:
+            parent_hash, number = reader.hash(), reader.compact()
+            state_root, extrinsics_root = reader.hash(), reader.hash()
+            logs = tuple(_log(reader) for _ in range(reader.count()))
+            reader.end()
+        except DecodeError as error:
+            raise BadAnswer(f"header: {error}") from error
+        if number >= 2**32 or len(logs) > LOGS_MAX:
+            raise BadAnswer(
+                f"header: expected a u32 as number and at most {LOGS_MAX} logs, found {number} and {len(logs)}"
+            )
+        return cls(number, parent_hash, state_root, extrinsics_root, logs)
+
+    def encode(self) -> bytes:
+        """Return the header in SCALE."""
+        out = Writer()
+        out.hash(self.parent_hash)
+        out.compact(self.number)
+        out.hash(self.state_root)
+        out.hash(self.extrinsics_root)
+        out.compact(len(self.logs))
+        for log in self.logs:
+            out.buffer += log
+        return bytes(out.buffer)
+
     def to_json(self) -> dict[str, Any]:
         """Return the header as a node returns it."""
         return {
@@ -90,15 +137,12 @@ class Header:
     @cached_property
     def hash(self) -> bytes:
         """The block's hash: BLAKE2b-256 of the header in SCALE."""
-        out = Writer()
-        out.hash(self.parent_hash)
-        out.compact(self.number)
-        out.hash(self.state_root)
-        out.hash(self.extrinsics_root)
-        out.compact(len(self.logs))
-        for log in self.logs:
-            out.buffer += log
-        return blake2b_256(bytes(out.buffer))
+        return blake2b_256(self.encode())
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the block has no state root, as those that chopsticks makes."""
+        return not any(self.state_root)
 
     @property
     def updates_runtime(self) -> bool:

@@ -14,11 +14,28 @@ from validator_relay_chain.hashing import twox_64, twox_128
 PREFIX_BYTES: Final = 32
 HASH_BYTES: Final = 8
 PARA_BYTES: Final = 4
+_NAMES: Final[dict[bytes, str]] = {}
+"""The items whose prefix was computed."""
 
 
 def prefix(pallet: str, item: str) -> bytes:
     """Return the 32 bytes that all keys of a storage item begin with."""
-    return twox_128(pallet.encode()) + twox_128(item.encode())
+    found = twox_128(pallet.encode()) + twox_128(item.encode())
+    _NAMES[found] = f"{pallet}.{item}"
+    return found
+
+
+def name_of(key: bytes) -> str:
+    """Return the name of a storage item and, where its map is one by para, the para: for lines that name a key."""
+    item = _NAMES.get(key[:PREFIX_BYTES])
+    if item is None:
+        return f"storage key 0x{key.hex()}"
+    for what, numbers in (("para", 1), ("channel", 2)):
+        try:
+            return f"{item} of {what} {'->'.join(map(str, _numbers(key, numbers)))}"
+        except ValueError:
+            continue
+    return item
 
 
 def para_key(item: bytes, para: int) -> bytes:

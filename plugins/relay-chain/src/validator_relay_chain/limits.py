@@ -25,6 +25,9 @@ PAUSE_S_MIN: Final = 0.5
 PAUSE_S_MAX: Final = 60.0
 """Seconds of the longest pause."""
 
+PAUSE_ENDING_S_MAX: Final = 8.0
+"""Seconds of the longest pause after a failure that has an end, so that the end comes within a minute."""
+
 PAUSE_JITTER: Final = 0.5
 """Share of a pause that is random, so that many followers do not come back at once."""
 
@@ -32,7 +35,25 @@ CALLS_PER_NODE_MAX: Final = 3
 """Attempts at a call with one node before a spare takes over."""
 
 START_ROUNDS_MAX: Final = 2
-"""Rounds through all nodes before the first answer, after which nothing is expected to answer."""
+"""Attempts at each node before the first answer of any kind, after which nothing is expected to answer."""
+
+REFUSED_S_MAX: Final = 30.0
+"""Seconds after which a call is given up that every node answers with an unknown error, or wrongly."""
+
+WRONG_PER_NODE_MAX: Final = 6
+"""Wrong answers of each node to one call, at least, before the call is given up."""
+
+UNKNOWN_PER_NODE_MAX: Final = 6
+"""Answers of each node to one call that it does not know the block, before the call is given up. The block may be new."""
+
+UNKNOWN_ROUNDS_MAX: Final = 3
+"""Times in a row that a finalised head is asked for again because nodes do not know a block that they named."""
+
+UNOFFERED_S: Final = 600.0
+"""Seconds for which nodes are not asked again for something optional, such as proofs, that none of them offers."""
+
+WAIT_LINE_S: Final = 60.0
+"""Seconds between two lines about something that is waited for."""
 
 STALL_S_MAX: Final = 120.0
 """Seconds without a new finalised block, or with a block that the node does not know, after which a spare takes over. Finality takes 12 to
@@ -49,6 +70,21 @@ HEADS_WAITING_MAX: Final = 1_024
 
 COMPARE_EVERY_BLOCKS: Final = 10
 """Blocks between two looks at the storage that a lane is compared with: those between which lanes emit headroom."""
+
+HEAD_ASK_S: Final = 6.0
+"""Seconds between two questions for the finalised head, of a node that has no notifications: the time of a block."""
+
+OPERATIONS_MAX: Final = 16
+"""Operations of `chainHead_v1` at once, each key of storage being one: the number that every node accepts."""
+
+PINNED_MAX: Final = 32
+"""Last finalised blocks that a node without `archive_v1` is to keep for this plugin: three minutes. Nodes keep 512 for all."""
+
+HASHES_PER_EVENT_MAX: Final = 4_096
+"""Hashes of blocks in one event of `chainHead_v1`."""
+
+KEY_LISTS_MAX: Final = 4
+"""Lists of keys that are kept while their pages are asked for, where a node lists all keys of an item at once."""
 
 NODES_MAX: Final = 16
 """Nodes of one chain."""
@@ -80,9 +116,6 @@ CANDIDATES_MAX: Final = 65_536
 
 METADATA_BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of a runtime's metadata, which are about 500,000. Decoded they take a hundred times as much memory."""
-
-UNKNOWN_ROUNDS_MAX: Final = 2
-"""Rounds through all nodes, with `CALLS_PER_NODE_MAX` calls each, after which a block that none of them knows is given up."""
 
 SPEC_VERSION_MAX: Final = 2**32 - 1
 """Version of a runtime."""

@@ -13,9 +13,11 @@ from scalecodec.type_registry import load_type_registry_preset
 from validator_relay_chain import layout
 from validator_relay_chain.errors import UndecodableBlock
 from validator_relay_chain.limits import METADATA_BYTES_MAX
+from validator_relay_chain.metadata_v16 import with_v16
 
 MAGIC: Final = b"meta"
-VERSIONS: Final = (14, 15)
+VERSIONS: Final = (14, 15, 16)
+"""Of the format, which are read."""
 
 
 class Event(NamedTuple):
@@ -35,6 +37,11 @@ class Call(NamedTuple):
     call: int
 
 
+def is_readable(metadata: bytes) -> bool:
+    """Return whether bytes begin as metadata of a version that this plugin reads."""
+    return metadata[:4] == MAGIC and len(metadata) > 4 and metadata[4] in VERSIONS
+
+
 class Runtime:
     """The metadata of one runtime version. Raises `UndecodableBlock` if it is not metadata, or one that this plugin cannot read."""
 
@@ -43,8 +50,8 @@ class Runtime:
         self.spec_version = spec_version
         self.extrinsics_version = extrinsics_version
         """State version of the extrinsics root."""
-        if metadata[:4] != MAGIC or len(metadata) < 5 or metadata[4] not in VERSIONS:
-            raise self._error(f"expected metadata V14 or V15, found bytes that begin with 0x{metadata[:5].hex()}")
+        if not is_readable(metadata):
+            raise self._error(f"expected metadata V14, V15 or V16, found bytes that begin with 0x{metadata[:5].hex()}")
         if len(metadata) > METADATA_BYTES_MAX:
             raise self._error(f"expected metadata of at most {METADATA_BYTES_MAX} bytes, found {len(metadata)}")
         try:
@@ -104,7 +111,7 @@ class Runtime:
 
     def _load(self, raw: bytes) -> None:
         config = RuntimeConfigurationObject(implements_scale_info=True)
-        config.update_type_registry(load_type_registry_preset("core") or {})
+        config.update_type_registry(with_v16(load_type_registry_preset("core") or {}))
         metadata = config.create_scale_object("MetadataVersioned", ScaleBytes(raw))
         metadata.decode()
         config.add_portable_registry(metadata)

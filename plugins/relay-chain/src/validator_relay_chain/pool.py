@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nodes of one chain: calls are repeated after growing pauses, and a spare takes over from a node that fails.
 
-One node is in use at a time. A call that fails is repeated with it; after `CALLS_PER_NODE_MAX` failures in a row the next node is used. A
-node whose answer contradicts a hash is left at once. Before the first answer of any node the attempts are few, so that a wrong address
-ends in an error; afterwards there is no end to them.
+One node is in use at a time. What follows from a failure is a matter of its class (`errors`, which `answers` chooses): a call is repeated
+with the node, after `CALLS_PER_NODE_MAX` failures in a row or at once the next node is used, and the call is given up when every node has
+failed often enough in ways that have an end. Before the first answer of any node the attempts are few, so that a wrong address ends in an
+error. Each failure is a line with its cause; pauses are `PAUSE_S_MAX` at most, so whatever is waited for has a line a minute.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from fractions import Fraction
+from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from validator_relay_chain.connection import Connection, Open, Wire
+from validator_relay_chain.connection import Open, Wire
 from validator_relay_chain.errors import (
     BadAnswer,
     FollowError,
     NodeError,
     NotKnownHere,
+    NotOffered,
+    Overflow,
     RpcFault,
-    StatePruned,
+    TooMuch,
     Unreachable,
     WrongChain,
     reason_of,
@@ -35,18 +39,20 @@ from validator_relay_chain.limits import (
     CALLS_PER_NODE_MAX,
     CONNECT_S_MAX,
     NODES_MAX,
+    PAUSE_ENDING_S_MAX,
     PAUSE_JITTER,
     PAUSE_S_MAX,
     PAUSE_S_MIN,
     START_ROUNDS_MAX,
-    UNKNOWN_ROUNDS_MAX,
+    UNOFFERED_S,
     URL_CHARACTERS_MAX,
 )
+from validator_relay_chain.wires import open_wire
 
 T = TypeVar("T")
 
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
+Call = Callable[..., Any]
+"""A method and its parameters; returns the result. Raises `NodeError`."""
 
 
 class Stopped(FollowError):
@@ -104,6 +110,35 @@ class _Node:
     """Whether it follows another chain."""
 
 
+class _Attempts:
+    """What each node has said to one request that failed so far."""
+
+    def __init__(self, began_s: float, *, is_optional: bool = False) -> None:
+        self._began_s, self._is_optional = began_s, is_optional
+        self._spent: dict[str, Fraction] = {}
+        """By node, the share of its failures after which it is not asked any more."""
+        self._said: dict[str, NodeError] = {}
+
+    def note(self, node: _Node, error: NodeError) -> None:
+        """Note a failure."""
+        if error.each_max is not None:
+            self._spent[node.url] = self._spent.get(node.url, Fraction()) + Fraction(1, error.each_max)
+            self._said[node.url] = error
+
+    def end(self, nodes: Sequence[_Node], now_s: float) -> NodeError | None:
+        """Return why the request is given up, or None if it is not."""
+        left = [each.url for each in nodes if not each.is_wrong]
+        if not left or any(self._spent.get(url, 0) < 1 for url in left):
+            return None
+        said = [self._said[url] for url in left]
+        patience_s = 0.0 if self._is_optional else max(each.patience_s for each in said)
+        if now_s - self._began_s < patience_s:
+            return None
+        worst = min(said, key=lambda each: isinstance(each, RpcFault))
+        others = "; ".join(str(each) for each in said if each is not worst)
+        return worst.saying(f"{worst}; {others}") if others else worst
+
+
 class NodePool:
     """Calls nodes of one chain. Any thread may use it.
 
@@ -118,20 +153,23 @@ class NodePool:
         *,
         genesis: bytes | None = None,
         tell: Callable[[str], None] = lambda _: None,
-        open_: Open = Connection,
+        open_: Open = open_wire,
         answer_s_max: float = ANSWER_S_MAX,
     ) -> None:
         if not 1 <= len(urls) <= NODES_MAX:
             raise ValueError(f"nodes: expected 1 to {NODES_MAX} addresses, found {len(urls)}")
         self._nodes = [_Node(check_url(url)) for url in dict.fromkeys(urls)]
-        self._time, self._tell, self._open = time_, tell, open_
+        self._time, self.tell, self._open = time_, tell, open_
         self._answer_s_max = answer_s_max
         self.genesis = genesis
         self._lock = threading.RLock()
         self._at = 0
         self._wire: Wire | None = None
         self._answered = False
+        """Whether any node has answered in any way: an error is an answer, too."""
         self._attempts = 0
+        self._unoffered: dict[str, float] = {}
+        """What no node offers, and until when that is not asked again."""
         self.answers = 0
         """Calls that were answered."""
         self.failures: Counter[str] = Counter()
@@ -153,55 +191,69 @@ class NodePool:
         return len(self._nodes)
 
     def call(self, method: str, *params: Any) -> Any:
-        """Return the result of a call, which may be None. Raises as `ask`."""
+        """Return the result of a call, which may be None. Raises as `use`."""
         return self.ask(lambda result: result, method, *params)
 
-    def ask(self, read: Callable[[Any], T], method: str, *params: Any) -> T:
-        """Return ``read`` of a call's result, or repeat the call.
+    def ask(
+        self,
+        read: Callable[[Any], T],
+        method: str,
+        *params: Any,
+        is_optional: bool = False,
+        is_divisible: bool = False,
+    ) -> T:
+        """Return ``read`` of a call's result, or repeat the call. Raises as `use`."""
+        return self.use(
+            lambda call: read(call(method, *params)),
+            optional=method if is_optional else None,
+            is_divisible=is_divisible,
+        )
 
-        ``read`` raises `NotKnownHere` for a null, and `BadAnswer` for an answer that cannot be right: both are the node's trouble. Raises
-        `StatePruned` if no node has the state; `NotKnownHere` if all say null again and again; `RpcFault` for a call that nodes refuse as
-        such; `WrongChain` if no node is left; before the first answer, whatever the last node's error was; `Stopped`.
+    def use(self, work: Callable[[Call], T], *, optional: str | None = None, is_divisible: bool = False) -> T:
+        """Return the result of some work with one node, or repeat it, with another one if need be.
+
+        ``work`` raises `NotKnownHere` for a null, and `BadAnswer` for an answer that cannot be right: both are the node's trouble. The work
+        is given up, with what the nodes said, once each has failed as often as its error says. ``optional`` names what can be done
+        without: `NotOffered` is raised as soon as no node has it, then for `UNOFFERED_S` without asking, and a line says so once. `TooMuch`
+        is raised at once if the work ``is_divisible``. Also raises, before the first answer, whatever the last node's error was;
+        `WrongChain` if no node is left; `Stopped`.
         """
-        refused: set[str] = set()
-        unknown = 0
+        if optional is not None and self._time.now() < self._unoffered.get(optional, 0.0):
+            raise NotOffered(0, f"{optional}: no node offers it")
+        attempts = _Attempts(self._time.now(), is_optional=optional is not None)
         while True:
-            node, wire = self._connected()
             try:
-                value = read(wire.call(method, params, self._answer_s_max))
-            except (StatePruned, RpcFault) as error:
-                is_final = isinstance(error, StatePruned) or error.code in (METHOD_NOT_FOUND, INVALID_PARAMS)
-                if is_final:
-                    refused.add(node.url)
-                    if refused >= {each.url for each in self._nodes if not each.is_wrong}:
-                        raise
-                self._fail(node, wire, error, leave=is_final)
-            except BadAnswer as error:
-                self._fail(node, wire, BadAnswer(_at(node, str(error))), leave=True)
-            except NotKnownHere as error:
-                self._fail(node, wire, error)
-                unknown += 1
-                if unknown >= UNKNOWN_ROUNDS_MAX * CALLS_PER_NODE_MAX * len(self._nodes):
-                    raise
+                node, wire = self._connected(attempts)
+                try:
+                    value = work(lambda method, *params, wire=wire: wire.call(method, params, self._answer_s_max))
+                except NodeError as error:
+                    named = error.saying(_at(node, str(error)))
+                    if is_divisible and isinstance(error, TooMuch):
+                        self._divide(wire, error)
+                        raise named from error
+                    self._attempted(attempts, node, wire, named)
+                    continue
             except NodeError as error:
-                self._fail(node, wire, error, drop=isinstance(error, Unreachable))
-            else:
-                self._succeed(node)
-                return value
+                is_halved = is_divisible and isinstance(error, TooMuch)
+                if optional is None or is_halved or isinstance(error, BadAnswer | WrongChain | Unreachable):
+                    raise
+                self._go_without(optional, error)
+            self._succeed(node)
+            return value
 
     def blame(self, error: NodeError) -> None:
         """Leave the node in use because of what several of its answers say together."""
         with self._lock:
             node, wire = self._nodes[self._at], self._wire
-        self._fail(node, wire, type(error)(_at(node, str(error))), leave=True)
+        self._fail(node, wire, error.saying(_at(node, str(error))), is_left=True)
 
     def head(self, timeout_s: float) -> Any | None:
-        """Return the next finalised head in JSON, or None if none arrives in time. Raises as `ask`."""
-        node, wire = self._connected()
+        """Return the next finalised head in JSON, or None if none arrives in time. Raises as `use`."""
+        node, wire = self._connected(_Attempts(self._time.now()))
         try:
             found = wire.head(timeout_s)
         except NodeError as error:
-            self._fail(node, wire, error, drop=True)
+            self._fail(node, wire, error, is_left=error.is_left, is_lost=isinstance(error, Unreachable | Overflow))
             return None
         if found is not None:
             self._succeed(node)
@@ -216,7 +268,7 @@ class NodePool:
 
     # --- nodes ---
 
-    def _connected(self) -> tuple[_Node, Wire]:
+    def _connected(self, attempts: _Attempts) -> tuple[_Node, Wire]:
         """Return the node in use and its connection, after the pause that it needs."""
         while True:
             with self._lock:
@@ -225,24 +277,22 @@ class NodePool:
                 if wait_s <= 0 and self._wire is not None:
                     return node, self._wire
                 if wait_s <= 0:
-                    self._connect(node)
+                    self._connect(node, attempts)
                     continue
             if self._time.pause(wait_s):
                 raise Stopped("asked to stop")
 
-    def _connect(self, node: _Node) -> None:
+    def _connect(self, node: _Node, attempts: _Attempts) -> None:
         if self._time.pause(0):
             raise Stopped("asked to stop")
+        wire = None
         try:
             wire = self._open(node.url)
-        except NodeError as error:
-            self._fail(node, None, error)
-            return
-        try:
             genesis = from_hex(wire.call("chain_getBlockHash", (0,), CONNECT_S_MAX), "genesis", 32)
         except NodeError as error:
-            wire.close()
-            self._fail(node, None, error)
+            if wire is not None:
+                wire.close()
+            self._attempted(attempts, node, None, error.saying(_at(node, str(error))))
             return
         if self.genesis is None:
             self.genesis = genesis
@@ -252,13 +302,37 @@ class NodePool:
             return
         self._wire = wire
 
+    def _attempted(self, attempts: _Attempts, node: _Node, wire: Wire | None, error: NodeError) -> None:
+        """Prepare another attempt after a failed one. Raises why there is none."""
+        attempts.note(node, error)
+        end = attempts.end(self._nodes, self._time.now())
+        if end is not None:
+            raise end from error
+        self._fail(node, wire, error, is_left=error.is_left, is_lost=isinstance(error, Unreachable | Overflow))
+
+    def _divide(self, wire: Wire, error: TooMuch) -> None:
+        """Note that a request is to be halved; a connection for which it was too large is replaced."""
+        with self._lock:
+            self.failures[reason_of(error)] += 1
+            if isinstance(error, Overflow) and wire is self._wire:
+                self._disconnect()
+
+    def _go_without(self, optional: str, error: NodeError) -> NoReturn:
+        """Note that no node has something optional. Raises `NotOffered`."""
+        with self._lock:
+            is_said = optional in self._unoffered
+            self._unoffered[optional] = self._time.now() + UNOFFERED_S
+        if not is_said:
+            self.tell(f"{error}; it is done without")
+        raise NotOffered(0, str(error)) from error
+
     def _exclude(self, node: _Node, genesis: bytes) -> None:
         expected = to_hex(self.genesis or b"")
         error = WrongChain(f"{node.url}: expected the chain with genesis {expected}, found {to_hex(genesis)}")
         node.is_wrong = True
         if all(each.is_wrong for each in self._nodes):
             raise error
-        self._tell(f"{error}; it is not used")
+        self.tell(f"{error}; it is not used")
         self._next()
 
     def _succeed(self, node: _Node) -> None:
@@ -267,26 +341,30 @@ class NodePool:
         self.answers += 1
 
     def _fail(
-        self, node: _Node, wire: Wire | None, error: NodeError, *, leave: bool = False, drop: bool = False
+        self, node: _Node, wire: Wire | None, error: NodeError, *, is_left: bool = False, is_lost: bool = False
     ) -> None:
         with self._lock:
             if wire is not None and wire is not self._wire:
                 return  # somebody else has seen to it
             self.failures[reason_of(error)] += 1
             self._attempts += 1
+            self._answered = self._answered or not isinstance(error, Unreachable | BadAnswer)
             if not self._answered and self._attempts >= START_ROUNDS_MAX * len(self._nodes):
                 raise error
+            if is_lost or is_left:
+                self._disconnect()
+            elif self._time.now() < node.not_before_s:
+                return  # calls that were under way together fail together: one pause is enough
             node.failures += 1
-            seconds = min(PAUSE_S_MAX, PAUSE_S_MIN * 2 ** min(node.failures - 1, 16))
+            longest_s = PAUSE_S_MAX if error.each_max is None else PAUSE_ENDING_S_MAX
+            seconds = min(longest_s, PAUSE_S_MIN * 2 ** min(node.failures - 1, 16))
             seconds *= 1 - PAUSE_JITTER * self._time.share()
             node.not_before_s = self._time.now() + seconds
-            if drop or leave:
-                self._disconnect()
-            if leave or node.failures % CALLS_PER_NODE_MAX == 0 or not self._answered:
+            if is_left or node.failures % CALLS_PER_NODE_MAX == 0 or not self._answered:
                 self._next()
             left = self._nodes[self._at]
             how = f"again in {seconds:.1f} s" if left is node else f"{left.url} takes over"
-            self._tell(f"{error}; {how}")
+            self.tell(f"{error}; {how}")
 
     def _next(self) -> None:
         """Use the next node that follows this chain; the only one stays."""

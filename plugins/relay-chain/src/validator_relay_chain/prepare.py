@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from validator_relay_chain.configuration import PRESET
-from validator_relay_chain.errors import FollowError, StatePruned
+from validator_relay_chain.errors import BadAnswer, FollowError, SeedError, Simulated, StatePruned, UndecodableBlock
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.known_rules import entries_of, write_rules
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.oracle.gather import facts_of_seed
 from validator_relay_chain.oracle.records import FACTS
+from validator_relay_chain.reading import Version
 from validator_relay_chain.rules import features_of
 from validator_relay_chain.seeding import Seed, make_seed, seed_document
-from validator_relay_chain.snapshot import Progress, take_snapshot
-from validator_relay_chain.source import Chain, Version
+from validator_relay_chain.snapshot import Progress, Snapshot, take_snapshot
+from validator_relay_chain.source import Chain
 
 PARENTS: Final = 8
 """Blocks before the first one whose hashes are kept: candidates build on them."""
@@ -48,20 +49,23 @@ def prepare(
     to_block: int | None,
     progress: Progress,
     tell: Tell,
+    simulator: bool = False,
 ) -> Prepared:
     """Read the state after the block before ``from_block``, by default after the last finalised one, and write the files of the lane.
 
     The folder gets ``STATE.json``, ``start.json``, ``rules.json``, ``seed.jsonl.gz`` with the raw answers, and metadata. Raises
-    `FollowError`: a block that is not finalised, state that is pruned, not proven or contradicts itself, a folder that cannot be written.
+    `FollowError`: a block that is not finalised, one of a simulator unless ``simulator`` says so, state that is pruned, not proven or
+    contradicts itself, a folder that cannot be written.
     """
     head = chain.header(chain.finalised_head())
     header = _first(chain, head, from_block, to_block)
-    runtime = chain.runtime(header.hash)
-    snapshot = take_snapshot(chain, header, runtime, progress)
+    for each in (head, header):
+        if each.is_simulated and not simulator:
+            raise Simulated(each.number)
+    genesis = chain.pool.genesis or chain.genesis()
+    snapshot, seed = _seed(chain, lane, header, genesis, progress)
     if not snapshot.is_proven:
         tell(f"block {header.number}: the node gives no proofs of storage, so the state is what it says")
-    genesis = chain.pool.genesis or chain.genesis()
-    seed = make_seed(lane, snapshot, runtime, genesis, _parents(chain, header))
     for notice in seed.notices:
         tell(notice)
     start = seed_document(seed)
@@ -92,6 +96,22 @@ def _first(chain: Chain, head: Header, from_block: int | None, to_block: int | N
     return head if number == head.number else chain.header(chain.hash_at(number))
 
 
+def _seed(chain: Chain, lane: str, header: Header, genesis: bytes, progress: Progress) -> tuple[Snapshot, Seed]:
+    """Return the state after a block and what a lane begins with. What one node says and cannot be right is asked of the others."""
+    parents = _parents(chain, header)
+    for left in reversed(range(chain.pool.size)):
+        is_first = left == chain.pool.size - 1
+        try:
+            runtime = chain.runtime(header.hash, afresh=not is_first)
+            snapshot = take_snapshot(chain, header, runtime, progress)
+            return snapshot, make_seed(lane, snapshot, runtime, genesis, parents)
+        except (BadAnswer, SeedError, UndecodableBlock) as error:
+            if not left:
+                raise
+            chain.pool.blame(BadAnswer(str(error)))
+    raise AssertionError("a pool has a node")
+
+
 def _parents(chain: Chain, header: Header) -> list[bytes]:
     """Return the hashes of the blocks before one, oldest first, as far as the node knows them."""
     found: list[bytes] = []
@@ -99,10 +119,10 @@ def _parents(chain: Chain, header: Header) -> list[bytes]:
     while len(found) < PARENTS and each.number > 1:
         found.append(each.parent_hash)
         if len(found) < PARENTS:
-            answer = chain.pool.call("chain_getHeader", to_hex(each.parent_hash))
-            if answer is None:
+            parent = chain.header_if_known(each.parent_hash)
+            if parent is None:
                 break
-            each = Header.from_json(answer)
+            each = parent
     return found[::-1]
 
 
@@ -142,11 +162,15 @@ def _change_after(chain: Chain, low: int, high: int, version: Version) -> int:
     return high
 
 
-def configuration(prepared: Prepared, rpc: Sequence[str], folder: str, to_block: int | None) -> dict[str, Any]:
+def configuration(
+    prepared: Prepared, rpc: Sequence[str], folder: str, to_block: int | None, *, simulator: bool = False
+) -> dict[str, Any]:
     """Return the tables of a `validator.toml` for the lane. ``folder`` is the one of its files, as the configuration names it."""
     source: dict[str, Any] = {"rpc": list(rpc), "genesis": to_hex(prepared.genesis), "folder": folder}
     if to_block is not None:
         source["to_block"] = to_block
+    if simulator:
+        source["simulator"] = True
     chain: dict[str, Any] = {
         "enactment": "on-inclusion",
         "balances": "unlimited",

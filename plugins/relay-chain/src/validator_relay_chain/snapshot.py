@@ -110,8 +110,7 @@ class Snapshot:
 def take_snapshot(chain: Chain, header: Header, runtime: Runtime, progress: Progress) -> Snapshot:
     """Return the storage after a block.
 
-    Raises `UndecodableBlock` for a runtime whose storage has another shape, `BadAnswer` if a value is not the proven
-    one, and `NodeError`.
+    Raises `UndecodableBlock` for a runtime whose storage has another shape, `BadAnswer` if every node's proof is wrong, and `NodeError`.
     """
     runtime.check_seeded()
     block_hash = header.hash
@@ -123,9 +122,9 @@ def take_snapshot(chain: Chain, header: Header, runtime: Runtime, progress: Prog
             total += len(page)
             for start in range(0, len(page), VALUES_PER_CALL):
                 part = page[start : start + VALUES_PER_CALL]
-                found = {key: value for key, value in chain.values(part, block_hash).items() if value is not None}
-                is_proven = is_proven and chain.check_values({key: found.get(key) for key in part}, header)
-                values |= found
+                found, is_part_proven = chain.checked(chain.values(part, block_hash), header)
+                is_proven = is_proven and is_part_proven
+                values |= {key: value for key, value in found.items() if value is not None}
                 done += len(part)
                 progress(title, done, total)
         progress(title, done, total)

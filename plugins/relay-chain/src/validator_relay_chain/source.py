@@ -6,35 +6,42 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
-from validator_relay_chain.block import RawBlock, check_hash, read_block
+from validator_relay_chain.block import RawBlock, read_block
 from validator_relay_chain.configuration import decode_configuration
-from validator_relay_chain.errors import BadAnswer, NotKnownHere, RpcFault, UndecodableBlock
+from validator_relay_chain.errors import (
+    BadAnswer,
+    BodyMissing,
+    NotKnownHere,
+    NotOffered,
+    RpcFault,
+    StatePruned,
+    TooMuch,
+    UndecodableBlock,
+)
 from validator_relay_chain.header import Header, from_hex, to_hex
-from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, SPEC_VERSION_MAX, VALUES_PER_CALL
-from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, VALUES_PER_CALL
+from validator_relay_chain.metadata import VERSIONS, Runtime, is_readable
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.pool import NodePool, known
+from validator_relay_chain.pool import Call, NodePool, known
+from validator_relay_chain.reading import (
+    AT_VERSION,
+    Value,
+    Version,
+    read_header,
+    read_keys,
+    read_metadata,
+    read_values,
+    read_version,
+)
 from validator_relay_chain.storage import Queued, decode_hash, decode_queue
 from validator_relay_chain.trie import ProofError, read_proof
 
-EXTRINSICS_V1_SINCE: Final = 2
-"""The runtime's ``systemVersion`` from which on the extrinsics root has state version 1."""
-
-Value = bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The version of a runtime."""
-
-    spec_name: str
-    spec_version: int
-    extrinsics_version: int
+T = TypeVar("T")
 
 
 class Chain:
@@ -68,105 +75,162 @@ class Chain:
     def header(self, block_hash: bytes) -> Header:
         """Return the header with a hash."""
 
-        def read(found: Any) -> Header:
-            header = Header.from_json(known(f"block {to_hex(block_hash)}")(found))
-            check_hash(header, block_hash)
-            return header
+        return self.pool.ask(
+            lambda found: read_header(known(f"block {to_hex(block_hash)}")(found), block_hash),
+            "chain_getHeader",
+            to_hex(block_hash),
+        )
 
-        return self.pool.ask(read, "chain_getHeader", to_hex(block_hash))
+    def header_if_known(self, block_hash: bytes) -> Header | None:
+        """Return the header with a hash, or None if the node in use does not know it."""
+
+        def read(call: Call) -> Header | None:
+            try:
+                found = call("chain_getHeader", to_hex(block_hash))
+            except (NotKnownHere, StatePruned):
+                return None
+            return None if found is None else read_header(found, block_hash)
+
+        return self.pool.use(read)
 
     def block(self, block_hash: bytes) -> RawBlock:
         """Return the block with a hash, and its events."""
         shown = to_hex(block_hash)
-        body = self.pool.ask(
-            lambda found: read_block(known(f"block {shown}")(found), "0x", block_hash), "chain_getBlock", shown
-        )
+
+        def read(call: Call) -> RawBlock:
+            found = call("chain_getBlock", shown)
+            if found is None:
+                header = Header.from_json(known(f"block {shown}")(call("chain_getHeader", shown)))
+                raise BodyMissing(
+                    f"block {header.number}: bodies are needed: the node has this block's header and not its extrinsics, as nodes "
+                    "without --blocks-pruning archive and freshly synced ones do"
+                )
+            return read_block(found, "0x", block_hash)
+
+        with _naming(f"the extrinsics of block {shown}"):
+            body = self.pool.use(read)
         what = f"block {body.header.number}: System.Events"
-        events = self.pool.ask(
-            lambda found: from_hex(known(what)(found), what), "state_getStorage", to_hex(keys.SYSTEM_EVENTS), shown
-        )
+        with _naming(what):
+            events = self.pool.ask(
+                lambda found: from_hex(known(what)(found), what), "state_getStorage", to_hex(keys.SYSTEM_EVENTS), shown
+            )
         return RawBlock(body.header, body.extrinsics, events)
 
     # --- storage ---
 
     def value(self, key: bytes, block_hash: bytes) -> Value:
         """Return a value after a block, or None if there is none."""
-        return self.pool.ask(
-            lambda found: None if found is None else from_hex(found, "storage value"),
-            "state_getStorage",
-            to_hex(key),
-            to_hex(block_hash),
-        )
+        with _naming(keys.name_of(key)):
+            return self.pool.ask(
+                lambda found: None if found is None else from_hex(found, "storage value"),
+                "state_getStorage",
+                to_hex(key),
+                to_hex(block_hash),
+            )
 
     def values(self, wanted: Sequence[bytes], block_hash: bytes) -> dict[bytes, Value]:
-        """Return values after a block, by key; None where there is none."""
+        """Return values after a block, by key; None where there is none. What is too much is asked in halves, down to one key."""
         found: dict[bytes, Value] = {}
-        for start in range(0, len(wanted), VALUES_PER_CALL):
-            part = wanted[start : start + VALUES_PER_CALL]
-            found |= self.pool.ask(
-                lambda answer, part=part: _read_values(answer, part),  # type: ignore[misc]
-                "state_queryStorageAt",
-                [to_hex(key) for key in part],
-                to_hex(block_hash),
-            )
+        for answer in _in_parts(wanted, lambda part: self._values(part, block_hash)):
+            found |= answer
         return found
 
+    def _values(self, part: Sequence[bytes], block_hash: bytes) -> dict[bytes, Value]:
+        return self.pool.ask(
+            lambda answer: read_values(answer, part),
+            "state_queryStorageAt",
+            [to_hex(key) for key in part],
+            to_hex(block_hash),
+            is_divisible=len(part) > 1,
+        )
+
     def keys_of(self, prefix: bytes, block_hash: bytes) -> Iterator[list[bytes]]:
-        """Yield the keys of a storage item after a block, a page at a time, ascending. Raises `BadAnswer` for other or too many keys."""
+        """Yield the keys of a storage item after a block, a page at a time, ascending. Raises `BadAnswer` for other or too many keys.
+
+        A page that is too much for a node is asked in halves, down to one key.
+        """
         last: bytes | None = None
-        count = 0
+        count, size = 0, KEYS_PER_PAGE
         while True:
-            page = self.pool.ask(
-                lambda found, last=last: _read_keys(found, prefix, last),  # type: ignore[misc]
-                "state_getKeysPaged",
-                to_hex(prefix),
-                KEYS_PER_PAGE,
-                None if last is None else to_hex(last),
-                to_hex(block_hash),
-            )
+            try:
+                page = self._page(prefix, size, last, block_hash)
+            except TooMuch as error:
+                if size == 1:
+                    raise error.saying(f"keys of {keys.name_of(prefix)}: {error}") from error
+                size //= 2
+                continue
             count += len(page)
             if count > KEYS_MAX:
                 raise BadAnswer(f"keys of 0x{prefix.hex()}: expected at most {KEYS_MAX}")
             if page:
                 yield page
                 last = page[-1]
-            if len(page) < KEYS_PER_PAGE:
+            if len(page) < size:
                 return
 
-    def proof(self, wanted: Sequence[bytes], block_hash: bytes) -> tuple[bytes, ...]:
-        """Return the trie nodes that prove some values after a block."""
+    def _page(self, prefix: bytes, size: int, last: bytes | None, block_hash: bytes) -> list[bytes]:
+        return self.pool.ask(
+            lambda found: read_keys(found, prefix, size, last),
+            "state_getKeysPaged",
+            to_hex(prefix),
+            size,
+            None if last is None else to_hex(last),
+            to_hex(block_hash),
+            is_divisible=size > 1,
+        )
 
-        def read(found: Any) -> tuple[bytes, ...]:
+    def proven(self, wanted: Sequence[bytes], header: Header) -> dict[bytes, Value] | None:
+        """Return values after a block as nodes prove them against its state root; None if it has none, or no node gives proofs.
+
+        Raises `BadAnswer` if every node's proof is wrong.
+        """
+        if header.is_simulated:
+            return None
+        found: dict[bytes, Value] = {}
+        try:
+            for proven in _in_parts(wanted, lambda part: self._proven(part, header)):
+                found |= proven
+        except NotOffered:
+            return None
+        return found
+
+    def _proven(self, part: Sequence[bytes], header: Header) -> Mapping[bytes, Value]:
+        def read(found: Any) -> Mapping[bytes, Value]:
             nodes = found.get("proof") if isinstance(found, dict) else None
             if not isinstance(nodes, list):
                 raise BadAnswer("proof: expected a list of nodes, found none")
-            return tuple(from_hex(node, "proof: node") for node in nodes)
+            try:
+                return read_proof(header.state_root, tuple(from_hex(node, "proof: node") for node in nodes), part)
+            except ProofError as error:
+                raise BadAnswer(f"block {header.number}: {error}") from error
 
-        return self.pool.ask(read, "state_getReadProof", [to_hex(key) for key in wanted], to_hex(block_hash))
+        return self.pool.ask(
+            read,
+            "state_getReadProof",
+            [to_hex(key) for key in part],
+            to_hex(header.hash),
+            is_optional=True,
+            is_divisible=len(part) > 1,
+        )
 
-    def check_values(self, given: Mapping[bytes, Value], header: Header) -> bool:
-        """Return whether the node proves values that it gave after a block. Raises `BadAnswer` if it proves others."""
-        wanted = list(given)
-        try:
-            nodes = self.proof(wanted, header.hash)
-        except RpcFault:
-            return False
-        try:
-            proven = read_proof(header.state_root, nodes, wanted)
-        except ProofError as error:
-            raise BadAnswer(f"block {header.number}: {error}") from error
+    def checked(self, given: Mapping[bytes, Value], header: Header) -> tuple[dict[bytes, Value], bool]:
+        """Return values that a node gave after a block as they are proven, and whether they are. A line names a value that was another."""
+        proven = self.proven(list(given), header)
+        if proven is None:
+            return dict(given), False
         for key, value in given.items():
             if proven[key] != value:
-                raise BadAnswer(
-                    f"block {header.number}: storage key {to_hex(key)}: the node's value is not the one under the header's state root"
+                self.pool.tell(
+                    f"block {header.number}: {keys.name_of(key)}: a node's value is not the one under the header's state root; the "
+                    "proven one is taken"
                 )
-        return True
+        return proven, True
 
     # --- runtimes ---
 
     def version(self, block_hash: bytes) -> Version:
         """Return the version of the runtime in the state after a block: it executes the next one."""
-        return self.pool.ask(_read_version, "state_getRuntimeVersion", to_hex(block_hash))
+        return self.pool.ask(read_version, "state_getRuntimeVersion", to_hex(block_hash))
 
     def runtime(self, block_hash: bytes, *, version: Version | None = None, afresh: bool = False) -> Runtime:
         """Return the runtime in the state after a block, from memory or the cache if its version is there and not wanted ``afresh``."""
@@ -191,12 +255,36 @@ class Chain:
                 return self._decode(*name, kept, extrinsics_version=version.extrinsics_version)
             except UndecodableBlock:
                 pass  # what an earlier program or node left
-        raw = self.pool.ask(
-            lambda found: from_hex(known("metadata")(found), "metadata"), "state_getMetadata", to_hex(block_hash)
-        )
+        with _naming(f"metadata of {version.spec_name} {version.spec_version}"):
+            raw = self._metadata(block_hash)
         runtime = self._decode(*name, raw, extrinsics_version=version.extrinsics_version)
         self._cache.write(genesis, *name, raw)
         return runtime
+
+    def _metadata(self, block_hash: bytes) -> bytes:
+        """Return metadata as the node gives it or, if this plugin does not read that, in a version that it reads."""
+        shown = to_hex(block_hash)
+        given, refusal = b"", None
+        try:
+            given = self.pool.ask(
+                lambda found: from_hex(known("metadata")(found), "metadata"), "state_getMetadata", shown
+            )
+        except RpcFault as error:
+            refusal = error
+        if is_readable(given):
+            return given
+        try:
+            for version in reversed(VERSIONS):
+                found = self.pool.ask(
+                    read_metadata, "state_call", AT_VERSION, to_hex(version.to_bytes(4, "little")), shown
+                )
+                if is_readable(found):
+                    return found
+        except RpcFault as error:
+            refusal = refusal or error
+        if not given and refusal is not None:
+            raise refusal
+        return given  # decoding says what was expected
 
 
 class BlockReads:
@@ -232,8 +320,8 @@ class BlockReads:
         The value is proven where the node can, so that a node cannot pass another one for it. Raises `UndecodableBlock`.
         """
         raw = self._chain.value(keys.ACTIVE_CONFIG, self._header.hash)
-        self._chain.check_values({keys.ACTIVE_CONFIG: raw}, self._header)
-        return decode_configuration(raw, self._runtime)
+        values, _ = self._chain.checked({keys.ACTIVE_CONFIG: raw}, self._header)
+        return decode_configuration(values[keys.ACTIVE_CONFIG], self._runtime)
 
     def header_number(self, block_hash: bytes) -> int:
         """Return the number of an older block."""
@@ -257,58 +345,33 @@ def read_lifecycles(chain: Chain, block_hash: bytes) -> dict[int, int]:
     return found
 
 
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Name what was asked for in the error that says that it is too much."""
+    try:
+        yield
+    except TooMuch as error:
+        raise error.saying(f"{what}: {error}") from error
+
+
+def _in_parts(wanted: Sequence[bytes], ask: Callable[[Sequence[bytes]], T]) -> Iterator[T]:
+    """Yield the answers for parts of some keys, which are halved as long as they are too much, down to one key."""
+    size, at = VALUES_PER_CALL, 0
+    while at < len(wanted):
+        part = wanted[at : at + size]
+        try:
+            answer = ask(part)
+        except TooMuch as error:
+            if len(part) == 1:
+                raise error.saying(f"{keys.name_of(part[0])}: {error}") from error
+            size = len(part) // 2
+            continue
+        yield answer
+        at += len(part)
+
+
 def _hash(raw: bytes, para_id: int) -> bytes:
     try:
         return decode_hash(raw)
     except DecodeError as error:
         raise BadAnswer(f"head of the downward queue of para {para_id}: {error}") from error
-
-
-def _read_values(answer: Any, wanted: Sequence[bytes]) -> dict[bytes, Value]:
-    found: dict[bytes, Value] = dict.fromkeys(wanted)
-    if not isinstance(answer, list) or len(answer) != 1 or not isinstance(answer[0], dict):
-        raise BadAnswer(f"state_queryStorageAt: expected one set of changes, found {_shown(answer)}")
-    changes = answer[0].get("changes")
-    if not isinstance(changes, list):
-        raise BadAnswer(f"state_queryStorageAt: expected changes, found {_shown(changes)}")
-    for change in changes:
-        if not isinstance(change, list) or len(change) != 2:
-            raise BadAnswer(f"state_queryStorageAt: expected key and value, found {_shown(change)}")
-        key = from_hex(change[0], "storage key")
-        if key not in found:
-            raise BadAnswer(f"state_queryStorageAt: expected the keys that were asked for, found 0x{key.hex()}")
-        found[key] = None if change[1] is None else from_hex(change[1], "storage value")
-    if len(changes) != len(found):
-        raise NotKnownHere(f"state_queryStorageAt: expected {len(found)} values, found {len(changes)}")
-    return found
-
-
-def _read_keys(answer: Any, prefix: bytes, last: bytes | None) -> list[bytes]:
-    if not isinstance(answer, list) or len(answer) > KEYS_PER_PAGE:
-        raise BadAnswer(f"state_getKeysPaged: expected at most {KEYS_PER_PAGE} keys, found {_shown(answer)}")
-    found = [from_hex(each, "storage key") for each in answer]
-    for key in found:
-        if not key.startswith(prefix) or (last is not None and key <= last):
-            raise BadAnswer(f"state_getKeysPaged: expected ascending keys of 0x{prefix.hex()}, found 0x{key.hex()}")
-        last = key
-    return found
-
-
-def _read_version(answer: Any) -> Version:
-    if not isinstance(answer, dict) or type(answer.get("specVersion")) is not int:
-        raise BadAnswer(f"state_getRuntimeVersion: expected a specVersion, found {_shown(answer)}")
-    if not 0 <= answer["specVersion"] <= SPEC_VERSION_MAX:
-        raise BadAnswer(
-            f"state_getRuntimeVersion: expected a u32 as specVersion, found {_shown(answer['specVersion'])}"
-        )
-    name = answer.get("specName")
-    if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isascii() or not name.isprintable():
-        raise BadAnswer(f"state_getRuntimeVersion: expected a specName, found {_shown(name)}")
-    system = answer.get("systemVersion", answer.get("stateVersion", 0))
-    is_v1 = type(system) is int and system >= EXTRINSICS_V1_SINCE
-    return Version(name, answer["specVersion"], int(is_v1))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

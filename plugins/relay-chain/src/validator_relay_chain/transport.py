@@ -163,7 +163,12 @@ def follow(
 
 
 def _settings(lane: str, source: ChainSource) -> Settings:
-    return Settings(lane, source.to_block, compare_every_blocks=source.compare_every_blocks)
+    return Settings(
+        lane,
+        source.to_block,
+        compare_every_blocks=source.compare_every_blocks,
+        is_simulator=source.simulator,
+    )
 
 
 def _begin(context: TransportContext, lane: str, source: ChainSource) -> Position:

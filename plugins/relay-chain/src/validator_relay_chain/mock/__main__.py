@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from validator_relay_chain.mock import Fault, MockNode, Recording, RecordingError
+from validator_relay_chain.mock import Fault, MockNode, Recording, RecordingError, Speech
 
 EXIT_USAGE = 2
 
@@ -27,7 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
-    node = MockNode(recording, faults, port=options.port, head=head, pace_s=options.pace, step=options.step)
+    node = MockNode(
+        recording,
+        faults,
+        port=options.port,
+        head=head,
+        pace_s=options.pace,
+        step=options.step,
+        speaks=options.speaks or None,
+    )
     stop = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: stop.set())
@@ -52,6 +60,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--head", type=int, help="finalised block to begin with; default: the last one")
     parser.add_argument("--pace", type=float, metavar="SECONDS", help="finalise more blocks each time that this passes")
     parser.add_argument("--step", type=int, default=1, help="how many blocks each time; default 1")
+    parser.add_argument(
+        "--speaks",
+        action="append",
+        type=Speech,
+        choices=list(Speech),
+        help="a group of methods; may be repeated; default: old",
+    )
     parser.add_argument(
         "--fault", action="append", default=[], metavar="KIND[:METHOD[:AFTER[:COUNT[:VALUE]]]]",
         help="an answer that goes wrong; may be repeated",

@@ -7,6 +7,8 @@ A fault counts the requests that it applies to, and strikes some of them. A plan
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import Lock
@@ -36,6 +38,14 @@ class FaultKind(StrEnum):
     """Error -32603."""
     NO_METHOD = "no-method"
     """Error -32601: the node does not offer the method."""
+    REFUSED = "refused"
+    """Error -32000, as a proxy answers that allows other methods only."""
+    NO_HEADER = "no-header"
+    """Error -32603: the block is not in the node's database."""
+    TOO_BIG = "too-big"
+    """Error -32008 instead of every result that has more than ``value`` characters."""
+    FEW_KEYS = "few-keys"
+    """Error 4002 for a request for more than ``value`` keys."""
     NULL = "null"
     """The result is null."""
     WRONG_HEADER = "wrong-header"
@@ -52,16 +62,29 @@ RATE_LIMITED: Final = (-32_999, "RPC rate limit exceeded")
 INTERNAL: Final = (-32_603, "Internal error")
 NO_METHOD: Final = (-32_601, "Method not found")
 DISCARDED: Final = (4_003, "Client error: UnknownBlock: State already discarded for block")
+REFUSED: Final = (-32_000, "Server error")
+NO_HEADER: Final = (-32_603, "Client error: UnknownBlock: Header was not found in the database")
+TOO_BIG: Final = (-32_008, "Response is too big")
+FEW_KEYS: Final = (4_002, "count exceeds maximum value")
 
 ERRORS: Final = {
     FaultKind.RATE_LIMIT: RATE_LIMITED,
     FaultKind.PRUNED: DISCARDED,
     FaultKind.ERROR: INTERNAL,
     FaultKind.NO_METHOD: NO_METHOD,
+    FaultKind.REFUSED: REFUSED,
+    FaultKind.NO_HEADER: NO_HEADER,
+    FaultKind.TOO_BIG: TOO_BIG,
+    FaultKind.FEW_KEYS: FEW_KEYS,
 }
 """Faults that are answers with a code and a message."""
 
-DEFAULT_VALUES: Final = {FaultKind.DELAY: 1.0, FaultKind.STALE: 10, FaultKind.OVERSIZED: OVERSIZED_BYTES}
+DEFAULT_VALUES: Final = {
+    FaultKind.DELAY: 1.0,
+    FaultKind.STALE: 10,
+    FaultKind.OVERSIZED: OVERSIZED_BYTES,
+    FaultKind.FEW_KEYS: 100,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +152,13 @@ class FaultPlan:
             self.faults.clear()
             self._seen.clear()
 
-    def strike(self, method: str) -> Fault | None:
-        """Count a request, and return the fault that strikes it."""
+    def strike(self, *methods: str) -> Fault | None:
+        """Count a request, by each of its names, and return the fault that strikes it."""
         with self._lock:
             self._seen += [0] * (len(self.faults) - len(self._seen))
             struck = None
             for index, fault in enumerate(self.faults):
-                if fault.kind is FaultKind.STALE or fault.method not in (None, method):
+                if fault.kind is FaultKind.STALE or fault.method not in (None, *methods):
                     continue
                 seen = self._seen[index]
                 self._seen[index] += 1
@@ -150,11 +173,18 @@ class FaultPlan:
             return max((int(fault.amount) for fault in self.faults if fault.kind is FaultKind.STALE), default=0)
 
 
+def is_spared(fault: Fault, params: Sequence[Any], result: Any) -> bool:
+    """Return whether an answer is small enough for a fault that strikes large ones only."""
+    if fault.kind is FaultKind.TOO_BIG:
+        return len(json.dumps(result)) <= fault.amount
+    return fault.kind is FaultKind.FEW_KEYS and isinstance(params[1], int) and params[1] <= fault.amount
+
+
 def spoiled(kind: FaultKind, result: Any) -> Any:
     """Return the result of a request as a lying node gives it."""
     if kind is FaultKind.NULL:
         return None
-    if kind is FaultKind.WRONG_HEADER:
+    if kind is FaultKind.WRONG_HEADER and not isinstance(result, str):
         return _with_other_root(copy.deepcopy(result))
     return _with_other_digit(copy.deepcopy(result))[0]
 

@@ -14,6 +14,15 @@ KEYS_PER_PAGE_MAX: Final = 1_000
 KEYS_PER_QUERY_MAX: Final = 10_000
 """Keys of one `state_queryStorageAt` or `state_getReadProof`."""
 
+FINALISED_MAX: Final = 32
+"""Last finalised blocks that `chainHead_v1_follow` begins with."""
+
+PINNED_MAX: Final = 512
+"""Blocks that a client of `chainHead_v1` may keep, as a node has it; with more the subscription stops."""
+
+ITEMS_PER_EVENT: Final = 16
+"""Keys of one event of `chainHead_v1_storage`, after which the client must continue."""
+
 BATCH_REQUESTS_MAX: Final = 100
 """Requests of one batch."""
 

@@ -11,7 +11,6 @@ from validator_relay_chain.mock.limits import KEYS_PER_PAGE_MAX, KEYS_PER_QUERY_
 from validator_relay_chain.mock.recording import Json, RecordedBlock, Recording
 
 INVALID_PARAMS: Final = -32_602
-VERSION_15: Final = "0x0f000000"
 
 
 class RpcError(Exception):
@@ -84,6 +83,10 @@ class Methods:
         keys = self._recording.keys(self._state(at), prefix)
         return [key for key in keys if not start or key > start][:count]
 
+    def all_keys(self, prefix: str, at: str) -> list[str]:
+        """Return all keys below a prefix."""
+        return self._recording.keys(self._state(at), prefix)
+
     def read_proof(self, keys: list[str], at: str | None = None) -> Json:
         """`state_getReadProof`: recorded nodes, or nodes of a made-up storage."""
         block = self._state(at)
@@ -98,7 +101,7 @@ class Methods:
         return self._recording.runtime_version(self._state(at))
 
     def metadata(self, at: str | None = None) -> str:
-        """`state_getMetadata`, which is version 14."""
+        """`state_getMetadata`, which is version 14 unless a recording has no other."""
         version = self._recording.spec_version(self._state(at))
         found = self._recording.metadata_of(version)
         if found is None:
@@ -106,11 +109,12 @@ class Methods:
         return f"0x{found.hex()}"
 
     def call(self, name: str, data: str, at: str | None = None) -> str:
-        """`state_call`: metadata in version 15 alone."""
+        """`state_call`: metadata in a version of the format alone."""
         if name != "Metadata_metadata_at_version":
             raise RpcError(*NO_METHOD)
-        found = self._recording.metadata_15_of(self._recording.spec_version(self._state(at)))
-        return "0x00" if found is None or data != VERSION_15 else f"0x01{_compact(len(found)).hex()}{found.hex()}"
+        version = int.from_bytes(bytes.fromhex(data[2:]), "little")
+        found = self._recording.metadata_at(self._recording.spec_version(self._state(at)), version)
+        return "0x00" if found is None else f"0x01{_compact(len(found)).hex()}{found.hex()}"
 
     # --- system ---
 

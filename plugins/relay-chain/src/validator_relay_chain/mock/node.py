@@ -21,10 +21,14 @@ from typing import Any, Final, Self
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from validator_relay_chain.mock.faults import ERRORS, Fault, FaultKind, FaultPlan, spoiled
+from validator_relay_chain.mock.faults import ERRORS, NO_METHOD, Fault, FaultKind, FaultPlan, is_spared, spoiled
 from validator_relay_chain.mock.limits import BATCH_REQUESTS_MAX, CLOSE_S_MAX, HELD_S_MAX, REQUEST_BYTES_MAX
 from validator_relay_chain.mock.methods import SUBSCRIPTIONS, Methods, RpcError
+from validator_relay_chain.mock.modern import FOLLOW, Follow, Modern, Speech, question_of, speech_of
 from validator_relay_chain.mock.recording import Json, Recording
+
+SPEAKS: Final = (Speech.OLD,)
+"""What a node speaks unless something else is wanted."""
 
 START_S_MAX: Final = 60.0
 """Seconds that the node may take to listen."""
@@ -42,6 +46,7 @@ class _Client:
     subscriptions: dict[str, str] = field(default_factory=dict)
     """By id, the method that made it."""
     held: asyncio.Event | None = None
+    follow: Follow | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
@@ -49,7 +54,8 @@ class MockNode:
     """A node at ``url``, while the ``with`` block lasts.
 
     ``head`` is the number of the finalised block to begin with, by default the last one; with ``pace_s`` the head moves by ``step`` blocks
-    each time, until the last one. ``batches`` says whether the node takes several requests in one text.
+    each time, until the last one. ``batches`` says whether the node takes several requests in one text, ``speaks`` which groups of methods
+    it has: the older ones unless something else is wanted.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class MockNode:
         pace_s: float | None = None,
         step: int = 1,
         batches: bool = True,
+        speaks: Iterable[Speech] | None = None,
     ) -> None:
         self.recording = recording
         self.faults = FaultPlan(list(faults))
@@ -71,7 +78,9 @@ class MockNode:
         self._host, self._port = host, port
         self._head = recording.canonical[recording.last if head is None else head]
         self._pace_s, self._step, self._batches = pace_s, step, batches
+        self._speaks = frozenset(SPEAKS if speaks is None else speaks)
         self._methods = Methods(recording, self._reported_head)
+        self._modern = Modern(recording, self._methods, self._reported_head)
         self._clients: set[_Client] = set()
         self._ids = count(1)
         self._changed = threading.Condition()
@@ -167,6 +176,8 @@ class MockNode:
         for client in self._clients:
             for id_ in client.subscriptions:
                 self._spawn(client, self._notify(client, id_))
+            if client.follow is not None:
+                self._spawn(client, self._send_all(client, self._modern.move(client.follow)))
 
     def _reported_head(self) -> str:
         """Return the head as the node reports it: a stale node reports an earlier one."""
@@ -211,6 +222,13 @@ class MockNode:
 
     async def _one(self, client: _Client, asked: Any) -> None:
         method = asked.get("method") if isinstance(asked, dict) else None
+        if isinstance(method, str) and not self._has(method):
+            self._count(method)
+            await self._send(client, _error(asked.get("id"), *NO_METHOD))
+            return
+        if isinstance(method, str) and speech_of(method) is not Speech.OLD:
+            await self._newer(client, asked, asked.get("params") or [])
+            return
         if method in SUBSCRIPTIONS:
             await self._subscribe(client, asked)
             return
@@ -222,11 +240,45 @@ class MockNode:
         answer, fault = self._answer(asked)
         await self._deliver(client, answer, fault)
 
+    def _has(self, method: str) -> bool:
+        return method == "rpc_methods" or speech_of(method) in self._speaks
+
+    async def _newer(self, client: _Client, asked: Json, params: list[Any]) -> None:
+        """Answer a request of the newer methods, and send the events that follow."""
+        method, question = asked["method"], question_of(asked["method"], params)
+        self._count(method, question)
+        begun = None
+        try:
+            if method == FOLLOW:
+                follow, begun = self._modern.begin()
+                payload: Any = follow.id
+            else:
+                payload = self._modern.payload(client.follow, method, params)
+        except RpcError as error:
+            await self._deliver(
+                client, _error(asked.get("id"), error.code, error.message), self.faults.strike(question)
+            )
+            return
+        answer = {"jsonrpc": "2.0", "result": payload, "id": asked.get("id")}
+        answer, fault = _outcome(answer, self.faults, {"method": question, "params": params}, method)
+        events: list[Json] = []
+        if "error" not in answer and begun is not None:
+            client.follow, events = follow, [begun]
+        elif "error" not in answer:
+            answer["result"], events = self._modern.reply(client.follow, method, answer["result"])
+        await self._deliver(client, answer, fault)
+        if fault is None or fault.kind not in (FaultKind.CUT, FaultKind.SILENT):
+            await self._send_all(client, events)
+
+    async def _send_all(self, client: _Client, notes: Iterable[Json]) -> None:
+        for note in notes:
+            await self._send(client, note)
+
     async def _subscribe(self, client: _Client, asked: Json) -> None:
         self._count(asked["method"])
         id_ = f"mock{next(self._ids)}"
         client.subscriptions[id_] = asked["method"]
-        answer, fault = _outcome({"jsonrpc": "2.0", "result": id_, "id": asked.get("id")}, self.faults, asked["method"])
+        answer, fault = _outcome({"jsonrpc": "2.0", "result": id_, "id": asked.get("id")}, self.faults, asked)
         await self._deliver(client, answer, fault)
         await self._notify(client, id_)
 
@@ -251,11 +303,11 @@ class MockNode:
             result = self._methods.answer(method, asked.get("params") or [])
         except RpcError as error:
             return _error(id_, error.code, error.message), self.faults.strike(method)
-        return _outcome({"jsonrpc": "2.0", "result": result, "id": id_}, self.faults, method)
+        return _outcome({"jsonrpc": "2.0", "result": result, "id": id_}, self.faults, asked)
 
-    def _count(self, method: str) -> None:
+    def _count(self, *names: str) -> None:
         with self._changed:
-            self.requests[method] += 1
+            self.requests.update(set(names))
             self._changed.notify_all()
 
     # --- delivery ---
@@ -285,10 +337,10 @@ class MockNode:
             await client.connection.send(text[: len(text) // 2] if cut_off else text)
 
 
-def _outcome(answer: Json, faults: FaultPlan, method: str) -> tuple[Json, Fault | None]:
-    """Return an answer as the fault that strikes it leaves it, and that fault."""
-    fault = faults.strike(method)
-    if fault is None:
+def _outcome(answer: Json, faults: FaultPlan, asked: Json, *names: str) -> tuple[Json, Fault | None]:
+    """Return the answer to a request, which may have other names, as the fault that strikes it leaves it, and that fault."""
+    fault = faults.strike(asked["method"], *names)
+    if fault is None or is_spared(fault, asked.get("params") or (), answer["result"]):
         return answer, None
     if fault.kind in ERRORS:
         return _error(answer["id"], *ERRORS[fault.kind]), fault

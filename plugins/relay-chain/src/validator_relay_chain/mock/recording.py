@@ -179,9 +179,10 @@ class Recording:
         """Return the metadata in version 14 that decodes the blocks of a spec version."""
         return self.metadata.get(str(version)) or self.metadata.get(str(METADATA_IN_PLACE.get(version)))
 
-    def metadata_15_of(self, version: int) -> bytes | None:
-        """Return the metadata in version 15 of a spec version."""
-        return self.metadata.get(f"{version}.v15")
+    def metadata_at(self, version: int, format_version: int) -> bytes | None:
+        """Return the metadata of a spec version in a version of the format."""
+        found = self.metadata.get(f"{version}.v{format_version}") or self.metadata_of(version)
+        return found if found is not None and found[4] == format_version else None
 
     # --- what tests add ---
 
