@@ -14,7 +14,7 @@ from validator_relay_chain import keys
 from validator_relay_chain.convert import JsonRecord, Step
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.limits import IN_FLIGHT_MAX
+from validator_relay_chain.limits import COMPARE_EVERY_BLOCKS, IN_FLIGHT_MAX
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.mock import Recording
@@ -181,6 +181,7 @@ class World:
     told: list[str] = field(default_factory=list)
     stall_s_max: float = 120.0
     answer_s_max: float = 60.0
+    compare_every_blocks: int = COMPARE_EVERY_BLOCKS
     in_flight_max: int = IN_FLIGHT_MAX
     """One, for a test that adds up pauses: `SkippingTime` passes with those of every thread."""
 
@@ -208,7 +209,9 @@ class World:
             out.commit(seed.records, seed.position)
         assert out.cursor is not None
         chain = self.chain()
-        settings = Settings(LANE, self.to_block, self.stall_s_max, self.in_flight_max)
+        settings = Settings(
+            LANE, self.to_block, self.stall_s_max, self.in_flight_max, compare_every_blocks=self.compare_every_blocks
+        )
         try:
             Follower(settings, chain, self.time, Position.decode(out.cursor), out, self.tell).run()
         finally:

@@ -36,7 +36,7 @@ class Reads(Protocol):
         """Return the heads of downward queues after the block; paras without one are left out."""
 
     def queue(self, para_id: int) -> Sequence[Queued]:
-        """Return the downward queue of a para after the block."""
+        """Return the downward queue of a para after the block, at least as far back as the block's own messages."""
 
     def lifecycles(self) -> Mapping[int, int]:
         """Return the lifecycle of every para after the block."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hashes of a relay chain: BLAKE2b-256 of headers, extrinsics and trie nodes, xxHash of storage keys."""
+"""The hashes of a relay chain: BLAKE2b-256 of headers, extrinsics and trie nodes; xxHash and BLAKE2b-128 of storage keys."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from xxhash import xxh64_intdigest
 def blake2b_256(data: bytes) -> bytes:
     """Return the 32 bytes of BLAKE2b-256."""
     return blake2b(data, digest_size=32).digest()
+
+
+def blake2b_128(data: bytes) -> bytes:
+    """Return the 16 bytes of BLAKE2b-128."""
+    return blake2b(data, digest_size=16).digest()
 
 
 def twox_64(data: bytes, seed: int = 0) -> bytes:

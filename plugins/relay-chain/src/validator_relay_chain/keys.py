@@ -2,18 +2,19 @@
 """Keys of the relay chain's storage.
 
 An item's prefix is the hash of its pallet's name and the hash of the item's name. The maps that a lane reads are hashed with Twox64Concat,
-so a key ends with the para or the channel that it belongs to.
+so a key ends with the para or the channel that it belongs to; pages of downward queues are hashed by para with Blake2_128Concat.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from validator_relay_chain.hashing import twox_64, twox_128
+from validator_relay_chain.hashing import blake2b_128, twox_64, twox_128
 
 PREFIX_BYTES: Final = 32
 HASH_BYTES: Final = 8
 PARA_BYTES: Final = 4
+PAGE_NUMBER_BYTES: Final = 8
 _NAMES: Final[dict[bytes, str]] = {}
 """The items whose prefix was computed."""
 
@@ -69,6 +70,21 @@ def map_key(item: bytes, *parts: bytes) -> bytes:
     return item + b"".join(twox_64(part) + part for part in parts)
 
 
+def page_key(para: int, number: int) -> bytes:
+    """Return the key of a page of a para's downward queue."""
+    plain, page = para.to_bytes(PARA_BYTES, "little"), number.to_bytes(PAGE_NUMBER_BYTES, "little")
+    return DMP_PAGES + blake2b_128(plain) + plain + twox_64(page) + page
+
+
+def page_of(key: bytes) -> tuple[int, int]:
+    """Return para and number of a key of a page of a downward queue. Raises ``ValueError`` for another key."""
+    para = int.from_bytes(key[PREFIX_BYTES + 16 : PREFIX_BYTES + 16 + PARA_BYTES], "little")
+    number = int.from_bytes(key[-PAGE_NUMBER_BYTES:], "little")
+    if key != page_key(para, number):
+        raise ValueError(f"storage key: expected one of a page of a downward queue, found 0x{key.hex()}")
+    return para, number
+
+
 def map_keys(key: bytes, sizes: tuple[int, ...]) -> list[bytes]:
     """Return the keys, of the given numbers of bytes, that a map's key is made of. Raises ``ValueError`` for another key."""
     found, at = [], PREFIX_BYTES
@@ -103,6 +119,9 @@ HRMP_CLOSE_REQUESTS: Final = prefix("Hrmp", "HrmpCloseChannelRequests")
 HRMP_CLOSE_REQUESTS_LIST: Final = prefix("Hrmp", "HrmpCloseChannelRequestsList")
 
 DMP_QUEUES: Final = prefix("Dmp", "DownwardMessageQueues")
+"""Messages of a para in one value. Since downward queues have pages it is no longer in the metadata, but may hold what is not moved yet."""
+DMP_META: Final = prefix("Dmp", "DownwardMessageQueueMeta")
+DMP_PAGES: Final = prefix("Dmp", "DownwardMessageQueuePages")
 DMP_HEADS: Final = prefix("Dmp", "DownwardMessageQueueHeads")
 
 PENDING: Final = prefix("ParaInclusion", "PendingAvailability")

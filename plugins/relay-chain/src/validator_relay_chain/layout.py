@@ -37,6 +37,8 @@ STORAGE: Final[Mapping[tuple[str, str], str]] = {
     ("Hrmp", "HrmpCloseChannelRequests"): "()",
     ("Hrmp", "HrmpCloseChannelRequestsList"): "[(u32,u32)]",
     ("Dmp", "DownwardMessageQueues"): "[(u32,bytes)]",
+    ("Dmp", "DownwardMessageQueueMeta"): "(u64,u64)",
+    ("Dmp", "DownwardMessageQueuePages"): "(u32,bytes)",
     ("Dmp", "DownwardMessageQueueHeads"): "b32",
     ("Paras", "ParaLifecycles"): "<0:|1:|2:|3:|4:|5:|6:>",
     ("ParaInclusion", "PendingAvailability"): f"(u32,b32,{DESCRIPTOR},{_PENDING_TAIL})",
@@ -49,13 +51,16 @@ STORAGE: Final[Mapping[tuple[str, str], str]] = {
 }
 """Shapes of the storage items that are read by position. An item that a runtime does not have is not checked."""
 
+DOWNWARD: Final = (("Dmp", "DownwardMessageQueues"),)
+DOWNWARD_PAGES: Final = (("Dmp", "DownwardMessageQueueMeta"), ("Dmp", "DownwardMessageQueuePages"))
+"""Where downward queues are: one value for each, or, since 2026, pages."""
+
 FOLLOWED: Final = (
-    ("Dmp", "DownwardMessageQueues"),
     ("Dmp", "DownwardMessageQueueHeads"),
     ("Paras", "ParaLifecycles"),
     ("System", "Events"),
 )
-"""Without these, or with other shapes of them, a chain cannot be followed."""
+"""Without these and `DOWNWARD` or `DOWNWARD_PAGES`, or with other shapes of them, a chain cannot be followed."""
 
 SEEDED: Final = (
     ("Hrmp", "HrmpChannels"),
@@ -64,7 +69,7 @@ SEEDED: Final = (
 )
 """Without these, or with other shapes in `STORAGE`, a lane cannot join. One that follows already continues, without comparing them."""
 
-REQUIRED: Final = (*SEEDED, *FOLLOWED, ("Configuration", "ActiveConfig"))
+REQUIRED: Final = (*SEEDED, *FOLLOWED, *DOWNWARD, ("Configuration", "ActiveConfig"))
 """What this plugin reads of every runtime."""
 
 DEPTH_MAX: Final = 32

@@ -157,3 +157,9 @@ SILENT_AFTER_S: Final = 300
 
 SILENT_AFTER_S_MAX: Final = 7 * 86_400
 """Greatest number of such seconds."""
+
+QUEUE_PAGES_MAX: Final = 1_048_576
+"""Pages of a downward queue that wait; each has one message, and the chain's length limit is below 33,554,432 / the longest message."""
+
+PAGES_PER_READ: Final = 64
+"""Pages of a downward queue that are read at once, from the last one back."""

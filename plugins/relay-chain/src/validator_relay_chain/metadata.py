@@ -142,7 +142,11 @@ class Runtime:
         self._arity = self._arities()
 
     def _check_storage(self) -> None:
-        for place in layout.FOLLOWED:
+        self.has_downward_pages = all(place in self.items for place in layout.DOWNWARD_PAGES)
+        """Whether downward queues have pages; what is not moved yet is still in `layout.DOWNWARD`, which metadata may not name."""
+        queues = layout.DOWNWARD_PAGES if self.has_downward_pages else layout.DOWNWARD
+        needed = (*queues, *layout.FOLLOWED)
+        for place in needed:
             if place not in self.items:
                 raise self._error(
                     f"it has no storage item {'.'.join(place)}: this plugin does not know such a relay chain"
@@ -154,7 +158,7 @@ class Runtime:
             try:
                 self._check(".".join(place), self.items[place], expected)
             except (UndecodableBlock, LookupError, TypeError, ValueError) as error:
-                if place in layout.FOLLOWED:
+                if place in needed:
                     raise
                 unread[".".join(place)] = str(error)
         self.unread: Mapping[str, str] = unread

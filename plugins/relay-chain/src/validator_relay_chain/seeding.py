@@ -13,6 +13,7 @@ from validator_relay_chain import keys, paras, storage
 from validator_relay_chain.candidates import PendingCandidate, read_pending, read_pending_v1
 from validator_relay_chain.configuration import CONFIGURATION, PRESET, decode_configuration
 from validator_relay_chain.convert import JsonRecord, candidate_record
+from validator_relay_chain.downward import whole_queues
 from validator_relay_chain.errors import SeedError, UndecodableBlock
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.position import Pending, Position
@@ -131,8 +132,8 @@ class _Making:
             "digests": self._digests(),
             "watermarks": {str(para): storage.decode_u32(raw) for para, raw in self._by_para(keys.HRMP_WATERMARKS)},
             "dmq": {
-                str(para): [{"sent_at": each.sent_at, "msg": each.msg.hex()} for each in storage.decode_queue(raw)]
-                for para, raw in self._by_para(keys.DMP_QUEUES)
+                str(para): [{"sent_at": each.sent_at, "msg": each.msg.hex()} for each in queue]
+                for para, queue in self._downward().items()
             },
             "dmq_heads": {str(para): head.hex() for para, head in sorted(heads.items()) if self._is_para(para)},
             "open_requests": requests,
@@ -151,6 +152,12 @@ class _Making:
             str(para): {"free": 0, "reserved": amount} for para, amount in sorted(self._reserved.items()) if amount
         }
         return {name: value for name, value in state.items() if value} | pages
+
+    def _downward(self) -> dict[int, tuple[storage.Queued, ...]]:
+        """Return the downward queues of paras, which are in pages, in one value or in both."""
+        of = self._snapshot.of
+        queues = whole_queues(of(keys.DMP_META), of(keys.DMP_PAGES), of(keys.DMP_QUEUES))
+        return {para: queue for para, queue in queues.items() if self._is_para(para)}
 
     def _upward_pages(self) -> JsonRecord:
         """Return the keys for upward messages in pages; none under a runtime that has none."""

@@ -45,6 +45,10 @@ PENDING_BEFORE_V1: Final = (
     ("their commitments", keys.PENDING_COMMITMENTS),
 )
 PENDING_V1: Final = (("pending candidates", keys.PENDING_V1),)
+DOWNWARD_PAGES: Final = (
+    ("pages of downward queues that wait", keys.DMP_META),
+    ("pages of downward queues", keys.DMP_PAGES),
+)
 UPWARD: Final = (("upward queues", keys.UMP_QUEUES),)
 UPWARD_PAGES: Final = (
     ("books of upward messages", keys.MQ_BOOKS),
@@ -135,7 +139,8 @@ def items_of(runtime: Runtime) -> tuple[tuple[str, bytes], ...]:
     """Return titles and prefixes of what is read of a runtime's state."""
     pending = PENDING_V1 if runtime.has("ParaInclusion", "V1") else PENDING_BEFORE_V1
     upward = UPWARD_PAGES if runtime.has("MessageQueue", "BookStateFor") else ()
-    return (*ITEMS, *pending, *(UPWARD if runtime.has("Ump", "RelayDispatchQueues") else ()), *upward)
+    downward = DOWNWARD_PAGES if runtime.has_downward_pages else ()
+    return (*ITEMS, *downward, *pending, *(UPWARD if runtime.has("Ump", "RelayDispatchQueues") else ()), *upward)
 
 
 def _pages(chain: Chain, prefix: bytes, block_hash: bytes) -> Iterable[list[bytes]]:

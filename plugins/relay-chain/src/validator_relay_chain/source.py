@@ -13,6 +13,7 @@ from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
 from validator_relay_chain.block import RawBlock, read_block
 from validator_relay_chain.configuration import decode_configuration
+from validator_relay_chain.downward import sent_since
 from validator_relay_chain.errors import (
     BadAnswer,
     BodyMissing,
@@ -38,7 +39,7 @@ from validator_relay_chain.reading import (
     read_values,
     read_version,
 )
-from validator_relay_chain.storage import Queued, decode_hash, decode_queue
+from validator_relay_chain.storage import Queued, decode_hash
 from validator_relay_chain.trie import ProofError, read_proof
 
 T = TypeVar("T")
@@ -303,10 +304,14 @@ class BlockReads:
         return {para: _hash(head, para) for para, head in found.items() if head is not None}
 
     def queue(self, para_id: int) -> tuple[Queued, ...]:
-        """Return a downward queue after the block."""
-        raw = self._chain.value(keys.para_key(keys.DMP_QUEUES, para_id), self._header.hash)
+        """Return a downward queue after the block, at least as far back as the block's own messages."""
         try:
-            return () if raw is None else decode_queue(raw)
+            return sent_since(
+                para_id,
+                self._header.number,
+                lambda wanted: self._chain.values(wanted, self._header.hash),
+                has_pages=self._runtime.has_downward_pages,
+            )
         except DecodeError as error:
             raise BadAnswer(f"block {self._header.number}: downward queue of para {para_id}: {error}") from error
 

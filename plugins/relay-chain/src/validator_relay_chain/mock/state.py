@@ -14,6 +14,7 @@ from typing import Final
 from validator.plugin.api import Writer
 from validator_relay_chain import keys
 from validator_relay_chain.candidates import BackedCandidate
+from validator_relay_chain.downward import Meta, encode_meta, encode_page
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.storage import Channel, Queued, encode_channel, encode_queue
 
@@ -45,6 +46,14 @@ class MadeState:
     digests: dict[int, list[tuple[int, list[int]]]] = field(default_factory=dict)
     watermarks: dict[int, int] = field(default_factory=dict)
     downward: dict[int, list[Queued]] = field(default_factory=dict)
+    """Downward messages that one value for each para holds."""
+    pages: dict[int, dict[int, Queued]] = field(default_factory=dict)
+    """Downward messages in pages, by number; those that are dead are not among them."""
+    dead_pages: dict[int, dict[int, Queued]] = field(default_factory=dict)
+    """Pages that nobody should read: what a para that is gone has left."""
+    next_pages: dict[int, int] = field(default_factory=dict)
+    has_pages: bool = False
+    """Whether downward queues have pages; what is not migrated yet stays in one value."""
     downward_heads: dict[int, bytes] = field(default_factory=dict)
     requests: dict[ChannelId, bool] = field(default_factory=dict)
     """Open requests, and whether the recipient has accepted."""
@@ -57,8 +66,8 @@ class MadeState:
     def include(self, block: int, candidate: BackedCandidate) -> None:
         """Enact a candidate in the block that includes it."""
         para = candidate.para_id
-        queue = self.downward.get(para, [])
-        del queue[: candidate.processed_downward_messages]
+        for _ in range(candidate.processed_downward_messages):
+            self._take_downward(para)
         for sender, recipient in [each for each in self.contents if each[1] == para]:
             self._prune(sender, recipient, candidate.hrmp_watermark)
         self.digests[para] = [each for each in self.digests.get(para, []) if each[0] > candidate.hrmp_watermark]
@@ -67,9 +76,34 @@ class MadeState:
             self._send(block, para, message.recipient, message.data)
 
     def send_downward(self, block: int, para: int, message: bytes) -> None:
-        """Queue a downward message."""
-        self.downward.setdefault(para, []).append(Queued(block, message))
+        """Queue a downward message: in a page, if there are pages and nothing of the para waits elsewhere."""
+        if self.has_pages and not self.downward.get(para):
+            self._add_page(para, Queued(block, message))
+        else:
+            self.downward.setdefault(para, []).append(Queued(block, message))
         self.downward_heads[para] = link(self.downward_heads.get(para), block, message)
+
+    def migrate(self, para: int, count: int) -> None:
+        """Move the oldest messages of a para from its one value to pages."""
+        for message in self.downward[para][:count]:
+            self._add_page(para, message)
+        del self.downward[para][:count]
+
+    def bury(self, para: int) -> None:
+        """Leave all pages of a para behind, dead."""
+        self.dead_pages.setdefault(para, {}).update(self.pages.pop(para, {}))
+
+    def _add_page(self, para: int, message: Queued) -> None:
+        number = self.next_pages.get(para, 0)
+        self.pages.setdefault(para, {})[number] = message
+        self.next_pages[para] = number + 1
+
+    def _take_downward(self, para: int) -> None:
+        pages, queue = self.pages.get(para), self.downward.get(para)
+        if pages:
+            del pages[min(pages)]
+        elif queue:
+            del queue[0]
 
     def open_channel(self, sender: int, recipient: int, head: bytes | None = None) -> None:
         """Open a channel with usual limits."""
@@ -128,6 +162,13 @@ class MadeState:
         for para, queue in self.downward.items():
             if queue:
                 found[keys.para_key(keys.DMP_QUEUES, para)] = encode_queue(queue)
+        for para, pages in self.pages.items():
+            end = self.next_pages[para]
+            found[keys.para_key(keys.DMP_META, para)] = encode_meta(Meta(min(pages, default=end), end))
+        for waiting in (self.pages, self.dead_pages):
+            for para, pages in waiting.items():
+                for number, message in pages.items():
+                    found[keys.page_key(para, number)] = encode_page(message)
         for para, head in self.downward_heads.items():
             found[keys.para_key(keys.DMP_HEADS, para)] = head
         return found | self._indices() | self._requests()

@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeVar
 from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
 from validator_relay_chain.convert import Step
+from validator_relay_chain.downward import length
 from validator_relay_chain.errors import BadAnswer
 from validator_relay_chain.header import Header
 from validator_relay_chain.oracle.facts import (
@@ -19,7 +20,7 @@ from validator_relay_chain.oracle.facts import (
     DownwardFact,
     WatermarkFact,
 )
-from validator_relay_chain.storage import decode_channel, decode_queue, decode_u32
+from validator_relay_chain.storage import decode_channel, decode_u32
 
 T = TypeVar("T")
 Value = bytes | None
@@ -150,10 +151,16 @@ class _Sample:
 
     def downward(self, heads: Mapping[int, Value], paras: Iterable[int]) -> tuple[DownwardFact, ...]:
         """Return the downward queues of paras."""
+        known = list(paras)
         found = []
-        for para, raw in self._values(keys.DMP_QUEUES, paras):
-            queue = () if raw is None else self._decoded(QUEUES, decode_queue, raw)
-            found.append(DownwardFact(para, None if queue is None else len(queue), heads.get(para)))
+        metas = dict(self._values(keys.DMP_META, known))  # empty before queues have pages
+        for para, raw in self._values(keys.DMP_QUEUES, known):
+            try:
+                messages: int | None = length(metas[para], raw)
+            except (DecodeError, ValueError):
+                self.unread.add(QUEUES)
+                messages = None
+            found.append(DownwardFact(para, messages, heads.get(para)))
         return tuple(found)
 
     def watermarks(self, paras: Iterable[int]) -> tuple[WatermarkFact, ...]:
