@@ -218,6 +218,7 @@ class Runner:
     def finish(self) -> None:
         """Stop the job normally, and compare everything once more, also for a reader that comes only now."""
         world = self.world
+        world.supervise()  # the last kill may have ended a job whose output was all there
         world.wait(world.taken, "every lane has taken all of its inputs")
         last = world.jobs[-1]
         if (code := world.stop_job()) != 0:

@@ -17,6 +17,7 @@ from relay_world import load, runtime, shipped
 from validator_relay_chain import layout, rules
 from validator_relay_chain.block import RawBlock, decode_block, read_block
 from validator_relay_chain.candidates import read_inherent
+from validator_relay_chain.convert import candidate_record
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.header import Header
 from validator_relay_chain.metadata import Runtime
@@ -97,7 +98,7 @@ def test_metadata_has_the_shapes_that_are_read_by_position(name: str) -> None:
     assert found.enter == b"\x36\x00"
     assert not found.has_signals
     present = [place for place in layout.STORAGE if found.has(*place)]
-    assert len(present) >= len(layout.STORAGE) - 3
+    assert len(present) >= len(layout.STORAGE) - 5
 
 
 @needs_recordings
@@ -166,7 +167,7 @@ def test_candidates_that_the_runtime_drops_are_counted() -> None:
     assert (block.candidates, block.dropped) == ((kept.backed(),), 1)
 
 
-def test_signals_are_cut_off_after_an_empty_message_and_stay_in_the_hash() -> None:
+def test_signals_stand_behind_an_empty_message_and_are_sent_where_the_lane_knows_them() -> None:
     def extrinsic(*upward: bytes) -> bytes:
         out = Writer()
         out.buffer += b"\x04\x36\x00\x00"
@@ -186,10 +187,19 @@ def test_signals_are_cut_off_after_an_empty_message_and_stay_in_the_hash() -> No
         return found[0]
 
     with_signals, without = candidate(b"a", b"", b"signal"), candidate(b"a")
-    assert (with_signals.upward_messages, with_signals.signals) == ((b"a",), (b"signal",))
-    assert (without.upward_messages, without.signals) == ((b"a",), ())
+    assert (with_signals.upward_messages, with_signals.messages) == ((b"a", b"", b"signal"), 1)
+    assert (without.upward_messages, without.messages) == ((b"a",), 1)
+
+    def sent(found: Any, *, sends_signals: bool) -> list[str]:
+        record = candidate_record("polkadot", 7, 0, found, 6, sends_signals=sends_signals)
+        upward: list[str] = record["upward_messages"]
+        return upward
+
+    assert sent(with_signals, sends_signals=True) == ["61", "", b"signal".hex()]
+    assert sent(with_signals, sends_signals=False) == ["61"]
+    assert sent(candidate(b"a", b""), sends_signals=True) == ["61", ""]
     assert with_signals.commitments_hash != without.commitments_hash
-    assert candidate(b"a", b"", signals=False).upward_messages == (b"a", b"")
+    assert candidate(b"a", b"", signals=False).messages == 2
     with pytest.raises(DecodeError):
         read_inherent(extrinsic(b"a")[:-1], b"\x36\x00", signals=True)
 

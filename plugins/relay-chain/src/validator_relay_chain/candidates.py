@@ -32,9 +32,9 @@ class BackedCandidate(NamedTuple):
     candidate_hash: bytes
     commitments_hash: bytes
     upward_messages: tuple[bytes, ...]
-    """Without signals."""
-    signals: tuple[bytes, ...]
-    """What follows an empty upward message (RFC 103): no messages, but part of the hash."""
+    """As the candidate has them: messages, then perhaps an empty one and signals (RFC 103)."""
+    messages: int
+    """How many of them are messages."""
     horizontal_messages: tuple[HorizontalMessage, ...]
     processed_downward_messages: int
     hrmp_watermark: int
@@ -126,8 +126,8 @@ def _candidate(descriptor: bytes, reader: Reader, *, signals: bool) -> BackedCan
         descriptor[4:COLLATOR_END],
         blake2b_256(descriptor + commitments_hash),
         commitments_hash,
-        upward[:cut],
-        upward[cut + 1 :],
+        upward,
+        cut,
         horizontal,
         processed,
         watermark,

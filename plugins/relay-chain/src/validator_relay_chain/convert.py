@@ -74,12 +74,19 @@ class Step:
 
 
 def convert(
-    lane: str, position: Position, block: ChainBlock, runtime: Runtime, reads: Reads, *, believes_heads: bool = False
+    lane: str,
+    position: Position,
+    block: ChainBlock,
+    runtime: Runtime,
+    reads: Reads,
+    *,
+    believes_heads: bool = False,
+    sends_signals: bool = False,
 ) -> Step:
     """Return the records of the block after a position.
 
     With ``believes_heads``, a head of a downward queue need not follow from its messages: a simulator may take them in the block that sends
-    them.
+    them. ``sends_signals`` says whether the lane's rules know signals: then a candidate's upward messages are sent as they are.
 
     A session change drops all pending candidates at the end of its block, without an event: they have timed out in the next block's record.
     Raises `BadAnswer` if it is not the next block, or if a node's storage contradicts itself; `ChainContradiction` for what the chain
@@ -122,7 +129,8 @@ def convert(
     }
     place = {"lane": lane, "block": number}
     records: list[tuple[str, JsonRecord]] = [
-        *(("candidates", candidate_record(lane, number, index, each, _relay_parent(position, each, reads)))
+        *(("candidates", candidate_record(
+            lane, number, index, each, _relay_parent(position, each, reads), sends_signals=sends_signals))
           for index, each in enumerate(block.candidates)),
         *(("channel-requests", place | {"index": index} | each) for index, each in enumerate(requests)),
         *(("downward-messages", place | {"index": index, "para_id": each.para_id, "msg": each.msg.hex()})
@@ -157,9 +165,16 @@ def convert(
 
 
 def candidate_record(
-    lane: str, block: int, index: int, candidate: BackedCandidate, relay_parent_number: int
+    lane: str,
+    block: int,
+    index: int,
+    candidate: BackedCandidate,
+    relay_parent_number: int,
+    *,
+    sends_signals: bool,
 ) -> JsonRecord:
-    """Return the record of a candidate."""
+    """Return the record of a candidate, with signals among its upward messages or without."""
+    upward = candidate.upward_messages if sends_signals else candidate.upward_messages[: candidate.messages]
     return {
         "lane": lane,
         "block": block,
@@ -167,7 +182,7 @@ def candidate_record(
         "para_id": candidate.para_id,
         "relay_parent_number": relay_parent_number,
         "hrmp_watermark": candidate.hrmp_watermark,
-        "upward_messages": [each.hex() for each in candidate.upward_messages],
+        "upward_messages": [each.hex() for each in upward],
         "processed_downward_messages": candidate.processed_downward_messages,
         "horizontal_messages": [
             {"recipient": each.recipient, "data": each.data.hex()} for each in candidate.horizontal_messages

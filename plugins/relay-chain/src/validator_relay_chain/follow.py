@@ -8,7 +8,7 @@ is computed from its header.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -44,6 +44,7 @@ from validator_relay_chain.oracle.gather import facts_of
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.pool import Stopped, Time
 from validator_relay_chain.position import Position
+from validator_relay_chain.rules import SIGNALS
 from validator_relay_chain.source import BlockReads, Chain
 
 RECORDS_PER_COMMIT_MAX: Final = 16_384
@@ -94,7 +95,8 @@ class _Batch:
 class Follower:
     """Follows one chain. ``tell`` gets lines about what somebody should know.
 
-    ``check_rules`` gets the first block under each runtime, with the runtime, before the block is converted. If it raises, every earlier
+    ``features_at`` returns the features of the lane's rules at a block. ``check_rules`` gets the first block under each runtime, with the
+    runtime, before the block is converted. If it raises, every earlier
     block is committed, and this one is not.
     """
 
@@ -107,8 +109,11 @@ class Follower:
         out: Lane,
         tell: Callable[[str], None] = lambda _: None,
         check_rules: Callable[[int, Runtime], None] = lambda *_: None,
+        features_at: Callable[[int], Collection[str]] = lambda _: (),
     ) -> None:
-        self._check_rules = check_rules
+        self._check_rules, self._features_at = check_rules, features_at
+        self._sends_signals = False
+        """Whether the lane's rules know signals of candidates, under the present runtime."""
         self._settings, self._chain, self._time, self._out, self._tell = settings, chain, time, out, tell
         self.position = position
         """The last block that is committed."""
@@ -292,7 +297,15 @@ class Follower:
             block = decode_block(replace(fetched.raw, events=proven[keys.SYSTEM_EVENTS] or b""), runtime)
         reads = BlockReads(self._chain, header, fetched.heads, runtime)
         believes = self._settings.is_simulator
-        return convert(self._settings.lane, position, block, runtime, reads, believes_heads=believes)
+        return convert(
+            self._settings.lane,
+            position,
+            block,
+            runtime,
+            reads,
+            believes_heads=believes,
+            sends_signals=self._sends_signals,
+        )
 
     def _runtime_after(self, position: Position) -> Runtime:
         """Return the runtime that executes the block after a position. Its parent's state has it."""
@@ -308,5 +321,6 @@ class Follower:
                 f"block {position.number + 1}: runtime {runtime} instead of {position.spec_name} {position.spec_version}"
             )
             self._check_rules(position.number + 1, runtime)
+        self._sends_signals = SIGNALS in self._features_at(position.number + 1)
         self._runtime = runtime
         return runtime

@@ -97,6 +97,10 @@ class RulesGuard:
     def __init__(self, lane: str, folder: Path) -> None:
         self._lane, self._folder = lane, folder
 
+    def features_at(self, block: int) -> tuple[str, ...]:
+        """Return the features that the configuration has for a block; none if no entry says it."""
+        return read_rules(self._folder).at(block) or ()
+
     def check(self, block: int, runtime: Runtime) -> None:
         """Raise `RulesWanted`, once it is written what is wanted, unless the configuration has the rules of a block under a new runtime."""
         known = read_rules(self._folder)

@@ -29,6 +29,9 @@ FORCE_OPEN_REPLACES: Final = Since(1_000_000, 1_000_000)
 DMP_BY_RELAY_PARENT: Final = Since(1_000_000, 1_000_000)
 DOWNWARD_NEEDS_HEAD: Final = Since(1_004_000, 1_017_000)
 WATERMARK_MAY_STAY: Final = Since(2_000_000, 1_020_000)
+APPROVED_PEER_SIGNAL: Final = Since(2_000_000, 1_019_000)
+
+SIGNALS: Final = "ump_signals"
 
 
 def _since(versions: Since) -> Callable[[Runtime], bool]:
@@ -64,6 +67,10 @@ _FEATURES: Final[dict[str, Callable[[Runtime], bool]]] = {
     "establish_channel_with_system": _call("establish_channel_with_system"),
     "downward_needs_head": _since(DOWNWARD_NEEDS_HEAD),
     "watermark_may_stay": _since(WATERMARK_MAY_STAY),
+    SIGNALS: lambda runtime: runtime.has_signals,
+    "approved_peer_signal": lambda runtime: runtime.has_signals and _since(APPROVED_PEER_SIGNAL)(runtime),
+    "forced_requests": _call("force_clean_hrmp"),
+    "as_the_chain": lambda runtime: runtime.has_signals,
 }
 
 

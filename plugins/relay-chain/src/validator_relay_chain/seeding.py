@@ -17,6 +17,7 @@ from validator_relay_chain.downward import whole_queues
 from validator_relay_chain.errors import SeedError, UndecodableBlock
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.position import Pending, Position
+from validator_relay_chain.rules import SIGNALS, features_of
 from validator_relay_chain.snapshot import Snapshot
 from validator_relay_chain.upward import upward_state
 
@@ -75,9 +76,11 @@ class _Making:
         header = self._snapshot.header
         heads = {keys.para_of(key): storage.decode_hash(raw) for key, raw in self._snapshot.of(keys.DMP_HEADS).items()}
         pending = self._pending()
+        sends_signals = SIGNALS in features_of(self._runtime)
         state = {"first_block": header.number, "state": self._state(heads)}
         records = [
-            *(("candidates", candidate_record(self._lane, header.number, index, each.candidate, each.relay_parent_number))
+            *(("candidates", candidate_record(
+                self._lane, header.number, index, each.candidate, each.relay_parent_number, sends_signals=sends_signals))
               for index, each in enumerate(pending)),
             ("blocks", self._block(len(pending))),
         ]  # fmt: skip

@@ -154,7 +154,7 @@ def follow(
         chain = Chain(pool, MetadataCache(source.metadata_folder))
         out = _Output(context, lane, shown, figures, pool)
         guard = RulesGuard(lane, Path(source.folder))
-        Follower(_settings(lane, source), chain, clock, position, out, tell, guard.check).run()
+        Follower(_settings(lane, source), chain, clock, position, out, tell, guard.check, guard.features_at).run()
         LOG.info("lane %s: block %d is followed, the last one wanted", lane, source.to_block)
     finally:
         pool.close()

@@ -86,7 +86,7 @@ class MadeCandidate:
         """Return the candidate as a lane's transport reads it."""
         commitments_hash = blake2b_256(self.commitments())
         return BackedCandidate(
-            self.para_id, self.relay_parent, blake2b_256(self.receipt()), commitments_hash, self.upward_messages, (),
+            self.para_id, self.relay_parent, blake2b_256(self.receipt()), commitments_hash, self.upward_messages, len(self.upward_messages),
             tuple(HorizontalMessage(*each) for each in self.horizontal_messages),
             self.processed_downward_messages, self.hrmp_watermark, self.head_data,
         )  # fmt: skip
