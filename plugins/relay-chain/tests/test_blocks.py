@@ -124,6 +124,7 @@ def test_page_lists_the_features_that_are_taken_from_versions() -> None:
         "dmp_by_relay_parent": rules.DMP_BY_RELAY_PARENT,
         "downward_needs_head": rules.DOWNWARD_NEEDS_HEAD,
         "watermark_may_stay": rules.WATERMARK_MAY_STAY,
+        "approved_peer_signal": rules.APPROVED_PEER_SIGNAL,
     }
 
 

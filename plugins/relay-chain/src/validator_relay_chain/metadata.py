@@ -20,6 +20,11 @@ VERSIONS: Final = (14, 15, 16)
 """Of the format, which are read."""
 
 
+IN_PYTHON: Final = ("*::vote::Vote", "pallet_identity::types::Data")
+"""Types for which the library has classes in Python. One of them among a runtime's events puts all events on its slow path, which takes 60
+times as long. Nothing here reads their values, so they are decoded by their parts, as the metadata describes them."""
+
+
 class Event(NamedTuple):
     """An event of a block. Fields stand in the order of the metadata, in the library's form: hashes and bytes are hex with 0x."""
 
@@ -72,6 +77,11 @@ class Runtime:
         except Exception as error:  # the library has no common root of its errors
             raise self._error(f"an event does not decode: {type(error).__name__}: {error}") from error
 
+    @property
+    def has_fast_events(self) -> bool:
+        """Whether the library decodes events in native code."""
+        return self._config.get_value_decoder(f"scale_info::{self._events_type}") is not None
+
     def value(self, pallet: str, item: str, raw: bytes) -> Any:
         """Return a value of storage in the library's form. Raises `UndecodableBlock`."""
         type_id = self.items.get((pallet, item))
@@ -111,7 +121,7 @@ class Runtime:
 
     def _load(self, raw: bytes) -> None:
         config = RuntimeConfigurationObject(implements_scale_info=True)
-        config.update_type_registry(with_v16(load_type_registry_preset("core") or {}))
+        config.update_type_registry(with_v16(_preset()))
         metadata = config.create_scale_object("MetadataVersioned", ScaleBytes(raw))
         metadata.decode()
         config.add_portable_registry(metadata)
@@ -208,3 +218,9 @@ class Runtime:
 
     def _error(self, text: str) -> UndecodableBlock:
         return UndecodableBlock(f"runtime {self.spec_name} {self.spec_version}: {text}")
+
+
+def _preset() -> dict[str, Any]:
+    """Return the library's types for metadata, without those of `IN_PYTHON`."""
+    preset = load_type_registry_preset("core") or {}
+    return preset | {"types": {name: each for name, each in preset["types"].items() if name not in IN_PYTHON}}
