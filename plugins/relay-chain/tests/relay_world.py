@@ -182,6 +182,8 @@ class World:
     stall_s_max: float = 120.0
     answer_s_max: float = 60.0
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
+    features: Sequence[str] = ()
+    """Of the lane's rules."""
     in_flight_max: int = IN_FLIGHT_MAX
     """One, for a test that adds up pauses: `SkippingTime` passes with those of every thread."""
 
@@ -213,6 +215,14 @@ class World:
             LANE, self.to_block, self.stall_s_max, self.in_flight_max, compare_every_blocks=self.compare_every_blocks
         )
         try:
-            Follower(settings, chain, self.time, Position.decode(out.cursor), out, self.tell).run()
+            Follower(
+                settings,
+                chain,
+                self.time,
+                Position.decode(out.cursor),
+                out,
+                self.tell,
+                features_at=lambda _: self.features,
+            ).run()
         finally:
             chain.pool.close()

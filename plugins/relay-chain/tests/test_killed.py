@@ -38,9 +38,9 @@ class Killed(BaseException):
 STEPS = (
     "source:Chain.block",
     "source:Chain.header",
-    "source:read_heads",
-    "source:BlockReads.queue",
-    "source:BlockReads.lifecycles",
+    "block_reads:read_heads_and_lists",
+    "block_reads:BlockReads.queue",
+    "block_reads:BlockReads.lifecycles",
     "follow:decode_block",
     "follow:convert",
     "follow:Follower._commit",
@@ -100,6 +100,6 @@ def _arm(step: str, out: Collected, patch: pytest.MonkeyPatch, *, after: int) ->
             return function(*given, **named)
 
         patch.setattr(owner, name, struck)
-        if step == "source:read_heads":
-            patch.setattr("validator_relay_chain.fetch.read_heads", struck)
+        if step == "block_reads:read_heads_and_lists":
+            patch.setattr("validator_relay_chain.fetch.read_heads_and_lists", struck)
     return killed

@@ -26,6 +26,7 @@ from relay_world import (
 from test_blocks import first_block
 from validator_relay_chain import keys, layout
 from validator_relay_chain.block import ChannelEvent, RawBlock, decode_block
+from validator_relay_chain.block_reads import BlockReads
 from validator_relay_chain.configuration import CONFIGURATION
 from validator_relay_chain.errors import BadAnswer, UndecodableBlock
 from validator_relay_chain.header import Header, to_hex
@@ -39,7 +40,6 @@ from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.prepare import configuration as tables
 from validator_relay_chain.prepare import prepare
 from validator_relay_chain.requests import requests_of
-from validator_relay_chain.source import BlockReads
 from validator_relay_chain.trie import ordered_root
 
 SPOILED, WHOLE = FIRST + 3, FIRST + 6
@@ -113,7 +113,7 @@ def test_value_that_the_state_root_does_not_prove_is_the_nodes_trouble(tmp_path:
         followed = World([liar.url], tmp_path).chain()
         header = Header.from_json(block.header)
         with pytest.raises(BadAnswer, match=f"block {WHOLE}: "):
-            BlockReads(followed, header, {}, runtime()).configuration()
+            BlockReads(followed, header, {}, (None, None), runtime()).configuration()
         followed.pool.close()
 
 

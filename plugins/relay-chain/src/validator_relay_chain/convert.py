@@ -7,7 +7,7 @@ gives the same records, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -19,17 +19,19 @@ from validator_relay_chain.configuration import CONFIGURATION, changed
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import to_hex
+from validator_relay_chain.hidden import ChannelReads, Found, at_session_end, first_look, inside_session
 from validator_relay_chain.limits import PENDING_MAX, RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.position import Pending, Position
 from validator_relay_chain.requests import requests_of
+from validator_relay_chain.rules import SIGNALS
 from validator_relay_chain.storage import Queued
 
 JsonRecord = dict[str, Any]
 ZERO: Final = bytes(32)
 
 
-class Reads(Protocol):
+class Reads(ChannelReads, Protocol):
     """What a block needs besides itself. Each method raises `NodeError`."""
 
     def heads(self, para_ids: Iterable[int]) -> Mapping[int, bytes]:
@@ -81,12 +83,12 @@ def convert(
     reads: Reads,
     *,
     believes_heads: bool = False,
-    sends_signals: bool = False,
+    features: Collection[str] = (),
 ) -> Step:
     """Return the records of the block after a position.
 
     With ``believes_heads``, a head of a downward queue need not follow from its messages: a simulator may take them in the block that sends
-    them. ``sends_signals`` says whether the lane's rules know signals: then a candidate's upward messages are sent as they are.
+    them. ``features`` are those of the lane's rules: where they know signals, a candidate's upward messages are sent as they are.
 
     A session change drops all pending candidates at the end of its block, without an event: they have timed out in the next block's record.
     Raises `BadAnswer` if it is not the next block, or if a node's storage contradicts itself; `ChainContradiction` for what the chain
@@ -107,6 +109,9 @@ def convert(
     unread += block.unread
     notices += [f"block {number}: {each} has no record: compare the lane with the chain" for each in unread]
     lifecycles = reads.lifecycles() if block.new_session else position.lifecycles
+    hidden = _hidden(position, block, requests, lifecycles, reads, features)
+    requests += hidden.requests
+    notices += hidden.notices
     configuration = position.configuration
     if block.new_session:
         try:
@@ -130,7 +135,7 @@ def convert(
     place = {"lane": lane, "block": number}
     records: list[tuple[str, JsonRecord]] = [
         *(("candidates", candidate_record(
-            lane, number, index, each, _relay_parent(position, each, reads), sends_signals=sends_signals))
+            lane, number, index, each, _relay_parent(position, each, reads), sends_signals=SIGNALS in features))
           for index, each in enumerate(block.candidates)),
         *(("channel-requests", place | {"index": index} | each) for index, each in enumerate(requests)),
         *(("downward-messages", place | {"index": index, "para_id": each.para_id, "msg": each.msg.hex()})
@@ -151,6 +156,7 @@ def convert(
         lifecycles,
         configuration,
         heads,
+        hidden.after,
     )
     return Step(
         block,
@@ -323,6 +329,24 @@ def _downward(
             believed.append(f"{text}: the head of the simulator is believed")
         sent += [DownwardSent(para_id, msg) for msg in messages]
     return after, sent
+
+
+def _hidden(
+    position: Position,
+    block: ChainBlock,
+    requests: Sequence[JsonRecord],
+    lifecycles: Mapping[int, int],
+    reads: Reads,
+    features: Collection[str],
+) -> Found:
+    """Return the changes of channels that the block's events do not tell."""
+    if position.channels is None:
+        return Found((), first_look(reads), ())
+    known = position.channels.after(requests)
+    if not block.new_session:
+        return inside_session(block.number, known, reads, features)
+    outgoing, _ = paras.changes(position.lifecycles, lifecycles)
+    return at_session_end(block.number, known, reads, outgoing)
 
 
 def _session_change(position: Position, lifecycles: Mapping[int, int], configuration: Mapping[str, int]) -> JsonRecord:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from validator_relay_chain.block import RawBlock
+from validator_relay_chain.block_reads import read_heads_and_lists
 from validator_relay_chain.reading import Value
-from validator_relay_chain.source import Chain, read_heads
+from validator_relay_chain.source import Chain
 
 
 class Wanted(NamedTuple):
@@ -28,6 +29,8 @@ class Fetched(NamedTuple):
 
     raw: RawBlock
     heads: dict[int, Value]
+    lists: tuple[Value, Value]
+    """Of requests to open and of requests to close, after the block."""
 
 
 @dataclass
@@ -85,4 +88,4 @@ class Fetcher:
     def _fetched(self, wanted: Wanted, para_ids: Sequence[int]) -> Fetched:
         block_hash = self._chain.hash_at(wanted.number) if wanted.hash is None else wanted.hash
         raw = self._chain.block(block_hash)
-        return Fetched(raw, read_heads(self._chain, para_ids, block_hash))
+        return Fetched(raw, *read_heads_and_lists(self._chain, para_ids, block_hash))

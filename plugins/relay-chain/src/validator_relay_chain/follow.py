@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from validator_relay_chain import keys
 from validator_relay_chain.block import decode_block
+from validator_relay_chain.block_reads import BlockReads
 from validator_relay_chain.convert import JsonRecord, Step, convert
 from validator_relay_chain.errors import (
     BadAnswer,
@@ -44,8 +45,7 @@ from validator_relay_chain.oracle.gather import facts_of
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.pool import Stopped, Time
 from validator_relay_chain.position import Position
-from validator_relay_chain.rules import SIGNALS
-from validator_relay_chain.source import BlockReads, Chain
+from validator_relay_chain.source import Chain
 
 RECORDS_PER_COMMIT_MAX: Final = 16_384
 """Records that are committed at once while catching up, after which no further block is added."""
@@ -112,8 +112,8 @@ class Follower:
         features_at: Callable[[int], Collection[str]] = lambda _: (),
     ) -> None:
         self._check_rules, self._features_at = check_rules, features_at
-        self._sends_signals = False
-        """Whether the lane's rules know signals of candidates, under the present runtime."""
+        self._features: Collection[str] = ()
+        """Of the lane's rules under the present runtime."""
         self._settings, self._chain, self._time, self._out, self._tell = settings, chain, time, out, tell
         self.position = position
         """The last block that is committed."""
@@ -295,7 +295,7 @@ class Follower:
             self._afresh = True
             runtime = self._load_runtime(position)
             block = decode_block(replace(fetched.raw, events=proven[keys.SYSTEM_EVENTS] or b""), runtime)
-        reads = BlockReads(self._chain, header, fetched.heads, runtime)
+        reads = BlockReads(self._chain, header, fetched.heads, fetched.lists, runtime)
         believes = self._settings.is_simulator
         return convert(
             self._settings.lane,
@@ -304,7 +304,7 @@ class Follower:
             runtime,
             reads,
             believes_heads=believes,
-            sends_signals=self._sends_signals,
+            features=self._features,
         )
 
     def _runtime_after(self, position: Position) -> Runtime:
@@ -321,6 +321,6 @@ class Follower:
                 f"block {position.number + 1}: runtime {runtime} instead of {position.spec_name} {position.spec_version}"
             )
             self._check_rules(position.number + 1, runtime)
-        self._sends_signals = SIGNALS in self._features_at(position.number + 1)
+        self._features = self._features_at(position.number + 1)
         self._runtime = runtime
         return runtime

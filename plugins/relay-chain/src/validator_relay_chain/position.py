@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from validator_relay_chain.errors import ChainContradiction
+from validator_relay_chain.hidden import Channels
 from validator_relay_chain.limits import CURSOR_BYTES_MAX, RECENT_HASHES
 
 VERSION: Final = 1
@@ -54,6 +55,8 @@ class Position:
     """The Router's limits at the last session change."""
     heads: Mapping[int, bytes]
     """Heads of downward queues; a para without one has never had a message."""
+    channels: Channels | None = None
+    """Channels and requests; None in a cursor of an earlier version, until the next block."""
 
     def number_of(self, block_hash: bytes) -> int | None:
         """Return the number of a recent block, or None."""
@@ -64,7 +67,7 @@ class Position:
 
     def encode(self) -> bytes:
         """Return the cursor. Raises `ChainContradiction` if it is too long."""
-        document = {
+        document: dict[str, Any] = {
             "version": VERSION,
             "genesis": self.genesis.hex(),
             "number": self.number,
@@ -77,6 +80,8 @@ class Position:
             "configuration": dict(sorted(self.configuration.items())),
             "heads": [[para, head.hex()] for para, head in sorted(self.heads.items())],
         }
+        if self.channels is not None:
+            document["channels"] = self.channels.to_json()
         packed = zlib.compress(json.dumps(document, separators=(",", ":")).encode())
         if len(packed) > CURSOR_BYTES_MAX:
             raise ChainContradiction(
@@ -116,4 +121,5 @@ class Position:
             {int(para): int(index) for para, index in document["lifecycles"]},
             {str(name): int(value) for name, value in document["configuration"].items()},
             {int(para): bytes.fromhex(head) for para, head in document["heads"]},
+            Channels.of(document["channels"]) if "channels" in document else None,
         )

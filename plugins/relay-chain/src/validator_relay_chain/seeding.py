@@ -15,6 +15,7 @@ from validator_relay_chain.configuration import CONFIGURATION, PRESET, decode_co
 from validator_relay_chain.convert import JsonRecord, candidate_record
 from validator_relay_chain.downward import whole_queues
 from validator_relay_chain.errors import SeedError, UndecodableBlock
+from validator_relay_chain.hidden import Channels
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.position import Pending, Position
 from validator_relay_chain.rules import SIGNALS, features_of
@@ -97,8 +98,18 @@ class _Making:
             self._lifecycles,
             self._configuration,
             heads,
+            self._all_channels(),
         )
         return Seed(state, tuple(records), position, self._configuration, tuple(self._notices), tuple(self._unread))
+
+    def _all_channels(self) -> Channels:
+        """Return channels and requests as the chain has them, those that the state leaves out included."""
+        values = {keys.channel_of(key): raw for key, raw in self._snapshot.of(keys.HRMP_OPEN_REQUESTS).items()}
+        listed = self._listed(keys.HRMP_OPEN_REQUESTS_LIST)
+        confirmed = (each for each in listed if storage.decode_open_request(values[each]).confirmed)
+        channels = map(keys.channel_of, self._snapshot.of(keys.HRMP_CHANNELS))
+        closing = self._listed(keys.HRMP_CLOSE_REQUESTS_LIST)
+        return Channels(frozenset(listed), frozenset(confirmed), frozenset(closing), frozenset(channels))
 
     def _block(self, candidates: int) -> JsonRecord:
         header = self._snapshot.header

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
 from validator_relay_chain.block import RawBlock, read_block
-from validator_relay_chain.configuration import decode_configuration
-from validator_relay_chain.downward import sent_since
 from validator_relay_chain.errors import (
     BadAnswer,
     BodyMissing,
@@ -39,7 +36,6 @@ from validator_relay_chain.reading import (
     read_values,
     read_version,
 )
-from validator_relay_chain.storage import Queued, decode_hash
 from validator_relay_chain.trie import ProofError, read_proof
 
 T = TypeVar("T")
@@ -288,68 +284,6 @@ class Chain:
         return given  # decoding says what was expected
 
 
-class BlockReads:
-    """What one block needs besides itself (`convert.Reads`): ``heads`` are those that were read with the block."""
-
-    def __init__(self, chain: Chain, header: Header, heads: Mapping[int, Value], runtime: Runtime) -> None:
-        self._chain, self._header, self._heads, self._runtime = chain, header, dict(heads), runtime
-
-    def heads(self, para_ids: Iterable[int]) -> dict[int, bytes]:
-        """Return the heads of downward queues after the block."""
-        wanted = list(para_ids)
-        missing = [para for para in wanted if para not in self._heads]
-        if missing:
-            self._heads |= read_heads(self._chain, missing, self._header.hash)
-        found = {para: self._heads[para] for para in wanted}
-        return {para: _hash(head, para) for para, head in found.items() if head is not None}
-
-    def queue(self, para_id: int) -> tuple[Queued, ...]:
-        """Return a downward queue after the block, at least as far back as the block's own messages."""
-        try:
-            return sent_since(
-                para_id,
-                self._header.number,
-                lambda wanted: self._chain.values(wanted, self._header.hash),
-                has_pages=self._runtime.has_downward_pages,
-            )
-        except DecodeError as error:
-            raise BadAnswer(f"block {self._header.number}: downward queue of para {para_id}: {error}") from error
-
-    def lifecycles(self) -> dict[int, int]:
-        """Return the lifecycle of every para after the block."""
-        return read_lifecycles(self._chain, self._header.hash)
-
-    def configuration(self) -> dict[str, int]:
-        """Return the Router's limits after the block, in the layout of the runtime that executed it: migrations run in the next one.
-
-        The value is proven where the node can, so that a node cannot pass another one for it. Raises `UndecodableBlock`.
-        """
-        raw = self._chain.value(keys.ACTIVE_CONFIG, self._header.hash)
-        values, _ = self._chain.checked({keys.ACTIVE_CONFIG: raw}, self._header)
-        return decode_configuration(values[keys.ACTIVE_CONFIG], self._runtime)
-
-    def header_number(self, block_hash: bytes) -> int:
-        """Return the number of an older block."""
-        return self._chain.header(block_hash).number
-
-
-def read_heads(chain: Chain, para_ids: Iterable[int], block_hash: bytes) -> dict[int, Value]:
-    """Return the heads of downward queues after a block; None where there is none."""
-    wanted = {keys.para_key(keys.DMP_HEADS, para): para for para in para_ids}
-    return {wanted[key]: value for key, value in chain.values(list(wanted), block_hash).items()}
-
-
-def read_lifecycles(chain: Chain, block_hash: bytes) -> dict[int, int]:
-    """Return the lifecycle of every para after a block."""
-    found: dict[int, int] = {}
-    for page in chain.keys_of(keys.PARA_LIFECYCLES, block_hash):
-        for key, raw in chain.values(page, block_hash).items():
-            if raw is None or len(raw) != 1:
-                raise BadAnswer(f"lifecycle of para {keys.para_of(key)}: expected one byte")
-            found[keys.para_of(key)] = raw[0]
-    return found
-
-
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
     """Name what was asked for in the error that says that it is too much."""
@@ -373,10 +307,3 @@ def _in_parts(wanted: Sequence[bytes], ask: Callable[[Sequence[bytes]], T]) -> I
             continue
         yield answer
         at += len(part)
-
-
-def _hash(raw: bytes, para_id: int) -> bytes:
-    try:
-        return decode_hash(raw)
-    except DecodeError as error:
-        raise BadAnswer(f"head of the downward queue of para {para_id}: {error}") from error

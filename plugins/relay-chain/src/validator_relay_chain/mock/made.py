@@ -7,7 +7,7 @@ indices of Polkadot's runtimes 9430 and 1000001; `tests/test_made.py` decodes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -117,11 +117,13 @@ class MadeChain:
         new_session: bool = False,
         upgrade_to: int | None = None,
         canonical: bool = True,
+        hidden: Callable[[MadeState], None] = lambda _: None,
     ) -> RecordedBlock:
         """Add a block. ``included`` and ``timed_out`` name paras with a pending candidate.
 
         ``requests`` are (``open``, ``accept`` or ``close``, sender, recipient); ``changes`` are values of storage by key. ``upgrade_to`` is
-        the runtime in the state after the block. A block that is not canonical is one of a fork, from which the chain continues.
+        the runtime in the state after the block. ``hidden`` changes the state without an event. A block that is not
+        canonical is one of a fork, from which the chain continues.
         """
         number = self.number + 1
         events = Writer()
@@ -139,6 +141,7 @@ class MadeChain:
             self._pending[candidate.para_id] = candidate
             listed.append(_candidate_event("Backed", candidate))
         listed += [self._request(*each) for each in requests]
+        hidden(self.state)
         for para, message in downward:
             self.state.send_downward(number, para, message)
         if new_session:

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of channels that no event of the pallet ``Hrmp`` tells: they become requests of the block, and the lane is right again.
+
+Calls of root, such as ``sudo_establish_hrmp_channel`` of test nets and ``force_process_hrmp_open``, and migrations have no event. Inside a
+session the lists of open and of close requests show most of it, in the block itself. What shows in no list is found at the end of the
+session, where the whole set of channels is compared. Source: chain_2026 section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from validator_relay_chain.errors import BadAnswer
+from validator_relay_chain.storage import Channel, OpenRequest
+
+JsonRecord = dict[str, Any]
+ChannelId = tuple[int, int]
+
+
+class ChannelReads(Protocol):
+    """What of channels is read after a block. Each method raises `NodeError`."""
+
+    def request_lists(self) -> tuple[frozenset[ChannelId], frozenset[ChannelId]]:
+        """Return the channels of the lists of open and of close requests."""
+
+    def open_request(self, channel: ChannelId) -> OpenRequest | None:
+        """Return a request to open."""
+
+    def channels(self, wanted: Collection[ChannelId] | None = None) -> Mapping[ChannelId, Channel]:
+        """Return the channels that there are, all of them or those among ``wanted``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The channels and requests that a lane has after a block."""
+
+    open: frozenset[ChannelId] = frozenset()
+    """Requests to open."""
+    confirmed: frozenset[ChannelId] = frozenset()
+    closing: frozenset[ChannelId] = frozenset()
+    channels: frozenset[ChannelId] = frozenset()
+
+    def after(self, requests: Iterable[Mapping[str, Any]]) -> Channels:
+        """Return what there is after requests that have succeeded."""
+        open_, confirmed, closing = set(self.open), set(self.confirmed), set(self.closing)
+        for request in requests:
+            match request["kind"]:
+                case "init_open_channel":
+                    open_.add((request["origin"], request["recipient"]))
+                case "accept_open_channel":
+                    confirmed.add((request["sender"], request["origin"]))
+                case "force_open_channel":
+                    open_.add((request["sender"], request["recipient"]))
+                    confirmed.add((request["sender"], request["recipient"]))
+                case "cancel_open_request":
+                    open_.discard(_pair(request["channel"]))
+                case "close_channel":
+                    closing.add(_pair(request["channel"]))
+        return Channels(frozenset(open_), frozenset(confirmed & open_), frozenset(closing), self.channels)
+
+    def to_json(self) -> dict[str, list[list[int]]]:
+        """Return the fields in plain values."""
+        return {name: [list(pair) for pair in sorted(getattr(self, name))] for name in self.__slots__}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Iterable[Sequence[int]]]) -> Channels:
+        """Return the fields again. Raises ``LookupError``, ``TypeError``, ``ValueError``."""
+        return cls(*(frozenset(_pair(each) for each in plain[name]) for name in cls.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The requests that a block lacks, what there is after it, and a line about each change."""
+
+    requests: tuple[JsonRecord, ...]
+    after: Channels
+    notices: tuple[str, ...]
+
+
+def first_look(reads: ChannelReads) -> Channels:
+    """Return what there is after a block, for a lane that has not looked yet."""
+    open_, closing = reads.request_lists()
+    confirmed = frozenset(each for each in open_ if _request(reads, each).confirmed)
+    return Channels(open_, confirmed, closing, frozenset(reads.channels()))
+
+
+def inside_session(number: int, known: Channels, reads: ChannelReads, features: Collection[str]) -> Found:
+    """Return what the lists of requests show after a block and ``known``, with the block's events, does not explain.
+
+    ``features`` are those of the lane's rules: a request that they do not know is only named. Raises `BadAnswer` for a list that names a
+    request which is not there.
+    """
+    open_, closing = reads.request_lists()
+    if (open_, closing) == (known.open, known.closing):
+        return Found((), known, ())
+    requests: list[JsonRecord] = []
+    notices: list[str] = []
+    for channel in sorted(open_ - known.open):
+        request = _request(reads, channel)
+        requests += _opening(channel, request.max_capacity, request.max_message_size, accepted=request.confirmed)
+        notices.append(f"request {_name(channel)} appears")
+    gone = known.open - open_
+    opened = frozenset(reads.channels(gone)) if gone else frozenset()
+    if opened:
+        requests += _forced("force_process_open", features)
+        notices.append(f"{_names(opened)} opened before the session ends")
+    for channel in sorted(gone - opened):
+        if channel not in known.confirmed and "cancel_open_request" in features:
+            requests.append({"kind": "cancel_open_request", "origin": channel[0], "channel": list(channel)})
+        notices.append(f"request {_name(channel)} goes")
+    for channel in sorted(closing - known.closing):
+        requests.append(_closing(channel))
+        notices.append(f"{_name(channel)} is to be closed")
+    closed = known.closing - closing
+    if closed:
+        requests += _forced("force_process_close", features)
+        notices.append(f"{_names(closed)} closed before the session ends")
+    new = frozenset(each for each in open_ - known.open if _request(reads, each).confirmed)
+    after = Channels(open_, (known.confirmed & open_) | new, closing, (known.channels | opened) - closed)
+    return Found(tuple(requests), after, tuple(_lines(number, notices)))
+
+
+def at_session_end(number: int, known: Channels, reads: ChannelReads, leaving: Collection[int]) -> Found:
+    """Return what the channels after the last block of a session show and ``known``, with the block's events, does not explain.
+
+    ``leaving`` are paras that go with this session. The requests stand before the session change, which then opens and closes.
+    """
+    there = reads.channels()
+    requests: list[JsonRecord] = []
+    notices: list[str] = []
+    for channel, value in sorted(there.items()):
+        if channel in known.channels or channel in known.confirmed:
+            continue
+        opening = _opening(channel, value.max_capacity, value.max_message_size, accepted=True)
+        requests += opening[1:] if channel in known.open else opening
+        notices.append(f"{_name(channel)} opened")
+    for channel in sorted(known.channels - there.keys() - known.closing):
+        if not any(para in leaving for para in channel):
+            requests.append(_closing(channel))
+            notices.append(f"{_name(channel)} closed")
+    open_, closing = reads.request_lists()
+    confirmed = frozenset(each for each in open_ if _request(reads, each).confirmed)
+    return Found(
+        tuple(requests),
+        Channels(open_, confirmed, closing, frozenset(there)),
+        tuple(_lines(number, notices)),
+    )
+
+
+def _request(reads: ChannelReads, channel: ChannelId) -> OpenRequest:
+    found = reads.open_request(channel)
+    if found is None:
+        raise BadAnswer(f"Hrmp.HrmpOpenChannelRequestsList names {_name(channel)}, and there is no such request")
+    return found
+
+
+def _opening(channel: ChannelId, places: int, size: int, *, accepted: bool) -> list[JsonRecord]:
+    sender, recipient = channel
+    asked = {"kind": "init_open_channel", "origin": sender, "recipient": recipient}
+    found: list[JsonRecord] = [{**asked, "max_places": places, "max_message_size": size}]
+    if accepted:
+        found.append({"kind": "accept_open_channel", "origin": recipient, "sender": sender})
+    return found
+
+
+def _closing(channel: ChannelId) -> JsonRecord:
+    return {"kind": "close_channel", "origin": channel[0], "channel": list(channel)}
+
+
+def _forced(kind: str, features: Collection[str]) -> list[JsonRecord]:
+    return [{"kind": kind}] if "forced_requests" in features else []
+
+
+def _lines(number: int, notices: Iterable[str]) -> Iterable[str]:
+    return (
+        f"block {number}: channels without an event of Hrmp: {each}: the lane takes it over from storage"
+        for each in notices
+    )
+
+
+def _pair(given: Sequence[int]) -> ChannelId:
+    sender, recipient = given
+    return int(sender), int(recipient)
+
+
+def _name(channel: ChannelId) -> str:
+    return f"{channel[0]}->{channel[1]}"
+
+
+def _names(channels: Iterable[ChannelId]) -> str:
+    return ", ".join(map(_name, sorted(channels)))
