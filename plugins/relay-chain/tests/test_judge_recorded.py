@@ -15,6 +15,7 @@ from validator_relay_chain import keys
 from validator_relay_chain.convert import Step
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import to_hex
+from validator_relay_chain.known_rules import RulesGuard
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.mock import MockNode, Recording
 from validator_relay_chain.mock.recording import SHIPPED
@@ -51,20 +52,28 @@ class Lane:
         pass
 
 
-def followed(recording: Recording, folder: Path) -> tuple[Config, list[JsonRecord]]:
-    """Return the configuration of a lane that follows a recording, and all of its records."""
-    with MockNode(recording) as node:
+def followed(recording: Recording, folder: Path, *, joined: int | None = None) -> tuple[Config, list[JsonRecord]]:
+    """Return the configuration of a lane that follows a recording, and all of its records.
+
+    ``joined`` is the block after which it joins while that is the finalised head, so that it knows nothing of what comes.
+    """
+    with MockNode(recording, head=joined) as node:
         pool = NodePool([node.url], RealTime(threading.Event()))
         try:
             chain = Chain(pool, MetadataCache(folder / "metadata"))
             prepared = prepare(
-                chain, LANE, folder, from_block=recording.first + 1, to_block=None, progress=lambda *_: None,
-                tell=lambda _: None,
+                chain, LANE, folder, from_block=None if joined else recording.first + 1, to_block=None,
+                progress=lambda *_: None, tell=lambda _: None,
             )  # fmt: skip
+            node.finalise(recording.last)
             begun, cursor = read_start(folder / "start.json")
             out = Lane()
             settings = Settings(LANE, recording.last, compare_every_blocks=1)
-            Follower(settings, chain, RealTime(threading.Event()), Position.decode(cursor), out).run()
+            guard = RulesGuard(LANE, folder)
+            Follower(
+                settings, chain, RealTime(threading.Event()), Position.decode(cursor), out,
+                check_rules=guard.check, features_at=guard.features_at,
+            ).run()  # fmt: skip
         finally:
             pool.close()
     tables = configuration(prepared, [node.url], str(folder), None)
@@ -94,7 +103,8 @@ def judged(
             compared = judge.compare(change(BlockFacts.from_datum(datum)))
             assert compared is not None
             found += compared
-    assert judge.counts["blocks"] == 5
+    assert judge.counts["blocks"] == sum(topic == records.FACTS for topic, _ in given)
+    assert judge.counts["skipped"] == 0
     return found
 
 

@@ -87,7 +87,7 @@ def test_job_takes_the_state(node: MockNode, tmp_path: Path) -> None:
     assert world.told == []
     records, cursor = read_start(tmp_path / LANE / "start.json")
     assert Position.decode(cursor).recent[-1] == prepared.header.hash
-    assert [topic for topic, _ in records if topic != FACTS] == ["blocks"]
+    assert [topic for topic, _ in records if topic != FACTS] == [*["candidates"] * 3, "blocks"]
 
 
 def test_value_that_is_not_the_proven_one_is_refused(node: MockNode, tmp_path: Path) -> None:

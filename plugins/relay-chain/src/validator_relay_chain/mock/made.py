@@ -17,7 +17,7 @@ from validator_relay_chain.candidates import BackedCandidate, HorizontalMessage
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.mock.recording import RecordedBlock, Recording
-from validator_relay_chain.mock.state import MadeState
+from validator_relay_chain.mock.state import MadeState, pending_storage
 from validator_relay_chain.trie import ordered_root, root_of
 
 INHERENT: Final = bytes.fromhex("043600")
@@ -104,6 +104,8 @@ class MadeChain:
     spec_version: int = 9430
     session: int = 0
     _pending: dict[int, MadeCandidate] = field(default_factory=dict)
+    _backed_at: dict[int, int] = field(default_factory=dict)
+    """Of the last candidate of each para."""
 
     def add(
         self,
@@ -138,7 +140,7 @@ class MadeChain:
         listed += [_candidate_event("TimedOut", self._pending.pop(para)) for para in timed_out]
         candidates = list(backed)
         for candidate in candidates:
-            self._pending[candidate.para_id] = candidate
+            self._pending[candidate.para_id], self._backed_at[candidate.para_id] = candidate, number
             listed.append(_candidate_event("Backed", candidate))
         listed += [self._request(*each) for each in requests]
         hidden(self.state)
@@ -176,6 +178,8 @@ class MadeChain:
 
     def _block(self, number: int, candidates: list[MadeCandidate], events: bytes, *, upgraded: bool) -> RecordedBlock:
         storage = self.state.storage() | {keys.SYSTEM_EVENTS: events}
+        for para, candidate in self._pending.items():
+            storage |= pending_storage(candidate.descriptor(), candidate.commitments(), self._backed_at[para])
         extrinsics = [TIMESTAMP, inherent(candidates)]
         logs = (RUNTIME_UPDATED,) if upgraded else ()
         header = Header(number, self.parent, root_of(storage), ordered_root(extrinsics), logs)

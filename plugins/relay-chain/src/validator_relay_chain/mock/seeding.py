@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from validator.plugin.api import Reader, Writer
+from validator.plugin.api import Reader
 from validator_relay_chain import keys
 from validator_relay_chain.block import ChainBlock, Receipt, decode_block, read_block
 from validator_relay_chain.candidates import BackedCandidate
-from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.layout import DESCRIPTOR_BYTES
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.mock.recording import RecordedBlock, Recording
-from validator_relay_chain.mock.state import PARACHAIN, MadeState
+from validator_relay_chain.mock.state import PARACHAIN, MadeState, pending_storage
 
 VOTE_BYTES: Final = 65
 SIGNATURE_BYTES: Final = 64
@@ -37,7 +36,9 @@ def make_up_storage(recording: Recording, runtime: Runtime, first: int, state: M
         for candidate in block.candidates:
             state.lifecycles.setdefault(candidate.para_id, PARACHAIN)
     before = state.storage()
-    waiting = _pending_storage(recording.blocks[recording.canonical[first]], first, runtime)
+    waiting: dict[bytes, bytes] = {}
+    for descriptor, commitments in _raw_candidates(recording.blocks[recording.canonical[first]], runtime.enter):
+        waiting |= pending_storage(descriptor, commitments, first)
     recording.put_storage(first, _hex(before | waiting))
     recording.put_storage(first + 1, _hex(dict.fromkeys(waiting)))
     for block in blocks:
@@ -65,25 +66,6 @@ def _receipt(candidate: BackedCandidate) -> Receipt:
 
 def _hex(values: dict[bytes, bytes] | dict[bytes, bytes | None] | dict[bytes, None]) -> dict[str, str | None]:
     return {to_hex(key): None if value is None else to_hex(value) for key, value in sorted(values.items())}
-
-
-def _pending_storage(block: RecordedBlock, number: int, runtime: Runtime) -> dict[bytes, bytes]:
-    """Return `PendingAvailability` and its commitments after a block that backed candidates, as runtimes before 1003003 store them."""
-    found = {}
-    for descriptor, commitments in _raw_candidates(block, runtime.enter):
-        para = int.from_bytes(descriptor[:4], "little")
-        out = Writer()
-        out.u32(0)  # core
-        out.hash(blake2b_256(descriptor + blake2b_256(commitments)))
-        out.buffer += descriptor
-        out.compact(0)  # votes for availability
-        out.compact(0)  # backers
-        out.u32(number - 1)
-        out.u32(number)
-        out.u32(0)  # group
-        found[keys.para_key(keys.PENDING, para)] = bytes(out.buffer)
-        found[keys.para_key(keys.PENDING_COMMITMENTS, para)] = commitments
-    return found
 
 
 def _raw_candidates(block: RecordedBlock, enter: bytes) -> Iterator[tuple[bytes, bytes]]:

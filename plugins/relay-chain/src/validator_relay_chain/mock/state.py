@@ -36,6 +36,24 @@ def link(head: bytes | None, block: int, message: bytes) -> bytes:
     return blake2b_256((head or NO_HEAD) + block.to_bytes(4, "little") + blake2b_256(bytes(encoded.buffer)))
 
 
+def pending_storage(descriptor: bytes, commitments: bytes, backed_at: int) -> dict[bytes, bytes]:
+    """Return `PendingAvailability` and its commitments of a candidate, as runtimes before 1003003 store them."""
+    para = int.from_bytes(descriptor[:4], "little")
+    out = Writer()
+    out.u32(0)  # core
+    out.hash(blake2b_256(descriptor + blake2b_256(commitments)))
+    out.buffer += descriptor
+    out.compact(0)  # votes for availability
+    out.compact(0)  # backers
+    out.u32(backed_at - 1)
+    out.u32(backed_at)
+    out.u32(0)  # group
+    return {
+        keys.para_key(keys.PENDING, para): bytes(out.buffer),
+        keys.para_key(keys.PENDING_COMMITMENTS, para): commitments,
+    }
+
+
 @dataclass
 class MadeState:
     """The storage of a made-up chain, or what is made up next to a recorded one."""
