@@ -88,7 +88,7 @@ def convert(
     """Return the records of the block after a position.
 
     With ``believes_heads``, a head of a downward queue need not follow from its messages: a simulator may take them in the block that sends
-    them. ``features`` are those of the lane's rules: where they know signals, a candidate's upward messages are sent as they are.
+    them. ``features`` names what the lane's rules know: with signals, a candidate's upward messages are sent as they are.
 
     A session change drops all pending candidates at the end of its block, without an event: they have timed out in the next block's record.
     Raises `BadAnswer` if it is not the next block, or if a node's storage contradicts itself; `ChainContradiction` for what the chain
@@ -339,7 +339,7 @@ def _hidden(
     reads: Reads,
     features: Collection[str],
 ) -> Found:
-    """Return the changes of channels that the block's events do not tell."""
+    """Return the changes of channels that the block's events do not show."""
     if position.channels is None:
         return Found((), first_look(reads), ())
     known = position.channels.after(requests)

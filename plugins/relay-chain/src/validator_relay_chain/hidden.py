@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of channels that no event of the pallet ``Hrmp`` tells: they become requests of the block, and the lane is right again.
+"""Changes of channels that no event of the pallet ``Hrmp`` shows: they become requests of the block, and the lane is right again.
 
 Calls of root, such as ``sudo_establish_hrmp_channel`` of test nets and ``force_process_hrmp_open``, and migrations have no event. Inside a
 session the lists of open and of close requests show most of it, in the block itself. What shows in no list is found at the end of the
@@ -89,7 +89,7 @@ def first_look(reads: ChannelReads) -> Channels:
 def inside_session(number: int, known: Channels, reads: ChannelReads, features: Collection[str]) -> Found:
     """Return what the lists of requests show after a block and ``known``, with the block's events, does not explain.
 
-    ``features`` are those of the lane's rules: a request that they do not know is only named. Raises `BadAnswer` for a list that names a
+    ``features`` names what the lane's rules know: a request outside them is only named. Raises `BadAnswer` for a list that names a
     request which is not there.
     """
     open_, closing = reads.request_lists()
