@@ -65,8 +65,8 @@ def main(config: Path, step: str = "", countdown: str = "0") -> None:
     point = KillingProducer.point = Point(step, int(countdown))
     convert = follow.convert
 
-    def converted(*given: Any) -> Any:
-        found = convert(*given)
+    def converted(*given: Any, **named: Any) -> Any:
+        found = convert(*given, **named)
         point.reach("converted")
         return found
 
