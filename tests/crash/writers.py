@@ -158,7 +158,7 @@ class Scene:
 
 
 def killed_between_producing_and_commit(scene: Scene, step: str) -> None:
-    """A process is killed in its second batch; its successor repeats the first one, which the marker covers, and goes on."""
+    """A process is killed in its second batch; its successor repeats the first one, which the marker covers, and continues."""
     # the blocks of a batch, its dead letters and its marker are written one after the other
     countdown = 2 * BLOCKS_PER_BATCH + 2 if step == "produced" else 2
     first = scene.start("job", 0, 3, at=step, countdown=countdown)

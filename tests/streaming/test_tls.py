@@ -34,7 +34,7 @@ PREFIX = "tls."
 
 
 class Authority:
-    """A certificate authority with a key of its own."""
+    """A certificate authority, with its own key."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

@@ -23,7 +23,7 @@ from validator_relay_chain.errors import (
     Unwilling,
     reason_of,
 )
-from validator_relay_chain.figures import FOLLOWED, JUDGED, KINDS, ChainFigures, Figures, JudgeFigures
+from validator_relay_chain.figures import FOLLOWED, JUDGED, KINDS, WITH_REASON, ChainFigures, Figures, JudgeFigures
 from validator_relay_chain.oracle import compare
 
 from validator.metrics.own import checked, exported
@@ -79,9 +79,13 @@ def test_series_of_disagreements_are_there_before_the_first_one() -> None:
 
 def test_every_kind_that_the_comparison_has_begins_with_a_series() -> None:
     source = Path(compare.__file__).read_text(encoding="utf-8")
-    kinds = set(re.findall(r'"((?:Candidate|Candidates|Channel|Channels|Downward)[A-Z][a-z]+|Watermark)"', source))
+    kinds = set(
+        re.findall(
+            r'"((?:Candidate|Candidates|Channel|Channels|Downward)(?:[A-Z][a-z]+)+|Watermark|NotDecoded)"', source
+        )
+    )
     kinds |= {f"{what}{how}" for what in ("Inclusion", "Timeout") for how in ("Missing", "Refused")}
-    assert set(KINDS) == kinds
+    assert {*KINDS, *WITH_REASON} == kinds
 
 
 @pytest.mark.parametrize(

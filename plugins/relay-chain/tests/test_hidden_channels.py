@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle_world import kinds
 from relay_world import FIRST, Collected, World, empty_chain
+from test_judge_recorded import followed as recorded
+from test_judge_recorded import judged
 from validator_relay_chain import keys
 from validator_relay_chain.errors import ChainContradiction
 from validator_relay_chain.header import to_hex
@@ -141,6 +144,15 @@ def test_what_no_list_shows_is_found_at_the_end_of_the_session(tmp_path: Path) -
     out, told = followed(tmp_path, chain)
     assert requests(out) == {FIRST + 3: [init(A, C), accept(A, C), close(B, C)]}
     assert len(told) == 2
+    found = judged(*recorded(chain.recording, tmp_path / "lane", joined=FIRST))
+    assert kinds(found) == [("ChannelWithoutEvent", "channels-without-event")] * 2, "once for each channel"
+    said = [
+        (each.block, each.difference.para_id, each.difference.recipient, each.difference.chain_says) for each in found
+    ]
+    assert said == [
+        (FIRST + 3, A, C, "opened, found in storage"),
+        (FIRST + 3, B, C, "closed, found in storage"),
+    ]
 
 
 def test_acceptance_without_an_event_is_found_when_the_channel_opens(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from validator.plugin.api import DecodeError
@@ -54,13 +54,26 @@ class BlockReads:
 
     def queue(self, para_id: int) -> tuple[Queued, ...]:
         """Return a downward queue after the block, at least as far back as the block's own messages."""
+        return self._queue(para_id, lambda wanted: self._chain.values(wanted, self._header.hash))
+
+    def proven_downward(self, para_id: int) -> tuple[bytes | None, tuple[Queued, ...]] | None:
+        """Return the head of a downward queue after the block and the queue, both proven; None if no node proves it."""
+        key = keys.para_key(keys.DMP_HEADS, para_id)
+        proven = self._chain.proven([key], self._header)
+        if proven is None:
+            return None
+        head = proven[key]
+        return None if head is None else _hash(head, para_id), self._queue(para_id, self._proven)
+
+    def _proven(self, wanted: Sequence[bytes]) -> Mapping[bytes, Value]:
+        found = self._chain.proven(wanted, self._header)
+        if found is None:
+            raise BadAnswer(f"block {self._header.number}: expected a proof of a downward queue, found none")
+        return found
+
+    def _queue(self, para_id: int, read: Callable[[Sequence[bytes]], Mapping[bytes, Value]]) -> tuple[Queued, ...]:
         try:
-            return sent_since(
-                para_id,
-                self._header.number,
-                lambda wanted: self._chain.values(wanted, self._header.hash),
-                has_pages=self._runtime.has_downward_pages,
-            )
+            return sent_since(para_id, self._header.number, read, has_pages=self._runtime.has_downward_pages)
         except DecodeError as error:
             raise BadAnswer(f"block {self._header.number}: downward queue of para {para_id}: {error}") from error
 

@@ -8,7 +8,7 @@ gives the same records, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from validator.plugin.api import Writer
@@ -19,7 +19,7 @@ from validator_relay_chain.configuration import CONFIGURATION, changed
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.hidden import ChannelReads, Found, at_session_end, first_look, inside_session
+from validator_relay_chain.hidden import ChannelId, ChannelReads, Found, at_session_end, first_look, inside_session
 from validator_relay_chain.limits import PENDING_MAX, RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.position import Pending, Position
@@ -39,6 +39,9 @@ class Reads(ChannelReads, Protocol):
 
     def queue(self, para_id: int) -> Sequence[Queued]:
         """Return the downward queue of a para after the block, at least as far back as the block's own messages."""
+
+    def proven_downward(self, para_id: int) -> tuple[bytes | None, Sequence[Queued]] | None:
+        """Return the head of a downward queue and the queue, as `queue` does, both proven by the state root; None if no node proves it."""
 
     def lifecycles(self) -> Mapping[int, int]:
         """Return the lifecycle of every para after the block."""
@@ -73,6 +76,10 @@ class Step:
     """Para of each inclusion, and whether the lane has its candidate."""
     timed_out_known: tuple[tuple[int, bool], ...]
     downward: tuple[DownwardSent, ...]
+    without_event: tuple[tuple[ChannelId, bool], ...] = ()
+    """Channels that were found in storage at the end of a session only, and whether each has opened."""
+    downward_resets: tuple[int, ...] = ()
+    """Paras whose downward head is proven and does not follow from messages."""
 
 
 def convert(
@@ -87,8 +94,9 @@ def convert(
 ) -> Step:
     """Return the records of the block after a position.
 
-    With ``believes_heads``, a head of a downward queue need not follow from its messages: a simulator may take them in the block that sends
-    them. ``features`` names what the lane's rules know: with signals, a candidate's upward messages are sent as they are.
+    A head of a downward queue follows from its messages, or is proven by the state root; with ``believes_heads`` neither is needed: a
+    simulator may take messages in the block that sends them.
+    ``features`` names what the lane's rules know: with signals, a candidate's upward messages are sent as they are.
 
     A session change drops all pending candidates at the end of its block, without an event: they have timed out in the next block's record.
     Raises `BadAnswer` if it is not the next block, or if a node's storage contradicts itself; `ChainContradiction` for what the chain
@@ -119,7 +127,9 @@ def convert(
         except UndecodableBlock as error:
             notices.append(f"block {number}: {error}: the lane keeps the limits that it has")
             unread.append(CONFIGURATION)
-    heads, sent = _downward(position, lifecycles, number, reads, notices if believes_heads else None)
+    downward = _downward(position, lifecycles, number, reads, believes_heads=believes_heads)
+    sent = downward.sent
+    notices += downward.notices
     record: JsonRecord = {
         "lane": lane,
         "block": number,
@@ -155,7 +165,7 @@ def convert(
         pending.left(),
         lifecycles,
         configuration,
-        heads,
+        downward.heads,
         hidden.after,
     )
     return Step(
@@ -167,6 +177,8 @@ def convert(
         _known(block.included, included),
         _known(block.timed_out, timed_out),
         tuple(sent),
+        hidden.late,
+        tuple(downward.resets),
     )
 
 
@@ -301,34 +313,67 @@ def _relay_parent(position: Position, candidate: BackedCandidate, reads: Reads) 
     return reads.header_number(candidate.relay_parent) if number is None else number
 
 
+@dataclass(slots=True)
+class _Downward:
+    """The heads of downward queues after a block, and what moved them."""
+
+    heads: dict[int, bytes]
+    sent: list[DownwardSent] = field(default_factory=list)
+    resets: list[int] = field(default_factory=list)
+    """Paras whose head does not follow from messages."""
+    notices: list[str] = field(default_factory=list)
+
+
 def _downward(
-    position: Position, lifecycles: Mapping[int, int], number: int, reads: Reads, believed: list[str] | None
-) -> tuple[Mapping[int, bytes], list[DownwardSent]]:
+    position: Position, lifecycles: Mapping[int, int], number: int, reads: Reads, *, believes_heads: bool
+) -> _Downward:
     """Return the heads after the block and the messages that moved them, para by para.
 
-    A message is one of this block's if its queue entry says so. The old head, linked over these messages, must be the new head;
-    ``believed`` gets a line about one that is not, if it is believed.
+    A message is one of this block's if its queue entry says so. The old head, linked over these messages, must be the new head. Where it
+    is not, both are read again with their proof: what is proven is believed. Raises `BadAnswer` if nothing proves it.
     """
     para_ids = sorted({*position.lifecycles, *lifecycles, *position.heads})
-    after = reads.heads(para_ids)
-    sent: list[DownwardSent] = []
+    found = _Downward(dict(reads.heads(para_ids)))
     for para_id in para_ids:
-        new, old = after.get(para_id, ZERO), position.heads.get(para_id, ZERO)
+        new, old = found.heads.get(para_id, ZERO), position.heads.get(para_id, ZERO)
         if new == old or (new == ZERO and para_id not in lifecycles):
             continue
-        messages = [each.msg for each in reads.queue(para_id) if each.sent_at == number]
-        for msg in messages:
-            old = link(old, number, msg)
-        if old != new:
+        messages = _sent(number, reads.queue(para_id))
+        if (linked := _linked(old, number, messages)) != new:
+            proven = reads.proven_downward(para_id)
             text = (
                 f"block {number}: downward queue of para {para_id}: expected messages that lead to head {to_hex(new)}, found "
-                f"{len(messages)} that lead to {to_hex(old)}"
+                f"{len(messages)} that lead to {to_hex(linked)}"
             )
-            if believed is None:
+            if proven is None and not believes_heads:
                 raise BadAnswer(text)
-            believed.append(f"{text}: the head of the simulator is believed")
-        sent += [DownwardSent(para_id, msg) for msg in messages]
-    return after, sent
+            if proven is None:
+                found.notices.append(f"{text}: the head of the simulator is believed")
+            else:
+                new, messages = proven[0] or ZERO, _sent(number, proven[1])
+                _set_head(found.heads, para_id, new)
+                if _linked(old, number, messages) != new:
+                    found.resets.append(para_id)
+                    found.notices.append(f"{text}: the state root proves the head, and the lane continues without it")
+        found.sent += [DownwardSent(para_id, msg) for msg in messages]
+    return found
+
+
+def _sent(number: int, queue: Iterable[Queued]) -> list[bytes]:
+    return [each.msg for each in queue if each.sent_at == number]
+
+
+def _linked(head: bytes, number: int, messages: Iterable[bytes]) -> bytes:
+    for msg in messages:
+        head = link(head, number, msg)
+    return head
+
+
+def _set_head(heads: dict[int, bytes], para_id: int, head: bytes) -> None:
+    if head == ZERO:
+        heads.pop(para_id, None)
+    else:
+        heads[para_id] = head
 
 
 def _hidden(

@@ -38,6 +38,13 @@ KINDS: Final = (
 )  # fmt: skip
 """What may differ for no known reason. These series begin with 0: an alert sees growth only of a series that is there."""
 
+WITH_REASON: Final = {
+    "ChannelWithoutEvent": Reason.CHANNELS_WITHOUT_EVENT,
+    "DownwardReset": Reason.DOWNWARD_RESET,
+    "NotDecoded": Reason.NOT_DECODED,
+}
+"""What differs for one reason alone; these series begin with 0, too."""
+
 
 class Figures:
     """The values of a transport's metrics. Any thread may set them."""
@@ -96,7 +103,7 @@ class JudgeFigures:
     def __init__(self, figures: Figures, lane: str) -> None:
         self._figures, self._lane = figures, lane
         self._found: Counter[tuple[str, str]] = Counter({(kind, Reason.OURS.value): 0 for kind in KINDS})
-        self._found["NotDecoded", Reason.NOT_DECODED.value] = 0
+        self._found.update({(kind, reason.value): 0 for kind, reason in WITH_REASON.items()})
         self.judged(None, ())
 
     def judged(self, agreement: Mapping[str, Any] | None, found: Iterable[tuple[str, str]]) -> None:

@@ -77,6 +77,8 @@ class Found:
     requests: tuple[JsonRecord, ...]
     after: Channels
     notices: tuple[str, ...]
+    late: tuple[tuple[ChannelId, bool], ...] = ()
+    """Channels that were found at the end of the session only, and whether each has opened."""
 
 
 def first_look(reads: ChannelReads) -> Channels:
@@ -129,23 +131,24 @@ def at_session_end(number: int, known: Channels, reads: ChannelReads, leaving: C
     """
     there = reads.channels()
     requests: list[JsonRecord] = []
-    notices: list[str] = []
+    late: list[tuple[ChannelId, bool]] = []
     for channel, value in sorted(there.items()):
         if channel in known.channels or channel in known.confirmed:
             continue
         opening = _opening(channel, value.max_capacity, value.max_message_size, accepted=True)
         requests += opening[1:] if channel in known.open else opening
-        notices.append(f"{_name(channel)} opened")
+        late.append((channel, True))
     for channel in sorted(known.channels - there.keys() - known.closing):
         if not any(para in leaving for para in channel):
             requests.append(_closing(channel))
-            notices.append(f"{_name(channel)} closed")
+            late.append((channel, False))
     open_, closing = reads.request_lists()
     confirmed = frozenset(each for each in open_ if _request(reads, each).confirmed)
     return Found(
         tuple(requests),
         Channels(open_, confirmed, closing, frozenset(there)),
-        tuple(_lines(number, notices)),
+        tuple(_lines(number, (f"{_name(channel)} {'opened' if opened else 'closed'}" for channel, opened in late))),
+        tuple(late),
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -79,6 +79,8 @@ class Known:
     """Differences in storage that were reported, with both sides: they are reported again once a side has changed."""
     limits_unread: int | None = None
     """The first block since which the chain's limits could not be decoded."""
+    reset: set[int] = field(default_factory=set)
+    """Paras whose downward queue is another one than the lane's, which was said: what differs is not reported until both heads agree."""
 
     def take_headroom(self, record: Mapping[str, Any]) -> None:
         """Add a record of headroom."""
@@ -96,18 +98,23 @@ class Known:
         facts: BlockFacts,
         block: LaneBlock,
         found: Iterable[Difference],
-        compared: Iterable[Subject],
+        compared: Collection[Subject],
         standing: Mapping[Subject, tuple[str, str]],
     ) -> None:
         """Learn from a block that was compared: what was found, what of storage was compared, and which differences stand."""
         self.heads |= heads_of(block)
         for channel in facts.channels:
             self.heads[channel.sender, channel.recipient] = channel.mqc_head
+        self.reset |= {each.para_id for each in facts.downward_resets}
         for queue in facts.downward:
-            self.heads[None, queue.para_id] = queue.mqc_head
+            if queue.para_id not in self.reset:
+                self.heads[None, queue.para_id] = queue.mqc_head
+        if facts.opened is not None:
+            self._forget_gone(facts)
         self.limits_unread = self.limits_unread_at(facts)
         self._note_downward(facts.block, block)
         self._prune(facts.block)
+        self.reset -= {each[2] for each in compared if each[0] == "DownwardHead" and each not in standing}
         for subject in compared:
             self.standing.pop(subject, None)
         self.standing |= standing
@@ -125,6 +132,13 @@ class Known:
         """Forget the heads that a block which was not compared has moved."""
         for queue in heads_of(block):
             self.heads.pop(queue, None)
+
+    def _forget_gone(self, facts: BlockFacts) -> None:
+        """Forget the heads of queues that are gone after a session: one that is there again later begins without a head."""
+        there: set[Queue] = {(each.sender, each.recipient) for each in facts.channels}
+        there |= {(None, each.para_id) for each in facts.downward}
+        self.heads = {queue: head for queue, head in self.heads.items() if queue in there}
+        self.reset -= {para for para in self.reset if (None, para) not in there}
 
     def _prune(self, number: int) -> None:
         """Forget the headroom that only blocks up to ``number`` needed."""
@@ -150,6 +164,7 @@ class Known:
             "causes": [[para, *cause] for para, cause in self.causes.items()],
             "standing": [[*subject, *sides] for subject, sides in self.standing.items()],
             "limits_unread": self.limits_unread,
+            "reset": sorted(self.reset),
         }
 
     @classmethod
@@ -164,6 +179,7 @@ class Known:
             {para: Cause(block, Reason(reason)) for para, block, reason in plain["causes"]},
             {(kind, sender, to): (lane, chain) for kind, sender, to, lane, chain in plain["standing"]},
             plain.get("limits_unread"),
+            set(plain.get("reset", ())),
         )
 
 
@@ -186,8 +202,10 @@ class Comparison:
     """Differences in storage, reported before or not."""
 
     def differences(self) -> list[Difference]:
-        """Return the points in which both sides differ: candidates, inclusions, heads, rooms, channels, and what nobody could decode."""
+        """Return the points in which both sides differ: what has no event, candidates, inclusions, storage, what nobody could decode."""
         return [
+            *self._without_event(),
+            *self._resets(),
             *self._candidates(),
             *self._pending(),
             *self._heads(),
@@ -195,6 +213,20 @@ class Comparison:
             *self._session(),
             *self._unread(),
         ]
+
+    def _without_event(self) -> Iterator[Difference]:
+        """Yield the channels that the lane learnt of at the end of the session only."""
+        for each in self.facts.without_event:
+            chain = f"{'opened' if each.opened else 'closed'}, found in {each.source}"
+            sides = "no event", chain, Reason.CHANNELS_WITHOUT_EVENT
+            yield Difference("ChannelWithoutEvent", each.sender, each.recipient, *sides)
+
+    def _resets(self) -> Iterator[Difference]:
+        """Yield the downward queues that something other than messages has changed, once for each para."""
+        for each in self.facts.downward_resets:
+            if each.para_id not in self.known.reset:
+                sides = _shown(self.known.heads.get((None, each.para_id))), _shown(each.mqc_head)
+                yield Difference("DownwardReset", each.para_id, None, *sides, Reason.DOWNWARD_RESET)
 
     def _unread(self) -> Iterator[Difference]:
         """Yield what could not be decoded, once for as long as it stays so."""
@@ -291,8 +323,14 @@ class Comparison:
         if lane_says == chain_says:
             return
         self.standing[subject] = lane_says, chain_says
+        if kind in ("DownwardHead", "DownwardCount") and self._is_reset(queue[1]):
+            return
         if self.known.standing.get(subject) != (lane_says, chain_says):
             yield self._differs(kind, queue, lane_says, chain_says)
+
+    def _is_reset(self, para_id: int) -> bool:
+        """Return whether a downward queue is another one than the lane's, which was said."""
+        return para_id in self.known.reset or any(each.para_id == para_id for each in self.facts.downward_resets)
 
     def _of_paras(self) -> Iterator[tuple[str, int, int]]:
         for each in self.facts.downward:

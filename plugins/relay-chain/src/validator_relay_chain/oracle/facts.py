@@ -43,6 +43,22 @@ class WatermarkFact(NamedTuple):
     watermark: int
 
 
+class WithoutEvent(NamedTuple):
+    """A channel that opened or closed without an event; ``source`` says where that was found."""
+
+    sender: int
+    recipient: int
+    opened: bool
+    source: str = "storage"
+
+
+class DownwardReset(NamedTuple):
+    """A downward queue whose proven head does not follow from its messages; None if the head is gone."""
+
+    para_id: int
+    mqc_head: bytes | None
+
+
 @dataclass(frozen=True, slots=True)
 class BlockFacts:
     """The facts of one block. Empty lists were not read; ``opened`` and ``closed`` are None if they were not."""
@@ -61,6 +77,8 @@ class BlockFacts:
     watermarks: tuple[WatermarkFact, ...] = ()
     unread: tuple[str, ...] = ()
     """What nobody could decode: storage items, events, extrinsics. Nothing is compared with them."""
+    without_event: tuple[WithoutEvent, ...] = ()
+    downward_resets: tuple[DownwardReset, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the record of topic `relay-chain.facts` in JSON form, for `TransportContext.encode`."""
@@ -78,6 +96,8 @@ class BlockFacts:
             "downward": [_with_head(each) for each in self.downward],
             "watermarks": [each._asdict() for each in self.watermarks],
             "unread": list(self.unread),
+            "without_event": [each._asdict() for each in self.without_event],
+            "downward_resets": [_with_head(each) for each in self.downward_resets],
         }
 
     @classmethod
@@ -97,6 +117,8 @@ class BlockFacts:
             tuple(DownwardFact(**each) for each in datum["downward"]),
             tuple(WatermarkFact(**each) for each in datum["watermarks"]),
             tuple(datum["unread"]),
+            tuple(WithoutEvent(**each) for each in datum["without_event"]),
+            tuple(DownwardReset(**each) for each in datum["downward_resets"]),
         )
 
 
@@ -108,5 +130,5 @@ def _channels(found: list[dict[str, int]] | None) -> tuple[ChannelId, ...] | Non
     return None if found is None else tuple((each["sender"], each["recipient"]) for each in found)
 
 
-def _with_head(fact: ChannelFact | DownwardFact) -> dict[str, Any]:
+def _with_head(fact: ChannelFact | DownwardFact | DownwardReset) -> dict[str, Any]:
     return {**fact._asdict(), "mqc_head": None if fact.mqc_head is None else fact.mqc_head.hex()}

@@ -18,7 +18,9 @@ from validator_relay_chain.oracle.facts import (
     ChannelFact,
     ChannelId,
     DownwardFact,
+    DownwardReset,
     WatermarkFact,
+    WithoutEvent,
 )
 from validator_relay_chain.storage import decode_channel, decode_u32
 
@@ -68,6 +70,8 @@ def facts_of(
         sample.downward(step.position.heads, paras) if is_sampled else _moved(step),
         sample.watermarks(paras) if is_sampled else (),
         (*step.unread, *sorted(sample.unread)),
+        tuple(WithoutEvent(*channel, opened) for channel, opened in step.without_event),
+        tuple(DownwardReset(para, step.position.heads.get(para)) for para in step.downward_resets),
     )
 
 
@@ -102,10 +106,13 @@ def _timed_out(step: Step) -> tuple[CandidateFact, ...]:
 
 
 def _session(step: Step, storage: Storage) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
-    """Return the channels that the block opened and removed."""
+    """Return the channels that the block opened and removed, and those that a lane opens and removes with it for lack of an event."""
     header = step.block.header
     before, after = (_channel_keys(storage, each) for each in (header.parent_hash, header.hash))
-    return tuple(_ids(after - before)), tuple(_ids(before - after))
+    opened, closed = (
+        {channel for channel, has_opened in step.without_event if has_opened is each} for each in (True, False)
+    )
+    return tuple(sorted(opened.union(_ids(after - before)))), tuple(sorted(closed.union(_ids(before - after))))
 
 
 def _channel_keys(storage: Storage, block_hash: bytes) -> set[bytes]:

@@ -19,7 +19,10 @@ class Reason(StrEnum):
     """The chain queues downward messages before candidates and asks when each was sent; the lane takes them after candidates."""
     UPWARD_DISPATCH = "upward-dispatch"
     """The chain dispatches upward messages in another order and with weights that no event has."""
-
+    CHANNELS_WITHOUT_EVENT = "channels-without-event"
+    """A channel opened or closed without an event, and the lane learnt of it at the end of the session only."""
+    DOWNWARD_RESET = "downward-reset"
+    """Something other than messages has changed a downward queue, and no record brings it to a lane."""
     NOT_DECODED = "not-decoded"
     """Something of the chain could not be decoded, and the lane continues without it."""
 
