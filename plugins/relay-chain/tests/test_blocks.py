@@ -115,25 +115,19 @@ def test_rules_follow_from_metadata_and_version() -> None:
     assert not last & {"watermark_may_stay", "downward_needs_head", "hrmp_notifications", "versioned_notifications"}
 
 
-def test_page_lists_the_features_that_are_taken_from_versions() -> None:
+def test_page_lists_the_features_that_metadata_does_not_show() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "follow-a-chain.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)`.* \| (\d{4,}) \| (\d{4,}) \|$", page, re.MULTILINE)
-    assert {name: rules.Since(int(first), int(others)) for name, first, others in rows} == {
-        "relaxed_watermark": rules.RELAXED_WATERMARK,
-        "force_open_channel": rules.FORCE_OPEN_REPLACES,
-        "dmp_by_relay_parent": rules.DMP_BY_RELAY_PARENT,
-        "downward_needs_head": rules.DOWNWARD_NEEDS_HEAD,
-        "watermark_may_stay": rules.WATERMARK_MAY_STAY,
-        "approved_peer_signal": rules.APPROVED_PEER_SIGNAL,
-    }
+    assert {name: rules.Since(int(first), int(others)) for name, first, others in rows} == rules.UNSEEN
+    taken = re.findall(r"^\| (\w[^|`]*) \| (\d{4,}) \|$", page, re.MULTILINE)
+    assert taken == [(name, str(version)) for version, name, _ in rules._TAKEN_FOR]
 
 
 def test_every_feature_is_one_of_the_router() -> None:
-    from validator_relay_chain.rules import _FEATURES
-
     from validator.protocols.router.features.table import FEATURES
 
-    assert set(_FEATURES) == {each.name for each in FEATURES if "notifications" not in each.name}
+    assert set(rules._ORDER) == {each.name for each in FEATURES if "notifications" not in each.name}
+    assert {*rules._SEEN, *rules.UNSEEN} == set(rules._ORDER)
 
 
 def first_block() -> RawBlock:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,12 @@ def wanted_rules(config: Config, plugin: str) -> dict[str, tuple[Path, KnownRule
 def adopt_rules(config_path: Path, plugin: str, tell: Callable[[str], None]) -> None:
     """Add the rules that lanes lack to the configuration; an entry that is there for the block already counts.
 
+    Features that somebody has changed in the configuration count from then on.
+
     The configuration is written before the lane's folder, so that a process that is killed in between begins again here. Raises
     `UserError`: a lane without a chain, an entry that the job would refuse, a file that cannot be written.
     """
+    _take_over(load_config(config_path), plugin)
     for lane, (folder, known) in wanted_rules(load_config(config_path), plugin).items():
         wanted = known.wanted
         assert wanted is not None
@@ -52,6 +56,28 @@ def adopt_rules(config_path: Path, plugin: str, tell: Callable[[str], None]) -> 
             )
         try:
             write_rules(folder, known.with_wanted())
+        except FollowError as error:
+            raise UserError(str(error)) from error
+
+
+def _take_over(config: Config, plugin: str) -> None:
+    """Write the features of a lane's entries as the configuration has them into the lane's folder. Raises `UserError`."""
+    for lane, source in config.transports.get(plugin, {}).get("chains", {}).items():
+        if lane not in config.chains:
+            continue
+        folder = Path(source.get("folder", lane))
+        listed = {
+            each.from_block: tuple(each.features)
+            for each in config.chains[lane].rules or ()
+            if each.features is not None
+        }
+        try:
+            known = read_rules(folder)
+            entries = tuple(
+                replace(each, features=listed.get(each.from_block, each.features)) for each in known.entries
+            )
+            if entries != known.entries:
+                write_rules(folder, replace(known, entries=entries))
         except FollowError as error:
             raise UserError(str(error)) from error
 

@@ -10,7 +10,7 @@ from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
 from validator_relay_chain.configuration import decode_configuration
 from validator_relay_chain.downward import sent_since
-from validator_relay_chain.errors import BadAnswer
+from validator_relay_chain.errors import BadAnswer, NotKnownHere
 from validator_relay_chain.header import Header
 from validator_relay_chain.hidden import ChannelId
 from validator_relay_chain.metadata import Runtime
@@ -123,8 +123,11 @@ class BlockReads:
         return decode_configuration(values[keys.ACTIVE_CONFIG], self._runtime)
 
     def header_number(self, block_hash: bytes) -> int:
-        """Return the number of an older block."""
-        return self._chain.header(block_hash).number
+        """Return the number of an older block, the relay parent of a candidate."""
+        try:
+            return self._chain.number_of(block_hash)
+        except NotKnownHere as error:
+            raise error.saying(f"block {self._header.number}: the relay parent of a candidate: {error}") from error
 
 
 def read_heads(chain: Chain, para_ids: Iterable[int], block_hash: bytes) -> dict[int, Value]:

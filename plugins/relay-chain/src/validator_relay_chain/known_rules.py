@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from validator_relay_chain.errors import FollowError, RulesWanted
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.rules import features_of
+from validator_relay_chain.rules import features_of, guess_of
 
 FILE: Final = "rules.json"
 VERSION: Final = 1
@@ -104,13 +104,16 @@ class RulesGuard:
     def check(self, block: int, runtime: Runtime) -> None:
         """Raise `RulesWanted`, once it is written what is wanted, unless the configuration has the rules of a block under a new runtime."""
         known = read_rules(self._folder)
-        features, before = tuple(features_of(runtime)), known.at(block)
+        before = known.at(block)
+        features = tuple(features_of(runtime, before or ()))
         if features == before:
             return
         write_rules(self._folder, replace(known, wanted=RulesEntry(block, features)))
+        guess = guess_of(runtime)
         raise RulesWanted(
             f"lane {self._lane}: block {block} is the first one under runtime {runtime}, whose rules the configuration lacks: "
-            f"{changes(before or (), features)}: `validator follow --lane {self._lane}` adds them; then start the job again"
+            f"{changes(before or (), features)}{'' if guess is None else f' ({guess})'}: `validator follow --lane {self._lane}` adds them; "
+            "then start the job again"
         )
 
 

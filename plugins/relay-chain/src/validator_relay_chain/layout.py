@@ -10,13 +10,14 @@ enum by index. A struct with one field is that field.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
 DESCRIPTOR: Final = "descriptor"
-"""A candidate's descriptor, whatever its later fields are, if it takes `DESCRIPTOR_BYTES` and begins with para and relay parent. Version 2
-has version, core, session and reserved bytes where version 1 has collator and signature."""
+"""A candidate's descriptor, whatever its name and later fields are, if it takes `DESCRIPTOR_BYTES` and begins with para and relay parent.
+Since version 2 it has version, core, session and reserved bytes where version 1 has collator and signature."""
 DESCRIPTOR_BYTES: Final = 4 + 7 * 32 + 64
 
 COMMITMENTS: Final = "([bytes],[(u32,bytes)],opt(bytes),bytes,u32,u32)"
@@ -76,8 +77,11 @@ DEPTH_MAX: Final = 32
 """Levels of a type."""
 PARTS_MAX: Final = 4_096
 """Parts of a type, each counted wherever it stands: those that are read have about twenty."""
-_DESCRIPTORS: Final = (["CandidateDescriptor"], ["CandidateDescriptorV2"])
+DESCRIPTOR_FIELDS_MIN: Final = 9
+"""Fields of a descriptor: those of version 1."""
 _BYTES: Final = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
+_NAMED: Final = re.compile(r"<(\d+:\|?)+>")
+"""An enum without fields: one byte."""
 
 
 def shape(types: Mapping[int, Any], type_id: int) -> str:
@@ -112,12 +116,10 @@ def _shape(types: Mapping[int, Any], type_id: int, depth: int, parts_seen: Itera
             return f"({','.join(map(of, body))})"
         case "compact":
             return f"compact({of(body['type'])})"
-        case "composite" if found["path"][-1:] in _DESCRIPTORS and _is_descriptor(
-            [of(each["type"]) for each in body["fields"]]
-        ):
-            return DESCRIPTOR
         case "composite":
             parts = [each for each in (of(field["type"]) for field in body["fields"]) if each != "()"]
+            if _is_descriptor(parts):
+                return DESCRIPTOR
             return parts[0] if len(parts) == 1 else f"({','.join(parts)})"
         case "variant" if found["path"] == ["Option"]:
             return f"opt({of(body['variants'][1]['fields'][0]['type'])})"
@@ -177,15 +179,31 @@ def _takes_no_byte(types: Mapping[int, Any], type_id: int, known: dict[int, bool
     return all(_is_empty(types, each, known) for each in _parts(kind, body))
 
 
-def _is_descriptor(fields: Sequence[str]) -> bool:
-    sizes = (int(each[1:]) if each[0] == "b" and each[1:].isdecimal() else _BYTES.get(each, 0) for each in fields)
-    return list(fields[:2]) == ["u32", "b32"] and sum(sizes) == DESCRIPTOR_BYTES
+def _is_descriptor(parts: Sequence[str]) -> bool:
+    return list(parts[:2]) == ["u32", "b32"] and sum(map(_bytes, parts)) == DESCRIPTOR_BYTES
+
+
+def _bytes(part: str) -> int:
+    """Return how many bytes a part of a descriptor takes; 0 for one that no descriptor has."""
+    if _NAMED.fullmatch(part):
+        return 1
+    return int(part[1:]) if part[0] == "b" and part[1:].isdecimal() else _BYTES.get(part, 0)
 
 
 def has_signals(types: Mapping[int, Any]) -> bool:
     """Return whether a runtime separates signals from upward messages: it does so since descriptors name their core (RFC 103)."""
-    return any(
-        each["path"][-1:] in _DESCRIPTORS
-        and any(field["name"] == "core_index" for field in each["def"].get("composite", {}).get("fields", ()))
-        for each in types.values()
-    )
+    return any(_names_core(types, each) for each in types.values())
+
+
+def _names_core(types: Mapping[int, Any], found: Any) -> bool:
+    """Return whether a type is a descriptor with version and core behind the relay parent, where there was a collator of 32 bytes."""
+    fields = found["def"].get("composite", {}).get("fields", ())
+    if not DESCRIPTOR_FIELDS_MIN <= len(fields) <= DESCRIPTOR_BYTES:
+        return False
+    try:
+        parts = [shape(types, each["type"]) for each in fields[:4]]
+        if parts[:2] != ["u32", "b32"] or _bytes(parts[2]) != 1 or parts[3] != "u16":
+            return False
+        return _is_descriptor([shape(types, each["type"]) for each in fields])
+    except (LookupError, ValueError):
+        return False

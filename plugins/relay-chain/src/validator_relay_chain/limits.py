@@ -124,7 +124,10 @@ RUNTIMES_MAX: Final = 3
 """Decoded metadata kept in memory, each about 50 MB."""
 
 RECENT_HASHES: Final = 64
-"""Last blocks whose number is known by hash; a candidate's relay parent is three blocks old at most. Older ones are asked for."""
+"""Last blocks whose number a cursor has by hash. Relay parents were three blocks old at most until version 3 of descriptors."""
+
+NUMBERS_MAX: Final = 4_096
+"""Blocks whose number is kept in memory by hash: those that were followed, and older relay parents, each asked for once."""
 
 WALK_BLOCKS_MAX: Final = 64
 """Blocks that are followed back from a finalised head by their parents. Longer gaps are filled by number, and each block by its parent."""

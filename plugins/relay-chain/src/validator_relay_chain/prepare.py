@@ -17,7 +17,7 @@ from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.oracle.gather import facts_of_seed
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.reading import Version
-from validator_relay_chain.rules import features_of
+from validator_relay_chain.rules import features_of, guess_of
 from validator_relay_chain.seeding import Seed, make_seed, seed_document
 from validator_relay_chain.snapshot import Progress, Snapshot, take_snapshot
 from validator_relay_chain.source import Chain
@@ -73,7 +73,7 @@ def prepare(
     facts = facts_of_seed(lane, header, len(seed.records) - 1, paras, chain, seed.unread)
     start["records"].append([FACTS, facts.to_json()])
     last = head.number if to_block is None else min(head.number, to_block)
-    rules = rules_by_height(chain, header, last, tell)
+    rules = rules_by_height(chain, lane, header, last, tell)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder / "STATE.json", seed.state, indent=1)
@@ -126,16 +126,20 @@ def _parents(chain: Chain, header: Header) -> list[bytes]:
     return found[::-1]
 
 
-def rules_by_height(chain: Chain, first: Header, last: int, tell: Tell) -> list[dict[str, Any]]:
+def rules_by_height(chain: Chain, lane: str, first: Header, last: int, tell: Tell) -> list[dict[str, Any]]:
     """Return the rules of the blocks after ``first``: an entry for each runtime up to the block ``last`` whose rules differ.
 
-    The runtime in the state after a block executes the next one.
+    The runtime in the state after a block executes the next one. A line says if the chain's versions are not known.
     """
     entries: list[dict[str, Any]] = []
+    guess: str | None = None
 
     def add(block_hash: bytes, from_block: int) -> Version:
+        nonlocal guess
         version = chain.version(block_hash)
-        features = features_of(chain.runtime(block_hash, version=version))
+        runtime = chain.runtime(block_hash, version=version)
+        features = features_of(runtime)
+        guess = guess_of(runtime)
         if not entries or entries[-1]["features"] != features:
             entries.append({"from_block": from_block, "features": features})
         return version
@@ -148,6 +152,9 @@ def rules_by_height(chain: Chain, first: Header, last: int, tell: Tell) -> list[
             version = add(chain.hash_at(number), number + 1)
     except StatePruned as error:
         tell(f"{error}; runtimes after block {number} are not looked at")
+    if guess is not None:
+        features = json.dumps(entries[-1]["features"])
+        tell(f"{guess}; if the judge disagrees, change this line in [[chains.{lane}.rules]]: features = {features}")
     return entries
 
 

@@ -22,7 +22,7 @@ from validator_relay_chain.errors import (
     UndecodableBlock,
 )
 from validator_relay_chain.header import Header, from_hex, to_hex
-from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, VALUES_PER_CALL
+from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, NUMBERS_MAX, RUNTIMES_MAX, VALUES_PER_CALL
 from validator_relay_chain.metadata import VERSIONS, Runtime, is_readable
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.pool import Call, NodePool, known
@@ -52,6 +52,7 @@ class Chain:
         self._cache = cache
         self._decode = load
         self._runtimes: OrderedDict[tuple[str, int], Runtime] = OrderedDict()
+        self._numbers: OrderedDict[bytes, int] = OrderedDict()
         self._lock = threading.Lock()
 
     # --- blocks ---
@@ -90,6 +91,20 @@ class Chain:
 
         return self.pool.use(read)
 
+    def number_of(self, block_hash: bytes) -> int:
+        """Return the number of a block; it is asked for once, and not at all if the block was read before, within `NUMBERS_MAX` others."""
+        with self._lock:
+            found = self._numbers.get(block_hash)
+        return self._note(self.header(block_hash)).number if found is None else found
+
+    def _note(self, header: Header) -> Header:
+        """Keep the number of a block."""
+        with self._lock:
+            self._numbers[header.hash] = header.number
+            while len(self._numbers) > NUMBERS_MAX:
+                self._numbers.popitem(last=False)
+        return header
+
     def block(self, block_hash: bytes) -> RawBlock:
         """Return the block with a hash, and its events."""
         shown = to_hex(block_hash)
@@ -111,7 +126,7 @@ class Chain:
             events = self.pool.ask(
                 lambda found: from_hex(known(what)(found), what), "state_getStorage", to_hex(keys.SYSTEM_EVENTS), shown
             )
-        return RawBlock(body.header, body.extrinsics, events)
+        return RawBlock(self._note(body.header), body.extrinsics, events)
 
     # --- storage ---
 
