@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import pytest
 from relay_world import FIRST, SPEC, Collected, World, busy_chain, empty_chain, metadata, runtime
+from relay_world import configuration as configured
 from test_blocks import first_block
 from validator_relay_chain import layout, source
 from validator_relay_chain.adopt import adopt_rules
 from validator_relay_chain.block import decode_block
+from validator_relay_chain.configuration import decode_configuration
 from validator_relay_chain.errors import NotKnownHere, RulesWanted
 from validator_relay_chain.known_rules import RulesGuard, read_rules
 from validator_relay_chain.limits import RECENT_HASHES
@@ -24,6 +26,7 @@ from validator_relay_chain.pool import NodePool
 from validator_relay_chain.prepare import configuration, prepare
 from validator_relay_chain.rules import UNSEEN, features_of, guess_of
 
+from validator.plugin.api import Writer
 from validator.service.toml import to_toml
 
 OWN = "our-relay"
@@ -263,3 +266,50 @@ def test_descriptor_is_known_by_its_layout(parts: tuple[str, ...], is_descriptor
     types = types_of(*parts)
     assert (layout.shape(types, len(types) - 1) == layout.DESCRIPTOR) == is_descriptor
     assert layout.has_signals(types) == has_signals
+
+
+# --- constants ---
+
+SYSTEM = b"DefaultChannelSizeAndCapacityWithSystem"
+
+
+def with_constant(name: bytes, value: bytes) -> bytes:
+    """Return the shipped metadata with a constant of the pallet ``Hrmp``, which has none there."""
+    raw = metadata()
+    registry = load("polkadot", SPEC, raw)._types
+    calls, events = (
+        next(at for at, each in registry.items() if each["path"][-3:] == ["hrmp", "pallet", kind])
+        for kind in ("Call", "Event")
+    )
+    before, made = Writer(), Writer()
+    for each in (calls, events):
+        before.u8(1)
+        before.compact(each)
+    at = raw.index(bytes(before.buffer)) + len(before.buffer)
+    assert raw[at] == 0, "no constants"
+    made.compact(1)
+    made.bytes(name)
+    made.compact(next(at for at, each in registry.items() if each["def"].get("primitive") == "u32"))
+    made.bytes(value)
+    made.compact(0)
+    return raw[:at] + bytes(made.buffer) + raw[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        (SYSTEM, bytes([0, 16, 0, 0, 4, 0, 0, 0]), (4, 4_096)),
+        (SYSTEM, bytes(7), None),
+        (b"Another", bytes(8), None),
+    ],
+)
+def test_channel_with_a_system_chain_has_the_size_of_the_constant(
+    name: bytes, value: bytes, expected: tuple[int, int] | None
+) -> None:
+    shown = Runtime("polkadot", SPEC, with_constant(name, value))
+    assert shown.constant("Hrmp", name.decode()) == value
+    found = decode_configuration(configured(), shown)
+    limits = (found.get("hrmp_system_channel_max_places"), found.get("hrmp_system_channel_max_message_size"))
+    assert limits == (expected or (None, None))
+    plain = decode_configuration(configured(), runtime())
+    assert {name: found[name] for name in plain} == plain

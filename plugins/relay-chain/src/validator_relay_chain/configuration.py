@@ -40,15 +40,29 @@ PRESET: Final = "polkadot-2023"
 
 U32_MAX: Final = 2**32 - 1
 
+WITH_SYSTEM: Final = ("Hrmp", "DefaultChannelSizeAndCapacityWithSystem")
+"""The constant with size and places of a channel that ``establish_channel_with_system`` opens; older metadata does not show it."""
+
 
 def decode_configuration(raw: bytes | None, runtime: Runtime) -> dict[str, int]:
-    """Return the Router's limits of a value of ``ActiveConfig``. Raises `UndecodableBlock` for none, and for one that does not decode."""
+    """Return the Router's limits of a value of ``ActiveConfig`` and of constants.
+
+    Raises `UndecodableBlock` for no value, and for one that does not decode.
+    """
     if raw is None:
         raise UndecodableBlock(f"runtime {runtime}: expected {CONFIGURATION}, found none")
     active = runtime.value(*PLACE, raw)
     if not isinstance(active, dict):
         raise UndecodableBlock(f"runtime {runtime}: {CONFIGURATION}: expected named fields, found none")
-    return router_configuration(active)
+    return router_configuration(active) | _with_system(runtime.constant(*WITH_SYSTEM))
+
+
+def _with_system(constant: bytes | None) -> dict[str, int]:
+    """Return what the constant `WITH_SYSTEM` says; nothing if it is not there, or another one."""
+    if constant is None or len(constant) != 8:
+        return {}
+    size, places = (int.from_bytes(constant[at : at + 4], "little") for at in (0, 4))
+    return {"hrmp_system_channel_max_places": places, "hrmp_system_channel_max_message_size": size}
 
 
 def router_configuration(active: Mapping[str, Any]) -> dict[str, int]:

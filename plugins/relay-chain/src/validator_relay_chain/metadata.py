@@ -100,6 +100,10 @@ class Runtime:
         """Return whether the runtime has a call."""
         return (pallet, call) in self._calls
 
+    def constant(self, pallet: str, name: str) -> bytes | None:
+        """Return the value of a constant, encoded, or None if the metadata does not show it."""
+        return self._constants.get((pallet, name))
+
     @cached_property
     def enter(self) -> bytes:
         """The bytes that the call ``ParaInherent.enter`` begins with: pallet and call."""
@@ -131,12 +135,15 @@ class Runtime:
         self.items: dict[tuple[str, str], int] = {}
         """The type of each storage item's values."""
         self._calls: dict[tuple[str, str], Call] = {}
+        self._constants: dict[tuple[str, str], bytes] = {}
         for pallet in metadata.pallets:
             name, index = pallet.value["name"], pallet.value["index"]
             for item in pallet.storage or ():
                 text = item.get_value_type_string()
                 if text.startswith("scale_info::"):
                     self.items[name, item.value["name"]] = int(text.removeprefix("scale_info::"))
+            for constant in pallet.constants or ():
+                self._constants[name, constant.value["name"]] = bytes(constant.constant_value)
             if pallet.value["calls"] is not None:
                 for call in self._types[pallet.value["calls"]["ty"]]["def"]["variant"]["variants"]:
                     self._calls[name, call["name"]] = Call(index, call["index"])
