@@ -146,8 +146,32 @@ def test_commands_of_plugins_are_listed_and_cannot_replace_those_of_the_product(
     assert module._plugin_help(entries[0]) == "Commands of the plugin mail."
     dist = SimpleNamespace(metadata=SimpleNamespace(json={"summary": "Letters between paras."}))
     assert module._plugin_help(SimpleNamespace(name="mail", dist=dist)) == "Letters between paras."
-    with pytest.raises(UserError, match="mail: importing no_such_module:app failed"):
+    with pytest.raises(UserError, match=r"mail: importing no_such_module:app failed \(ModuleNotFoundError: "):
         module._target("mail")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raise RuntimeError('two\\nlines')", "(RuntimeError: two lines)"),
+        ("import sys; sys.exit(3)", "(SystemExit: 3)"),
+        ("def app(:", "(SyntaxError: invalid syntax (broken_mail.py, line 1))"),
+        ("other = 1", "(AttributeError: module 'broken_mail' has no attribute 'app')"),
+        ("app = 1", "expected a typer.Typer or a function as broken_mail:app, found int"),
+    ],
+)
+def test_plugin_command_whose_module_fails_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "broken_mail.py").write_text(text, encoding="utf-8")
+    info = tmp_path / "broken_mail-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-mail\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[validator.commands]\nmail = broken_mail:app\n", encoding="utf-8")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    code, stderr = ended("mail", env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL)
+    assert (code, stderr.count("\n")) == (exit_codes.USER_ERROR, 1), stderr
+    assert stderr.startswith("validator: plugin command mail: ")
+    assert said in stderr
+    assert ended("--version", env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL) == (exit_codes.OK, "")
 
 
 def ended(*arguments: str, **options: Any) -> tuple[int, str]:

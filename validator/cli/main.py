@@ -119,9 +119,17 @@ def _target(name: str) -> typer.Typer | Callable[..., Any]:
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
     entry = _plugin_commands()[name]
     try:
-        return entry.load()  # type: ignore[no-any-return]
-    except ImportError as error:
-        raise UserError(f"{name}: importing {entry.value} failed: {error}") from error
+        found = entry.load()
+    except (Exception, SystemExit) as error:  # a plugin's module may raise anything
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(
+            f"plugin command {name}: importing {entry.value} failed ({said}): fix or remove the plugin"
+        ) from error
+    if not callable(found):
+        raise UserError(
+            f"plugin command {name}: expected a typer.Typer or a function as {entry.value}, found {type(found).__name__}"
+        )
+    return found  # type: ignore[no-any-return]
 
 
 def _load(name: str) -> TyperCommand | TyperGroup:
