@@ -36,7 +36,7 @@ from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
 from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Fault, Place, Span, point_of
-from validator.lanes.parking import LaneBatch, Suspect
+from validator.lanes.parking import LaneBatch, Suspect, with_handlers
 from validator.lanes.sink import LaneSink
 from validator.lanes.store import LaneCache, Recovery
 
@@ -232,7 +232,8 @@ class LaneOperator(StatefulProcessor):
                 if lane in suspects and suspects[lane].point == point:
                     raise  # it cannot even say that it is parked
                 reason = str(failed) if failed.fault else f"{attempt} times at the same point, {failed}"
-                suspects = {lane: Suspect(point, f"lane {lane}: {reason}", failed.fault or Fault.WORKER)}
+                reason = with_handlers(f"lane {lane}: {reason}", definition)
+                suspects = {lane: Suspect(point, reason, failed.fault or Fault.WORKER, failed.place)}
 
     def _run_apart(
         self,

@@ -30,10 +30,11 @@ from validator.codec.dead_letters import fitted
 from validator.codec.encode import BlockOutput
 from validator.codec.inflight import Arrival
 from validator.codec.orders import LaneOrder
-from validator.core.handlers.errors import HandlerFault
-from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Unreadable, Withheld
+from validator.core.handlers.errors import HandlerFault, place_of
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Unreadable, Withheld
 from validator.core.lane import WaitingOverflow
 from validator.core.scale import DecodeError
+from validator.core.types import BlockNumber, ParaId
 from validator.errors import UserError
 from validator.lanes.arrived import DoesNotFit, Inputs
 from validator.lanes.auditing import AuditFailed, Auditor
@@ -55,11 +56,15 @@ class CannotDecode(Exception):
 
 
 class Suspect(NamedTuple):
-    """A lane that is to be parked if it is at one point (`parked.point_of`): there, its process or worker has failed."""
+    """A lane that is to be parked if it is at one point (`parked.point_of`): there, its process or worker has failed.
+
+    ``place`` is the block and the para of the message that was being processed, if one was.
+    """
 
     point: str
     reason: str
     fault: Fault = Fault.WORKER
+    place: tuple[BlockNumber, ParaId | None] | None = None
 
 
 class InputsGone(Exception):
@@ -132,12 +137,21 @@ class LaneBatch:
         self.begins(point)
         if suspect is not None and suspect.point == point:
             held = self._holding(parked or Parked(suspect.fault, "", None)).obeying(orders)
-            yield from self._park(
-                replace(held, fault=suspect.fault, reason=shortened(suspect.reason), resuming=False), head
-            )
+            reason = suspect.reason + ("" if suspect.place is None else self._placed(*suspect.place))
+            yield from self._park(replace(held, fault=suspect.fault, reason=shortened(reason), resuming=False), head)
             return
         self.noted(self.lane, point)
         yield from self._go_on(head, orders) if parked is None else self._stay(parked, head, orders)
+
+    def _placed(self, block: BlockNumber, para: ParaId | None) -> str:
+        """Return where a message is, as text to append: its block, and those of the para's candidates in it that this batch brings."""
+        found = [
+            ":".join(map(str, item.source))
+            for item in self.items
+            if isinstance(item, Input)
+            and (item.kind, item.block, item.fields[:1]) == (RecordKind.CANDIDATE, block, (para,))
+        ]
+        return place_of(block, para, found or None)
 
     def _go_on(self, head: bytes | None, orders: list[LaneOrder]) -> Iterator[BlockOutput]:
         """Process what the batch brings."""
@@ -254,7 +268,7 @@ class LaneBatch:
             fault = fault_of(error)
             if fault is Fault.BUG:
                 self.on_bug(error)
-            reason = shortened(_reason(self.lane, fault, error))
+            reason = shortened(with_handlers(_reason(self.lane, fault, error), self.definition))
             takes_shares = isinstance(error, DoesNotFit)  # only a whole batch raises it
             _release(error)
             parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=takes_shares)
@@ -329,6 +343,14 @@ def _reason(lane: str, fault: Fault, error: BaseException) -> str:
         return f"lane {lane}: {type(error).__name__} at {where}: {error}; the worker's log has the traceback"
     text = str(error)
     return text if text.startswith(f"lane {lane}") else f"lane {lane}: {text}"
+
+
+def with_handlers(reason: str, definition: LaneDefinition) -> str:
+    """Return why a lane is parked with the lane's handlers, which may have caused whatever went wrong there, unless it names one."""
+    handlers = definition.all_handlers
+    if not handlers or any(each in reason for each in handlers):
+        return reason
+    return f"{reason}; its handlers are {', '.join(handlers)}"
 
 
 def _no_memory(lane: str) -> str:

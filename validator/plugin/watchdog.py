@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -38,18 +39,24 @@ NAME_BYTES_MAX: Final = 512
 """Bytes of a handler's name that a process shows."""
 
 _NAME_AT: Final = 64
+_NO_PARA: Final = 2**64 - 1
 
 
 class CallsShown:
-    """The call that this process is in, on a page of memory that another process sees: a number, odd during a call, and a name."""
+    """The call that this process is in, on a page of memory that another process sees.
+
+    The page has a number, odd during a call; the block and the para whose message it is; and a name.
+    """
 
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page
         self._number = memoryview(page).cast("Q")
         self._named: object = None
 
-    def enter(self, bound: BoundHandler) -> None:
+    def enter(self, bound: BoundHandler, block: int, para: int | None) -> None:
         """Show that a call of a handler begins."""
+        self._number[1] = block
+        self._number[2] = _NO_PARA if para is None else para
         if bound is not self._named:
             self._named = bound
             name = f"{bound.name} ({bound.handler.kind})".encode()[:NAME_BYTES_MAX]
@@ -81,6 +88,11 @@ class CallsSeen:
         """Whether the process is in a call, or has died in one."""
         return bool(self._page[0] % 2)
 
+    def place(self) -> tuple[int, int | None] | None:
+        """Return the block of the last call, and the para whose message it was, if that is known; None if there was no call."""
+        number, block, para = (int.from_bytes(self._page[at : at + 8], "little") for at in (0, 8, 16))
+        return (block, None if para == _NO_PARA else para) if number else None
+
     def name(self) -> str:
         """Return the name of the last handler that was called, empty if there was none."""
         shown = bytes(self._page[_NAME_AT : _NAME_AT + NAME_BYTES_MAX + 1])
@@ -99,7 +111,8 @@ def show_calls(page: mmap.mmap) -> None:
 class Watchdog:
     """Interrupts a plugin's call with a signal after ``seconds_max``; calling the watchdog returns the context manager for one call.
 
-    An interrupted call always ends with `HandlerInterrupted`, even if the handler catches the interruption. Signals reach only the main
+    An interrupted call always ends with `HandlerInterrupted`, even if the handler catches the interruption; so does one that changes the
+    interpreter's recursion limit, since how deep it then gets depends on the process. Signals reach only the main
     thread; calls in other threads are not watched. C code is not interrupted before it returns to Python.
     """
 
@@ -108,15 +121,17 @@ class Watchdog:
         self._before: Any = None
         self._watching = False
         self._fired = False
+        self._depth_max = 0
 
-    def __call__(self, bound: BoundHandler) -> Watchdog:
-        """Return the context manager for a call of a handler."""
+    def __call__(self, bound: BoundHandler, block: int, para: int | None) -> Watchdog:
+        """Return the context manager for a call of a handler with a message of a para, in a block."""
         if _shown is not None:
-            _shown.enter(bound)
+            _shown.enter(bound, block, para)
         return self
 
     def __enter__(self) -> None:
         self._fired = False
+        self._depth_max = sys.getrecursionlimit()
         self._watching = threading.current_thread() is threading.main_thread()
         if self._watching:
             self._before = signal.signal(signal.SIGALRM, self._interrupt)
@@ -132,6 +147,11 @@ class Watchdog:
             _shown.leave()
         if self._fired and not isinstance(error, HandlerInterrupted):
             raise self._interruption() from None  # the handler caught it, and maybe raised something else
+        if sys.getrecursionlimit() != self._depth_max:
+            sys.setrecursionlimit(self._depth_max)
+            raise HandlerInterrupted("it changed the recursion limit") from None
+        if _shown is not None and isinstance(error, KeyboardInterrupt):  # nobody's key reaches the process of a lane
+            raise HandlerInterrupted("KeyboardInterrupt raised") from None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self._fired and signal.getitimer(signal.ITIMER_REAL)[1] > INSISTING_S:

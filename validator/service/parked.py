@@ -45,7 +45,8 @@ REMEDIES: Final[dict[str, str]] = {
     Fault.CONFIGURATION: "correct the configuration and restart the job",
     Fault.INPUTS: "resume the lane some minutes later, which asks Kafka again; if it still lacks them, remove the job's checkpoint and "
     "import a later state of the lane with `validator lanes import`",
-    Fault.BUG: "report the bug with the traceback in the job's log; skip the record (--skip) if one is named",
+    Fault.BUG: "report the bug with the traceback in the job's log, to the author of a handler that the reason names; skip the record "
+    "(--skip) if one is named",
 }
 """By fault, what lets a lane continue."""
 

@@ -114,7 +114,7 @@ def read_checkpoint(checkpoint: Path, output: Path, lanes: Sequence[str]) -> Non
 def restore(stored: StateExport, lane: str, directory: Path | None = None) -> RestoredState:
     """Restore a lane; its runtime digest is known only from the job's ``directory``.
 
-    Raises `UserError` if it is missing, or does not match its head.
+    Raises `UserError` if it is missing, or does not match its head, and if the lane was parked before it had any.
     """
     if lane not in stored.lanes:
         known = ", ".join(stored.lanes) or "none, no record has arrived yet"
@@ -122,7 +122,10 @@ def restore(stored: StateExport, lane: str, directory: Path | None = None) -> Re
     backend = stored.load(lane)
     assert backend.head is not None
     try:
-        head = Head.decode(stored_parts(backend.head)[1] or b"")
+        parked, kept = stored_parts(backend.head)
+        if kept is None and parked is not None:
+            raise UserError(f"lane {lane}: it has no state yet: it was parked in its first batch: {parked.reason}")
+        head = Head.decode(kept or b"")
         # the definition's start is not needed: everything else comes from the head
         definition = LaneDefinition.stored(lane, head.runtime_digest, head.rules, UNLIMITED)
     except DecodeError as error:

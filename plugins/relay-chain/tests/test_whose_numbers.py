@@ -33,7 +33,7 @@ OWN = "our-relay"
 
 
 class Shown:
-    """A runtime that shows what it is told to."""
+    """A runtime that shows what a test wants."""
 
     def __init__(
         self, name: str, version: int, *, calls: tuple[str, ...] = (), items: tuple[str, ...] = (), **flags: bool
@@ -123,7 +123,7 @@ def test_one_line_says_what_was_guessed_and_a_change_of_it_counts(tmp_path: Path
     (entry,) = prepared.rules
     assert line == (
         "no version of our-relay is known here: since its metadata shows one limit of channels for all paras, what it does not show is "
-        "guessed to be that of polkadot 9430; if the judge disagrees, change this line in [[chains.ours.rules]]: "
+        "guessed from polkadot 9430; if the judge disagrees, change this line in [[chains.ours.rules]]: "
         f"features = {json.dumps(entry['features'])}"
     )
     config = tmp_path / "validator.toml"

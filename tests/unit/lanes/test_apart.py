@@ -21,16 +21,17 @@ from tests.unit.lanes.chains import Record, inputs_of
 from tests.unit.lanes.running import Log, chunks_of_items
 from validator.codec.json_form import to_json
 from validator.config import Config
+from validator.core.inputs import RecordKind
 from validator.lanes.apart import host
 from validator.lanes.apart.batch import ApartBatch
-from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
+from validator.lanes.apart.host import BESIDES_BYTES, LaneProcesses, LaneProcessFailed
 from validator.lanes.apart.process import BatchRequest
 from validator.lanes.arrived import arrived
 from validator.lanes.auditing import AuditSettings, fault_key
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.parked import Fault, point_of, stored_parts
-from validator.lanes.parking import LaneBatch, Suspect
+from validator.lanes.parking import LaneBatch, Suspect, with_handlers
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache
 
@@ -84,15 +85,58 @@ def patches_and_hides_it(context, payload):
 def differs(context, payload):
     context.emit("order", "".join({"a", "b", "c", "d", "e", "f", "g", "h"}).encode())
 
+def deepens(context, payload):
+    import sys
+    sys.setrecursionlimit(10**9)
+
+def interrupts(context, payload):
+    raise KeyboardInterrupt
+
+def closes(context, payload):
+    os.closerange(3, 1000)
+
+def does_not_block(context, payload):
+    for number in range(3, 64):
+        try:
+            os.set_blocking(number, False)
+        except OSError:
+            pass
+
+def breaks_the_core(context, payload):
+    import validator.core.execute
+    validator.core.execute.Receipt = None
+
+def shares(context, payload):
+    import mmap
+    page = mmap.mmap(-1, 128 * 1024 * 1024)
+    for at in range(0, len(page), 4096):
+        page[at] = 1
+    SHARED.append(page)
+
+def daemonises(context, payload):
+    libc = ctypes.PyDLL(None)
+    if libc.fork() == 0:
+        os.setsid()
+        if libc.fork():
+            libc._exit(0)
+        while True:
+            time.sleep(1)
+    time.sleep(0.2)
+
+def stops(context, payload):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+SHARED = []
 KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in enumerate([
     counts, deadlocks, blocks_signals, forks, leaves_a_thread, crashes, ends, speaks, looks_around,
-    patches, patches_and_hides_it, differs,
+    patches, patches_and_hides_it, differs, deepens, interrupts, closes, does_not_block, breaks_the_core, shares, daemonises, stops,
 ])]
 """
 )
 NAMES = (
     "counts", "deadlocks", "blocks-signals", "forks", "leaves-a-thread", "crashes", "ends", "speaks",
-    "looks-around", "patches", "patches-and-hides-it", "differs",
+    "looks-around", "patches", "patches-and-hides-it", "differs", "deepens", "interrupts", "closes", "does-not-block",
+    "breaks-the-core", "shares", "daemonises", "stops",
 )  # fmt: skip
 FATAL_AT = 6
 
@@ -201,8 +245,11 @@ def test_a_process_gives_what_this_one_does(processes: LaneProcesses) -> None:
     [
         ("deadlocks", "handler hostile@1.0.0 (deadlocks): it did not return within"),
         ("blocks-signals", "handler hostile@1.0.0 (blocks-signals): it did not return within"),
-        ("forks", "one of its handlers (hostile@1.0.0) left 1 process behind"),
-        ("leaves-a-thread", "one of its handlers (hostile@1.0.0) left 1 thread behind"),
+        ("stops", "handler hostile@1.0.0 (stops): it did not return within"),
+        ("forks", "one of its handlers (hostile@1.0.0) left 1 process behind, in block 10 at the latest"),
+        ("daemonises", "one of its handlers (hostile@1.0.0) left 2 processes behind"),  # and the one between them
+        ("leaves-a-thread", "one of its handlers (hostile@1.0.0) left 1 thread behind, in block 10 at the latest"),
+        ("shares", "its process occupies "),
         ("speaks", "sent what no lane sends"),
     ],
 )
@@ -210,6 +257,7 @@ def test_what_misbehaves_is_named_and_not_repeated(
     processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch, kind: str, said: str
 ) -> None:
     monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
+    monkeypatch.setattr(host, "BESIDES_BYTES", BESIDES_BYTES if kind != "shares" else 100 * MIB - 1024 * MIB)
     lane = Apart(processes, definition(seconds_max=1))
     with pytest.raises(LaneProcessFailed) as failed:
         lane.run(inputs_of(records(kind)))
@@ -222,12 +270,60 @@ def test_what_misbehaves_is_named_and_not_repeated(
 
 @pytest.mark.parametrize(("kind", "how"), [("crashes", "SIGSEGV"), ("ends", "exit code 0")])
 def test_a_process_that_dies_says_where(processes: LaneProcesses, kind: str, how: str) -> None:
-    lane = Apart(processes, definition())
+    lane, items = Apart(processes, definition()), inputs_of(records(kind))
     with pytest.raises(LaneProcessFailed) as failed:
-        lane.run(inputs_of(records(kind)))
+        lane.run(items)
     assert how in str(failed.value)
     assert f"in handler hostile@1.0.0 ({kind})" in str(failed.value)
     assert failed.value.fault is None
+    assert failed.value.place == (FATAL_AT, 2000)
+    lane.suspects = {LANE: Suspect(point_of(None), "it died", place=failed.value.place)}
+    lane.run(items)
+    parked = stored_parts(lane.store.committed.head)[0]
+    assert parked is not None
+    candidate = next(each for each in items if each.block == FATAL_AT and each.kind is RecordKind.CANDIDATE)
+    source = ":".join(map(str, candidate.source))
+    assert parked.reason == f"it died; block {FATAL_AT}, para 2000, whose candidate in it is {source}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "said"),
+    [
+        (
+            "deepens",
+            Fault.HANDLER,
+            "handler hostile@1.0.0 (deepens): it changed the recursion limit; block 6, para 2000, whose",
+        ),
+        (
+            "interrupts",
+            Fault.HANDLER,
+            "handler hostile@1.0.0 (interrupts): KeyboardInterrupt raised; block 6, para 2000, whose",
+        ),
+        ("breaks-the-core", Fault.BUG, "has the traceback; its handlers are hostile@1.0.0"),
+    ],
+)
+def test_what_a_handler_does_to_its_own_process_parks_the_lane_with_its_name(
+    processes: LaneProcesses, kind: str, fault: Fault, said: str
+) -> None:
+    lane = Apart(processes, definition())
+    lane.run(inputs_of(records(kind)))
+    parked = stored_parts(lane.store.committed.head)[0]
+    assert parked is not None
+    assert (parked.fault, parked.since_block) == (fault, FATAL_AT - 1)
+    assert said in parked.reason
+
+
+@pytest.mark.parametrize("kind", ["closes", "does-not-block", "speaks"])
+def test_reason_of_a_connection_that_fails_has_the_handlers(processes: LaneProcesses, kind: str) -> None:
+    lane = Apart(processes, definition())
+    try:
+        lane.run(inputs_of(records(kind, blocks=200)))
+    except LaneProcessFailed as failed:
+        reason = with_handlers(f"lane {LANE}: {failed}", lane.definition)
+        assert "hostile@1.0.0" in reason
+        assert with_handlers(reason, lane.definition) == reason
+    else:
+        assert kind == "does-not-block", "it does no harm unless the connection is full"
 
 
 def confines() -> bool:

@@ -17,8 +17,14 @@ from validator.core.limits import HANDLER_FAILURE_CHARACTERS_MAX
 from validator.core.outcomes import DispatchOutcome, Processed
 from validator.core.types import BlockNumber, ParaId, Weight
 
-Guard: TypeAlias = Callable[[BoundHandler], AbstractContextManager[object]]
-"""Watches one call of a handler, and ends it by raising `HandlerInterrupted` inside it."""
+Guard: TypeAlias = Callable[[BoundHandler, BlockNumber, ParaId | None], AbstractContextManager[object]]
+"""Watches one call of a handler, and ends it by raising `HandlerInterrupted` inside it. It gets the block, and the para if it is known."""
+
+
+def unguarded(*_call: object) -> AbstractContextManager[object]:
+    """Watch nothing."""
+    return nullcontext()
+
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 """The memory address in an object's default text."""
@@ -95,7 +101,7 @@ class HandlerDispatcher:
         *,
         default_weight: Weight = 1,
         weight_max: Weight | None = None,
-        guard: Guard = nullcontext,
+        guard: Guard = unguarded,
         context: Callable[..., Context] = Context,
     ) -> None:
         self._starts = [epoch.from_block for epoch in epochs]
@@ -128,18 +134,18 @@ class HandlerDispatcher:
         table = self._table(host)
         bound = table.by_prefix(payload)
         if bound is None:
-            bound = next((bound for bound in table.deciding if self._recognises(bound, payload)), None)
+            bound = next((bound for bound in table.deciding if self._recognises(bound, host, payload)), None)
         return self._default_weight if bound is None else bound.handler.weight.of(payload)
 
     def _table(self, host: Host) -> DispatchTable:
         return self._tables[bisect_right(self._starts, host.block) - 1]
 
-    def _recognises(self, bound: BoundHandler, payload: bytes) -> bool:
+    def _recognises(self, bound: BoundHandler, host: Host, payload: bytes) -> bool:
         """Return whether a handler's ``decode`` takes a payload for its own."""
         decode = bound.handler.decode
         assert decode is not None
         try:
-            with self._guard(bound):
+            with self._guard(bound, host.block, None):
                 return decode(payload) is not None
         except (MemoryError, RecursionError) as error:
             raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} is not a verdict") from error
@@ -161,7 +167,7 @@ class HandlerDispatcher:
         failure: str | None = None
         host.begin()
         try:
-            with self._guard(bound):
+            with self._guard(bound, host.block, para):
                 try:
                     message = payload if handler.decode is None else handler.decode(payload)
                     if message is None and not handler.prefix:

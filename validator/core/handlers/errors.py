@@ -30,9 +30,17 @@ class HandlerFault(Exception):
 
     def place(self, block: int, candidates: Sequence[str]) -> None:
         """Add where the message is to the text: the block, and the records of the para's candidates in it."""
-        found = f"whose candidate in it is {', '.join(candidates)}" if candidates else "which has no candidate in it"
-        para = "" if self.para is None else f", para {self.para}, {found}"
-        self.args = (f"{self.args[0]}; block {block}{para}",)
+        self.args = (f"{self.args[0]}{place_of(block, self.para, candidates)}",)
+
+
+def place_of(block: int, para: int | None, candidates: Sequence[str] | None) -> str:
+    """Return where a message is, as text to append: the block, and the records of its para's candidates in it, None if they are unknown."""
+    if para is None:
+        return f"; block {block}"
+    if candidates is None:
+        return f"; block {block}, para {para}"
+    found = f"whose candidate in it is {', '.join(candidates)}" if candidates else "which has no candidate in it"
+    return f"; block {block}, para {para}, {found}"
 
 
 class ContextError(Exception):

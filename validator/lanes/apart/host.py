@@ -36,17 +36,21 @@ WORDS_S: Final = 0.2
 """Seconds for a process to write where it hangs before it is killed."""
 WORDS_BYTES_MAX: Final = 64 * 1024
 
+BESIDES_BYTES: Final = 256 * 1024 * 1024
+"""Bytes that the process of a lane may occupy beyond the limit of its data: libraries, and what it has of the process it is forked from."""
+
 
 class LaneProcessFailed(Exception):
     """The process of a lane is gone, and what it has said of this batch does not count.
 
     ``fault`` is None if it died, which a person or the system may have caused; otherwise its handlers did, and another attempt would end
-    in the same way.
+    in the same way. ``place`` is the block and the para of the message that was being processed, if one was.
     """
 
-    def __init__(self, reason: str, fault: Fault | None = None) -> None:
+    def __init__(self, reason: str, fault: Fault | None = None, place: tuple[int, int | None] | None = None) -> None:
         super().__init__(reason)
         self.fault = fault
+        self.place = place
 
 
 class Forker:
@@ -70,6 +74,8 @@ class Forker:
                 stdout=sys.stderr.fileno(),  # a worker's own is a connection to Spark
             )
         self._control = ours
+        self._forked: set[int] = set()
+        """Processes of lanes that are not waited for yet."""
 
     def fork(self, start: Start) -> LaneProcess:
         """Fork the process of a lane."""
@@ -79,12 +85,24 @@ class Forker:
         with theirs:
             socket.send_fds(self._control, [FORK], [theirs.fileno(), words.fileno()])
         pid = self._number()
+        self._forked.add(pid)
         return LaneProcess(self, pid, ours, words, start)
 
     def wait(self, pid: int) -> int:
         """Return how a process ended: its exit code, or a signal's number with a minus."""
         self._control.sendall(WAIT + NUMBER.pack(pid))
+        self._forked.discard(pid)
         return self._number()
+
+    def end_orphans(self) -> int:
+        """End the processes that one of a lane has left to this one, and return how many there were."""
+        orphans = [each for each in _children_of(self._process.pid) if each not in self._forked]
+        for each in orphans:
+            with suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+            with suppress(LaneProcessFailed, OSError):
+                self.wait(each)
+        return len(orphans)
 
     def close(self) -> None:
         """End the process."""
@@ -115,6 +133,7 @@ class LaneProcess:
         self._calls = CallsSeen(mmap.mmap(words.fileno(), PAGE_BYTES))
         self._seconds_max = float("inf")
         self._threads = 0
+        self._occupied_max = start.memory_bytes + BESIDES_BYTES
         self._ended: tuple[int | None, str] | None = None
         self._wire = Wire(sock, self._look, LOOK_S)
         self.say(Say.START, pickle.dumps(start))
@@ -148,12 +167,15 @@ class LaneProcess:
 
     def check_left(self, handlers: str) -> None:
         """Raise `LaneProcessFailed` if its handlers have left threads or processes behind: they may do anything at any time."""
-        threads, children = self._count_threads() - self._threads, self._children()
+        self._check_memory()
+        threads, children = self._count_threads() - self._threads, len(self._children()) + self._forker.end_orphans()
         left = [f"{threads} thread{'s' * (threads > 1)}"] * (threads > 0)
         left += [f"{children} process{'es' * (children > 1)}"] * (children > 0)
         if left and self.lives:
             self.end()
-            raise LaneProcessFailed(f"one of its handlers ({handlers}) left {' and '.join(left)} behind", Fault.HANDLER)
+            block = f", in block {place[0]} at the latest" if (place := self._calls.place()) else ""
+            what = f"one of its handlers ({handlers}) left {' and '.join(left)} behind{block}"
+            raise LaneProcessFailed(what, Fault.HANDLER)
 
     def fail(self, what: object) -> NoReturn:
         """End the process because of what it has sent."""
@@ -183,12 +205,14 @@ class LaneProcess:
         code = None
         with suppress(LaneProcessFailed, OSError):
             code = self._forker.wait(self._pid)
+            self._forker.end_orphans()  # which are no other lane's
         words = os.pread(self._words.fileno(), WORDS_BYTES_MAX, PAGE_BYTES).decode("utf-8", "replace")
         self._words.close()
         return code, _where(words)
 
     def _look(self) -> None:
-        """End the process if a call of a handler does not return."""
+        """End the process if it occupies too much, or if a call of a handler does not return."""
+        self._check_memory()
         if self._calls.look() < self._seconds_max:
             return
         with suppress(ProcessLookupError):
@@ -198,7 +222,18 @@ class LaneProcess:
         raise LaneProcessFailed(
             f"handler {self._calls.name()}: it did not return within {self._seconds_max:g} seconds, and no signal interrupted it{where}",
             Fault.HANDLER,
+            self._calls.place(),
         )
+
+    def _check_memory(self) -> None:
+        """End the process if it and its children occupy too much: memory that is shared is not in the limit of its data."""
+        occupied = sum(map(_occupied, [self._pid, *self._children()]))
+        if occupied <= self._occupied_max:
+            return
+        place = self._calls.place()
+        self.end()
+        found, most = (each // 2**20 for each in (occupied, self._occupied_max))
+        raise LaneProcessFailed(f"its process occupies {found} MiB, expected at most {most} MiB", Fault.HANDLER, place)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -207,8 +242,9 @@ class LaneProcess:
             yield
         except Gone:
             code, where = self.end()
-            handler = f" in handler {self._calls.name()}" if self._calls.inside else ""
-            raise LaneProcessFailed(f"its process died{handler} ({_how(code)}){where}") from None
+            place = self._calls.place() if self._calls.inside else None
+            handler = f" in handler {self._calls.name()}" if place else ""
+            raise LaneProcessFailed(f"its process died{handler} ({_how(code)}){where}", place=place) from None
         except Nonsense as error:
             self.fail(error)
 
@@ -218,12 +254,24 @@ class LaneProcess:
         except OSError:  # not Linux, or gone
             return 0
 
-    def _children(self) -> int:
-        found = 0
-        with suppress(OSError):
-            for each in os.scandir(f"/proc/{self._pid}/task"):
-                found += len(Path(each.path, "children").read_text(encoding="ascii").split())
-        return found
+    def _children(self) -> list[int]:
+        return _children_of(self._pid)
+
+
+def _children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):
+        for each in os.scandir(f"/proc/{pid}/task"):
+            found += map(int, Path(each.path, "children").read_text(encoding="ascii").split())
+    return found
+
+
+def _occupied(pid: int) -> int:
+    """Return the bytes that a process has in memory, those included that it shares; 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
+    except (OSError, IndexError):
+        return 0
 
 
 def _how(code: int | None) -> str:

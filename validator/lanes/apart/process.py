@@ -67,6 +67,8 @@ RECOVERY: Final = "<?QQd"
 
 _PARENT_DIES: Final = 1
 """PR_SET_PDEATHSIG of Linux."""
+_TAKES_ORPHANS: Final = 36
+"""PR_SET_CHILD_SUBREAPER of Linux."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +244,12 @@ def _end_a_copy() -> None:
 
 
 def _end_with_parent() -> None:
+    _set(_PARENT_DIES, signal.SIGKILL)
+
+
+def _set(option: int, value: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def _become_lane(connection: int, page: int) -> NoReturn:
@@ -278,8 +284,9 @@ def _become_lane(connection: int, page: int) -> NoReturn:
 
 
 def main(control_number: int) -> None:
-    """Fork processes for the worker at the other end of a socket until it is gone."""
+    """Fork processes for the worker at the other end of a socket until it is gone. What they leave behind becomes its child."""
     _end_with_parent()
+    _set(_TAKES_ORPHANS, 1)
     schemas()
     with socket.socket(fileno=control_number) as control:
         while True:

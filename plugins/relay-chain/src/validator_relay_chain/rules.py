@@ -113,8 +113,8 @@ def guess_of(runtime: Runtime) -> str | None:
         return None
     version, youngest = _taken_for(runtime)
     return (
-        f"no version of {runtime.spec_name} is known here: since its metadata shows {youngest}, what it does not show is guessed to be "
-        f"that of polkadot {version}"
+        f"no version of {runtime.spec_name} is known here: since its metadata shows {youngest}, what it does not show is guessed "
+        f"from polkadot {version}"
     )
 
 

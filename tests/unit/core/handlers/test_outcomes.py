@@ -270,7 +270,7 @@ def test_failing_guard_is_handler_fault() -> None:
     """Only errors of plugins become outcomes."""
 
     @contextmanager
-    def broken(_: object) -> Iterator[None]:
+    def broken(*_: object) -> Iterator[None]:
         raise ContextError("ours")
         yield
 

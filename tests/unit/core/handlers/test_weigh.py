@@ -59,7 +59,7 @@ def test_decode_is_guarded() -> None:
     entered = []
 
     @contextmanager
-    def guard(_: object) -> Any:
+    def guard(*_: object) -> Any:
         entered.append(True)
         yield
 
