@@ -14,7 +14,7 @@ from validator_relay_chain import keys
 from validator_relay_chain.convert import JsonRecord, Step
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.limits import COMPARE_EVERY_BLOCKS, IN_FLIGHT_MAX
+from validator_relay_chain.limits import COMPARE_EVERY_BLOCKS, IN_FLIGHT
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.mock import Recording
@@ -184,7 +184,7 @@ class World:
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
     features: Sequence[str] = ()
     """Of the lane's rules."""
-    in_flight_max: int = IN_FLIGHT_MAX
+    in_flight: int = IN_FLIGHT
     """One, for a test that adds up pauses: `SkippingTime` passes with those of every thread."""
 
     def tell(self, line: str) -> None:
@@ -212,7 +212,7 @@ class World:
         assert out.cursor is not None
         chain = self.chain()
         settings = Settings(
-            LANE, self.to_block, self.stall_s_max, self.in_flight_max, compare_every_blocks=self.compare_every_blocks
+            LANE, self.to_block, self.stall_s_max, self.in_flight, compare_every_blocks=self.compare_every_blocks
         )
         try:
             Follower(

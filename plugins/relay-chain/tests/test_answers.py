@@ -151,7 +151,7 @@ def test_needed_call_that_every_node_refuses_ends_within_a_minute(
     for each in (node, spare):
         each.order(Fault(kind, method, count=None))
     for urls in ([node.url], [node.url, spare.url]):
-        world, out = World(urls, tmp_path, in_flight_max=1), Collected()
+        world, out = World(urls, tmp_path, in_flight=1), Collected()
         with pytest.raises(RpcFault) as caught:
             world.follow(out, seed)
         assert all(f"{url}: " in str(caught.value) for url in urls)
@@ -285,7 +285,7 @@ def test_body_that_no_node_has_ends_with_the_kind_of_node_that_is_needed(
     node: MockNode, spare: MockNode, seed: Seed, tmp_path: Path
 ) -> None:
     node.order(Fault(FaultKind.NULL, "chain_getBlock", after=5, count=None))
-    world, out = World([node.url], tmp_path, in_flight_max=1), Collected()
+    world, out = World([node.url], tmp_path, in_flight=1), Collected()
     with pytest.raises(BodyMissing, match=r"block 1\d\d: bodies are needed: .* without --blocks-pruning archive"):
         world.follow(out, seed)
     assert waited_s(world) <= A_MINUTE_S
@@ -301,7 +301,7 @@ def test_block_that_a_node_does_not_have_has_an_end(
     method: str, node: MockNode, spare: MockNode, seed: Seed, tmp_path: Path
 ) -> None:
     node.order(Fault(FaultKind.NO_HEADER, method, count=None))
-    world = World([node.url], tmp_path, in_flight_max=1)
+    world = World([node.url], tmp_path, in_flight=1)
     with pytest.raises(NotKnownHere, match="the block is not known here: Client error: UnknownBlock: Header"):
         world.follow(Collected(), seed)
     assert waited_s(world) <= 2 * A_MINUTE_S

@@ -113,7 +113,7 @@ def test_value_that_the_state_root_does_not_prove_is_the_nodes_trouble(tmp_path:
         followed = World([liar.url], tmp_path).chain()
         header = Header.from_json(block.header)
         with pytest.raises(BadAnswer, match=f"block {WHOLE}: "):
-            BlockReads(followed, header, {}, (None, None), runtime()).configuration()
+            BlockReads(followed, header, {}, (None, None), {}, runtime()).configuration()
         followed.pool.close()
 
 

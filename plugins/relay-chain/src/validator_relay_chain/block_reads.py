@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 class BlockReads:
-    """What one block needs besides itself (`convert.Reads`): ``heads`` and ``lists`` are those that were read with the block."""
+    """What one block needs besides itself (`convert.Reads`).
+
+    ``heads``, ``lists`` and values of ``queues``, by key, are those that were read with the block.
+    """
 
     def __init__(
         self,
@@ -38,10 +41,11 @@ class BlockReads:
         header: Header,
         heads: Mapping[int, Value],
         lists: tuple[Value, Value],
+        queues: Mapping[bytes, Value],
         runtime: Runtime,
     ) -> None:
         self._chain, self._header, self._heads, self._runtime = chain, header, dict(heads), runtime
-        self._lists = lists
+        self._lists, self._queues = lists, queues
 
     def heads(self, para_ids: Iterable[int]) -> dict[int, bytes]:
         """Return the heads of downward queues after the block."""
@@ -54,7 +58,7 @@ class BlockReads:
 
     def queue(self, para_id: int) -> tuple[Queued, ...]:
         """Return a downward queue after the block, at least as far back as the block's own messages."""
-        return self._queue(para_id, lambda wanted: self._chain.values(wanted, self._header.hash))
+        return self._queue(para_id, self._values)
 
     def proven_downward(self, para_id: int) -> tuple[bytes | None, tuple[Queued, ...]] | None:
         """Return the head of a downward queue after the block and the queue, both proven; None if no node proves it."""
@@ -64,6 +68,11 @@ class BlockReads:
             return None
         head = proven[key]
         return None if head is None else _hash(head, para_id), self._queue(para_id, self._proven)
+
+    def _values(self, wanted: Sequence[bytes]) -> Mapping[bytes, Value]:
+        if all(key in self._queues for key in wanted):
+            return self._queues
+        return self._chain.values(wanted, self._header.hash)
 
     def _proven(self, wanted: Sequence[bytes]) -> Mapping[bytes, Value]:
         found = self._chain.proven(wanted, self._header)

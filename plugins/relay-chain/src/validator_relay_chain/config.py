@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from validator_relay_chain.limits import COMPARE_EVERY_BLOCKS, NODES_MAX, SILENT_AFTER_S, SILENT_AFTER_S_MAX
+from validator_relay_chain.limits import (
+    COMPARE_EVERY_BLOCKS,
+    IN_FLIGHT,
+    IN_FLIGHT_MAX,
+    NODES_MAX,
+    SILENT_AFTER_S,
+    SILENT_AFTER_S_MAX,
+)
 from validator_relay_chain.pool import check_url
 
 LANE: Final = re.compile(r"[a-z0-9._-]{1,64}")
@@ -31,6 +38,8 @@ class ChainSource:
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
     """Blocks between two looks at the storage that the lane is compared with, besides those at session changes and at ``to_block``; 0 for
     none at all."""
+    in_flight: int = IN_FLIGHT
+    """Blocks that are fetched at once while the lane catches up. Public nodes refuse more than a few; your own node takes 64."""
     simulator: bool = False
     """Whether the nodes are simulators such as chopsticks, whose blocks have no state root: heads of downward queues are believed."""
 
@@ -45,6 +54,9 @@ class ChainSource:
             raise ValueError(f"to_block: expected a block number, found {self.to_block}")
         if not 0 <= self.compare_every_blocks < 2**32:
             raise ValueError(f"compare_every_blocks: expected a number of blocks, found {self.compare_every_blocks}")
+
+        if not 1 <= self.in_flight <= IN_FLIGHT_MAX:
+            raise ValueError(f"in_flight: expected 1 to {IN_FLIGHT_MAX} blocks, found {self.in_flight}")
 
     @property
     def start_path(self) -> Path:

@@ -9,7 +9,9 @@ is computed from its header.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from validator_relay_chain import keys
@@ -26,21 +28,23 @@ from validator_relay_chain.errors import (
     UndecodableBlock,
     Unreachable,
 )
-from validator_relay_chain.fetch import Fetched, Fetcher, Wanted
+from validator_relay_chain.fetch import Ahead, Fetched, Fetcher, Wanted
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.limits import (
     BLAMES_MAX,
     BLOCKS_PER_COMMIT_MAX,
     COMMIT_S_MAX,
     COMPARE_EVERY_BLOCKS,
+    HASHES_PER_CALL,
     HEAD_POLL_S,
-    IN_FLIGHT_MAX,
+    IN_FLIGHT,
     STALL_S_MAX,
     UNKNOWN_ROUNDS_MAX,
     WAIT_LINE_S,
     WALK_BLOCKS_MAX,
 )
 from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.oracle.facts import BlockFacts
 from validator_relay_chain.oracle.gather import facts_of
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.pool import Stopped, Time
@@ -68,7 +72,8 @@ class Settings(NamedTuple):
     to_block: int | None = None
     """The last block to follow; None follows forever."""
     stall_s_max: float = STALL_S_MAX
-    in_flight_max: int = IN_FLIGHT_MAX
+    in_flight: int = IN_FLIGHT
+    """Blocks that are fetched at once."""
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
     """Blocks between two looks at the storage that the lane is compared with; 0 for none."""
     is_simulator: bool = False
@@ -77,17 +82,22 @@ class Settings(NamedTuple):
 
 @dataclass
 class _Batch:
-    """Converted blocks that are committed together."""
+    """Converted blocks that are committed together, each with its facts, which other threads gather."""
 
     position: Position
     began_s: float
-    records: list[tuple[str, JsonRecord]] = field(default_factory=list)
-    blocks: int = 0
+    steps: list[tuple[Step, Future[BlockFacts]]] = field(default_factory=list)
+    records: int = 0
+
+    def add(self, step: Step, facts: Future[BlockFacts]) -> None:
+        self.position = step.position
+        self.steps.append((step, facts))
+        self.records += len(step.records) + 1
 
     def is_full(self, now_s: float) -> bool:
         return (
-            self.blocks >= BLOCKS_PER_COMMIT_MAX
-            or len(self.records) >= RECORDS_PER_COMMIT_MAX
+            len(self.steps) >= BLOCKS_PER_COMMIT_MAX
+            or self.records >= RECORDS_PER_COMMIT_MAX
             or now_s - self.began_s >= COMMIT_S_MAX
         )
 
@@ -133,7 +143,7 @@ class Follower:
         Raises `StatePruned` if no node has the state any more, `UndecodableBlock`, `ChainContradiction` if nodes insist on another chain,
         `WrongChain`.
         """
-        with Fetcher(self._chain, self._settings.in_flight_max) as fetcher:
+        with Fetcher(self._chain, self._settings.in_flight) as fetcher:
             while not self._is_done():
                 try:
                     target = self._next_head()
@@ -226,14 +236,17 @@ class Follower:
         if head.number <= self.position.number:
             return  # a notification was ahead of what the node has finalised
         last = head.number if self._settings.to_block is None else min(head.number, self._settings.to_block)
-        para_ids = sorted({*self.position.lifecycles, *self.position.heads})
-        with fetcher.blocks(self._wanted(head, last), para_ids) as blocks:
-            self._convert_all(blocks, last)
+        ahead = Ahead(self.position.heads, _paras(self.position), has_pages=self._has_pages())
+        with fetcher.blocks(self._wanted(head, last), ahead) as blocks:
+            self._convert_all(fetcher, blocks, last, ahead)
 
     def _wanted(self, head: Header, last: int) -> Iterator[Wanted]:
         first = self.position.number + 1
         if head.number - first >= WALK_BLOCKS_MAX:
-            yield from map(Wanted, range(first, min(last, head.number - WALK_BLOCKS_MAX) + 1))
+            numbers = range(first, min(last, head.number - WALK_BLOCKS_MAX) + 1)
+            for at in range(0, len(numbers), HASHES_PER_CALL):
+                part = numbers[at : at + HASHES_PER_CALL]
+                yield from map(Wanted, part, self._chain.hashes_at(part) or repeat(None))
             return
         path = [Wanted(head.number, head.hash)]
         while head.number > first:
@@ -243,13 +256,19 @@ class Follower:
             raise BadAnswer(self._contradiction(head.parent_hash))
         yield from (each for each in reversed(path) if each.number <= last)
 
-    def _convert_all(self, blocks: Iterator[Fetched], last: int) -> None:
+    def _has_pages(self) -> bool:
+        return self._runtime is not None and self._runtime.has_downward_pages
+
+    def _convert_all(self, fetcher: Fetcher, blocks: Iterator[Fetched], last: int, ahead: Ahead) -> None:
         """Convert and commit blocks. What was converted before one that fails is committed, too."""
         batch = _Batch(self.position, self._time.now())
         try:
             for fetched in blocks:
                 self._check_stop()
-                self._add(batch, fetched, last)
+                step = self._add(fetcher, batch, fetched, last)
+                if step.block.new_session:
+                    ahead.para_ids = _paras(step.position)
+                ahead.has_pages = self._has_pages()
                 if batch.position.number >= last or batch.is_full(self._time.now()):
                     self._commit(batch)
                     batch = _Batch(self.position, self._time.now())
@@ -258,10 +277,11 @@ class Follower:
             raise
         self._commit(batch)
 
-    def _add(self, batch: _Batch, fetched: Fetched, last: int) -> None:
+    def _add(self, fetcher: Fetcher, batch: _Batch, fetched: Fetched, last: int) -> Step:
         step = self._convert(batch.position, fetched)
         assert self._runtime is not None
-        facts = facts_of(
+        facts = fetcher.submit(
+            facts_of,
             self._settings.lane,
             step,
             self._chain,
@@ -269,18 +289,31 @@ class Follower:
             self._runtime.unread,
             is_last=step.block.number == self._settings.to_block,
         )
-        batch.records += step.records
-        batch.records.append((FACTS, facts.to_json()))
-        batch.position, batch.blocks = step.position, batch.blocks + 1
+        batch.add(step, facts)
         for notice in step.notices:
             self._tell(notice)
         self._out.show(step, last, max(last, 0 if self._head is None else self._head.number))
+        return step
 
     def _commit(self, batch: _Batch) -> None:
-        if batch.blocks:
-            self._out.commit(batch.records, batch.position)
-            self.position = batch.position
+        """Commit the blocks up to the first whose facts cannot be gathered, and raise why they cannot. The batch is empty afterwards."""
+        records: list[tuple[str, JsonRecord]] = []
+        position, failure = self.position, None
+        steps, batch.steps = batch.steps, []
+        for step, facts in steps:
+            try:
+                gathered = facts.result()
+            except FollowError as error:
+                failure = error
+                break
+            records += (*step.records, (FACTS, gathered.to_json()))
+            position = step.position
+        if records:
+            self._out.commit(records, position)
+            self.position = position
             self._blames = self._undecoded = self._unknown = 0
+        if failure is not None:
+            raise failure
 
     def _convert(self, position: Position, fetched: Fetched) -> Step:
         header = fetched.raw.header
@@ -295,7 +328,7 @@ class Follower:
             self._afresh = True
             runtime = self._load_runtime(position)
             block = decode_block(replace(fetched.raw, events=proven[keys.SYSTEM_EVENTS] or b""), runtime)
-        reads = BlockReads(self._chain, header, fetched.heads, fetched.lists, runtime)
+        reads = BlockReads(self._chain, header, fetched.heads, fetched.lists, fetched.queues, runtime)
         believes = self._settings.is_simulator
         return convert(
             self._settings.lane,
@@ -324,3 +357,8 @@ class Follower:
         self._features = self._features_at(position.number + 1)
         self._runtime = runtime
         return runtime
+
+
+def _paras(position: Position) -> list[int]:
+    """Return the paras whose downward queues may change after a position."""
+    return sorted({*position.lifecycles, *position.heads})

@@ -16,8 +16,14 @@ CONNECT_S_MAX: Final = 15.0
 ANSWER_S_MAX: Final = 60.0
 """Seconds that an answer may take. Public nodes are slow with keys and proofs."""
 
-IN_FLIGHT_MAX: Final = 4
-"""Requests that wait for an answer at once: public nodes refuse more."""
+IN_FLIGHT: Final = 4
+"""Blocks that are fetched at once, a request each at a time, unless the configuration says otherwise: public nodes refuse more."""
+
+IN_FLIGHT_MAX: Final = 256
+"""Greatest number of such blocks, for nodes of one's own."""
+
+HASHES_PER_CALL: Final = 256
+"""Hashes of blocks that one call asks for."""
 
 PAUSE_S_MIN: Final = 0.5
 """Seconds of the first pause before a call is repeated; each further one in a row is twice as long."""

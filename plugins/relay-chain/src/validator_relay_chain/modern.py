@@ -160,7 +160,9 @@ class ModernConnection(JsonRpc):
 
     # --- blocks ---
 
-    def _block_hash(self, timeout_s: float, number: int) -> str | None:
+    def _block_hash(self, timeout_s: float, number: int | list[int]) -> str | None:
+        if isinstance(number, list):
+            return None  # one at a time: whoever fetches several blocks at once asks for several hashes at once
         if number == 0:
             method = "archive_v1_genesisHash" if self._has_archive else "chainSpec_v1_genesisHash"
             return self.request(method, (), timeout_s)  # type: ignore[no-any-return]

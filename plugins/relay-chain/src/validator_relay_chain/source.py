@@ -66,6 +66,25 @@ class Chain:
         what = f"the hash of block {number}"
         return self.pool.ask(lambda found: from_hex(known(what)(found), what, 32), "chain_getBlockHash", number)
 
+    def hashes_at(self, numbers: Sequence[int]) -> list[bytes] | None:
+        """Return the hashes of blocks on the node's best chain, in one call; None if no node answers for several blocks at once."""
+        what = "the hashes of blocks"
+
+        def read(found: Any) -> list[bytes] | None:
+            if found is None:
+                return None
+            if not isinstance(found, list) or len(found) != len(numbers):
+                raise BadAnswer(f"{what}: expected a list of {len(numbers)}, found another form")
+            return [
+                from_hex(known(f"the hash of block {at}")(each), what, 32)
+                for at, each in zip(numbers, found, strict=True)
+            ]
+
+        try:
+            return self.pool.ask(read, "chain_getBlockHash", list(numbers), is_optional=True)
+        except NotOffered:
+            return None
+
     def finalised_head(self) -> bytes:
         """Return the hash of the node's last finalised block."""
         return self.pool.ask(lambda found: from_hex(found, "finalised head", 32), "chain_getFinalizedHead")

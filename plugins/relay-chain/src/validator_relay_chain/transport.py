@@ -166,6 +166,7 @@ def _settings(lane: str, source: ChainSource) -> Settings:
     return Settings(
         lane,
         source.to_block,
+        in_flight=source.in_flight,
         compare_every_blocks=source.compare_every_blocks,
         is_simulator=source.simulator,
     )
