@@ -38,3 +38,8 @@ def written_by_newer(path: Path, expected: object, found: object) -> UserError:
 
 class PluginFailed(Exception):
     """A plugin's code raised what its contract does not allow: a bug of the plugin. The text says where, the cause is what it raised."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return the kind and the text of an error that a plugin's module raised: it may raise anything."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

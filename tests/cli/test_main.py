@@ -150,6 +150,15 @@ def test_commands_of_plugins_are_listed_and_cannot_replace_those_of_the_product(
         module._target("mail")
 
 
+def broken_plugin(folder: Path, group: str, text: str) -> None:
+    """Write a distribution with a module, behind an entry point ``mail``."""
+    (folder / "broken_mail.py").write_text(text, encoding="utf-8")
+    info = folder / "broken_mail-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-mail\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[{group}]\nmail = broken_mail:app\n", encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -158,20 +167,43 @@ def test_commands_of_plugins_are_listed_and_cannot_replace_those_of_the_product(
         ("def app(:", "(SyntaxError: invalid syntax (broken_mail.py, line 1))"),
         ("other = 1", "(AttributeError: module 'broken_mail' has no attribute 'app')"),
         ("app = 1", "expected a typer.Typer or a function as broken_mail:app, found int"),
+        ("import typer; app = typer.Typer()", "it is no command (RuntimeError: "),
+        ("def app(a: int | str): pass", "it is no command (AssertionError: "),
     ],
 )
 def test_plugin_command_whose_module_fails_is_one_line(text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "broken_mail.py").write_text(text, encoding="utf-8")
-    info = tmp_path / "broken_mail-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-mail\nVersion: 1\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[validator.commands]\nmail = broken_mail:app\n", encoding="utf-8")
+    broken_plugin(tmp_path, "validator.commands", text)
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     code, stderr = ended("mail", env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL)
     assert (code, stderr.count("\n")) == (exit_codes.USER_ERROR, 1), stderr
     assert stderr.startswith("validator: plugin command mail: ")
     assert said in stderr
     assert ended("--version", env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL) == (exit_codes.OK, "")
+    typed = {"_VALIDATOR_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "validator mail --"}
+    program = Path(sys.executable).with_name("validator")
+    done = subprocess.run(
+        [program], env=os.environ | {"PYTHONPATH": path} | typed, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("text", ["raise RuntimeError('two\nlines')", "import sys; sys.exit(3)", "other = 1"])
+def test_job_of_a_plugin_that_cannot_be_imported_leaves_other_commands_as_they_are(text: str, tmp_path: Path) -> None:
+    broken_plugin(tmp_path, "validator.jobs", text)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    assert ended("schemas", "list", env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL) == (0, "")
+
+
+@pytest.mark.parametrize("text", ["raise RuntimeError('two\nlines')", "import sys; sys.exit(3)", "other = 1"])
+def test_recorded_run_that_cannot_be_imported_is_one_line(
+    text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = import_module("validator.cli.demo_real")
+    (tmp_path / "broken_demo.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(module, "entry_points", lambda **_: [EntryPoint("real", "broken_demo:app", module.GROUP)])
+    with pytest.raises(UserError, match=r"^--real: importing broken_demo:app failed: \w+: .+$"):
+        module._offered()
 
 
 def ended(*arguments: str, **options: Any) -> tuple[int, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from validator import exit_codes
 from validator.cli.demo import OUTPUT_TOPICS, Demo, DemoFeed, run_demo, summary_of
 from validator.cli.demo_screen import DemoProgress
-from validator.errors import UserError
+from validator.errors import UserError, in_one_line
 from validator.kafka.reader import TopicReader
 from validator.private import write_private
 from validator.service.comparison import Comparison
@@ -58,7 +58,10 @@ def _offered() -> Any:
         raise UserError(
             f"--real: expected one plugin that offers a recorded run (validator-relay-chain), found {number}"
         )
-    return found[0].load()
+    try:
+        return found[0].load()
+    except (Exception, SystemExit) as error:  # a plugin's module may raise anything
+        raise UserError(f"--real: importing {found[0].value} failed: {in_one_line(error)}") from error
 
 
 def _progress(run: RecordedRun) -> DemoProgress:

@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from validator import __version__, exit_codes
-from validator.errors import GivenUp, PluginFailed, UserError
+from validator.errors import GivenUp, PluginFailed, UserError, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,9 +121,8 @@ def _target(name: str) -> typer.Typer | Callable[..., Any]:
     try:
         found = entry.load()
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything
-        said = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(
-            f"plugin command {name}: importing {entry.value} failed ({said}): fix or remove the plugin"
+            f"plugin command {name}: importing {entry.value} failed ({in_one_line(error)}): fix or remove the plugin"
         ) from error
     if not callable(found):
         raise UserError(
@@ -133,13 +132,20 @@ def _target(name: str) -> typer.Typer | Callable[..., Any]:
 
 
 def _load(name: str) -> TyperCommand | TyperGroup:
-    """Import the sub-command behind a name."""
+    """Import the sub-command behind a name. Raises `UserError` if a plugin's cannot be imported, or is none."""
     target = _target(name)
     if not isinstance(target, typer.Typer):
         wrapper = typer.Typer(add_completion=False, rich_markup_mode="markdown")  # reflows paragraphs
         wrapper.command(name)(target)
         target = wrapper
-    command: TyperCommand | TyperGroup = typer.main.get_command(target)  # type: ignore[assignment]
+    try:
+        command: TyperCommand | TyperGroup = typer.main.get_command(target)  # type: ignore[assignment]
+    except Exception as error:  # a Typer without commands, or a function that typer cannot read
+        if name in COMMANDS:
+            raise
+        raise UserError(
+            f"plugin command {name}: it is no command ({in_one_line(error)}): fix or remove the plugin"
+        ) from error
     command.name = name
     return command
 
@@ -167,7 +173,14 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, _load(name) if name is not None else command, rest
+        if name is None:
+            return name, command, rest
+        try:
+            return name, _load(name), rest
+        except UserError:
+            if ctx.resilient_parsing:  # a shell that completes: there is nothing to offer
+                return name, command, rest
+            raise
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(self.commands)  # in the table's order

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from validator.codec.encode import OutputRecord
 from validator.codec.record_format import RecordFormat, RecordUnreadable
 from validator.codec.schemas import SchemaSet, schemas
-from validator.errors import UserError
+from validator.errors import UserError, in_one_line
 from validator.metrics.own import Measure, PluginMetric
 from validator.topics import DAY_MS, FOREVER, MINUTE_MS, Topic
 
@@ -188,5 +188,5 @@ def open_job(context: JobContext) -> Job:
 def _load(entry: EntryPoint) -> Any:
     try:
         return entry.load()
-    except ImportError as error:
-        raise UserError(f"job {entry.name}: importing {entry.value} failed: {error}") from error
+    except (Exception, SystemExit) as error:  # a plugin's module may raise anything
+        raise UserError(f"job {entry.name}: importing {entry.value} failed: {in_one_line(error)}") from error
