@@ -16,7 +16,7 @@ from validator_relay_chain import layout, source
 from validator_relay_chain.adopt import adopt_rules
 from validator_relay_chain.block import decode_block
 from validator_relay_chain.configuration import decode_configuration
-from validator_relay_chain.errors import NotKnownHere, RulesWanted
+from validator_relay_chain.errors import ParentUnknown, RulesWanted
 from validator_relay_chain.known_rules import RulesGuard, read_rules
 from validator_relay_chain.limits import RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
@@ -42,6 +42,7 @@ class Shown:
         self._calls, self._items = calls, items
         self.has_signals = flags.get("signals", False)
         self.has_downward_pages = flags.get("pages", False)
+        self.has_scheduling_parents = flags.get("parents", False)
         self.configuration_fields = () if flags.get("one_limit") else ("hrmp_max_parathread_inbound_channels",)
 
     def has_call(self, pallet: str, call: str) -> bool:
@@ -69,6 +70,7 @@ ALL = {"one_limit": True, "items": ("DeliveryFeeFactor", "BookStateFor"), "calls
         (ALL | {"calls": NEWER}, {"relaxed_watermark", "force_open_channel", "dmp_by_relay_parent"}),
         (ALL | {"signals": True}, set(UNSEEN) - {"watermark_may_stay", "approved_peer_signal"}),
         (ALL | {"signals": True, "pages": True}, set(UNSEEN)),
+        (ALL | {"signals": True, "parents": True}, set(UNSEEN)),
     ],
 )
 @pytest.mark.parametrize("version", [1, 9_999_999])
@@ -199,7 +201,8 @@ def test_relay_parent_that_no_node_knows_stops_the_lane_with_its_block(tmp_path:
     with MockNode(chain.recording) as node:
         world = World([node.url], tmp_path, to_block=chain.number)
         with pytest.raises(
-            NotKnownHere, match=rf"block {FIRST + 1}: the relay parent of a candidate: .*block 0x0707.* is not known"
+            ParentUnknown,
+            match=rf"block {FIRST + 1}: the relay parent of a candidate is block 0x0707.* is needed.*block 0x0707.* is not known",
         ):
             world.follow(Collected(), world.seed())
 

@@ -119,7 +119,7 @@ def decode_block(raw: RawBlock, runtime: Runtime) -> ChainBlock:
         )
     except UndecodableBlock as error:
         raise UndecodableBlock(f"block {number}: {error}") from error
-    except (DecodeError, LookupError, TypeError, ValueError) as error:
+    except (DecodeError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UndecodableBlock(f"block {number}: {runtime}: {type(error).__name__}: {error}") from error
     accepted = _accepted(number, listed, backed)
     return ChainBlock(
@@ -164,10 +164,10 @@ def _of(events: list[Event], pallet: str, name: str) -> list[Event]:
 
 
 def _receipt(event: Event) -> Receipt:
-    receipt = event.fields[0]
-    descriptor = receipt["descriptor"]
-    relay_parent, commitments_hash = descriptor["relay_parent"], receipt["commitments_hash"]
-    return Receipt(int(descriptor["para_id"]), bytes.fromhex(relay_parent[2:]), bytes.fromhex(commitments_hash[2:]))
+    """Return the candidate that an event names: para and relay parent begin its descriptor, the hash of its commitments follows."""
+    descriptor, commitments_hash = event.fields[0].values()
+    para_id, relay_parent, *_ = descriptor.values()
+    return Receipt(int(para_id), bytes.fromhex(relay_parent[2:]), bytes.fromhex(commitments_hash[2:]))
 
 
 def _accepted(number: int, listed: tuple[BackedCandidate, ...], backed: list[Receipt]) -> tuple[BackedCandidate, ...]:

@@ -10,8 +10,8 @@ from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
 from validator_relay_chain.configuration import decode_configuration
 from validator_relay_chain.downward import sent_since
-from validator_relay_chain.errors import BadAnswer, NotKnownHere
-from validator_relay_chain.header import Header
+from validator_relay_chain.errors import BadAnswer, NotKnownHere, ParentUnknown, StatePruned
+from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.hidden import ChannelId
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.reading import Value
@@ -132,11 +132,14 @@ class BlockReads:
         return decode_configuration(values[keys.ACTIVE_CONFIG], self._runtime)
 
     def header_number(self, block_hash: bytes) -> int:
-        """Return the number of an older block, the relay parent of a candidate."""
+        """Return the number of an older block, the relay parent of a candidate. Raises `ParentUnknown`."""
         try:
             return self._chain.number_of(block_hash)
-        except NotKnownHere as error:
-            raise error.saying(f"block {self._header.number}: the relay parent of a candidate: {error}") from error
+        except (NotKnownHere, StatePruned) as error:
+            raise ParentUnknown(
+                f"block {self._header.number}: the relay parent of a candidate is block {to_hex(block_hash)}, whose header no node has: "
+                f"a node that keeps the headers of all blocks is needed, not a light client ({error})"
+            ) from error
 
 
 def read_heads(chain: Chain, para_ids: Iterable[int], block_hash: bytes) -> dict[int, Value]:

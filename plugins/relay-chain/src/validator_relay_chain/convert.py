@@ -22,6 +22,7 @@ from validator_relay_chain.header import to_hex
 from validator_relay_chain.hidden import ChannelId, ChannelReads, Found, at_session_end, first_look, inside_session
 from validator_relay_chain.limits import PENDING_MAX, RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.parents import relay_parents
 from validator_relay_chain.position import Pending, Position
 from validator_relay_chain.requests import requests_of
 from validator_relay_chain.rules import SIGNALS
@@ -142,10 +143,11 @@ def convert(
         "timed_out": [_ref(each) for each in (*timed_out, *gone) if each is not None],
         "session_change": _session_change(position, lifecycles, configuration) if block.new_session else None,
     }
+    parents = relay_parents(position, number, (each.relay_parent for each in block.candidates), reads.header_number)
     place = {"lane": lane, "block": number}
     records: list[tuple[str, JsonRecord]] = [
         *(("candidates", candidate_record(
-            lane, number, index, each, _relay_parent(position, each, reads), sends_signals=SIGNALS in features))
+            lane, number, index, each, parents.numbers[each.relay_parent], sends_signals=SIGNALS in features))
           for index, each in enumerate(block.candidates)),
         *(("channel-requests", place | {"index": index} | each) for index, each in enumerate(requests)),
         *(("downward-messages", place | {"index": index, "para_id": each.para_id, "msg": each.msg.hex()})
@@ -167,6 +169,7 @@ def convert(
         configuration,
         downward.heads,
         hidden.after,
+        parents.kept,
     )
     return Step(
         block,
@@ -306,11 +309,6 @@ def _unknown(number: int, receipts: Sequence[Receipt], found: Sequence[Pending |
         for receipt, pending in zip(receipts, found, strict=True)
         if pending is None
     ]
-
-
-def _relay_parent(position: Position, candidate: BackedCandidate, reads: Reads) -> int:
-    number = position.number_of(candidate.relay_parent)
-    return reads.header_number(candidate.relay_parent) if number is None else number
 
 
 @dataclass(slots=True)

@@ -154,6 +154,10 @@ class ChainContradiction(FollowError):
     """What a block says contradicts itself or what was followed so far: the lane must not continue."""
 
 
+class ParentUnknown(FollowError):
+    """No node has the header of a block on which a candidate builds, so nobody knows its number."""
+
+
 class Simulated(FollowError):
     """A block has no state root: a simulator made it."""
 

@@ -79,6 +79,8 @@ PARTS_MAX: Final = 4_096
 """Parts of a type, each counted wherever it stands: those that are read have about twenty."""
 DESCRIPTOR_FIELDS_MIN: Final = 9
 """Fields of a descriptor: those of version 1."""
+SCHEDULING_PARENT_AT: Final = 4 + 5 * 32
+"""The byte of a descriptor behind para, relay parent, what names core and session, and three hashes."""
 _BYTES: Final = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 _NAMED: Final = re.compile(r"<(\d+:\|?)+>")
 """An enum without fields: one byte."""
@@ -192,18 +194,33 @@ def _bytes(part: str) -> int:
 
 def has_signals(types: Mapping[int, Any]) -> bool:
     """Return whether a runtime separates signals from upward messages: it does so since descriptors name their core (RFC 103)."""
-    return any(_names_core(types, each) for each in types.values())
+    return any(_with_core(types, each) for each in types.values())
 
 
-def _names_core(types: Mapping[int, Any], found: Any) -> bool:
-    """Return whether a type is a descriptor with version and core behind the relay parent, where there was a collator of 32 bytes."""
+def has_scheduling_parents(types: Mapping[int, Any]) -> bool:
+    """Return whether descriptors have a scheduling parent behind the erasure root: in version 2 there are 64 reserved bytes."""
+    for each in types.values():
+        at = 0
+        for part in _with_core(types, each):
+            if at == SCHEDULING_PARENT_AT:
+                return part == "b32"
+            at += _bytes(part)
+    return False
+
+
+def _with_core(types: Mapping[int, Any], found: Any) -> list[str]:
+    """Return the fields of a descriptor with version and core behind the relay parent, where there was a collator of 32 bytes.
+
+    Another type has none.
+    """
     fields = found["def"].get("composite", {}).get("fields", ())
     if not DESCRIPTOR_FIELDS_MIN <= len(fields) <= DESCRIPTOR_BYTES:
-        return False
+        return []
     try:
         parts = [shape(types, each["type"]) for each in fields[:4]]
         if parts[:2] != ["u32", "b32"] or _bytes(parts[2]) != 1 or parts[3] != "u16":
-            return False
-        return _is_descriptor([shape(types, each["type"]) for each in fields])
+            return []
+        parts += [shape(types, each["type"]) for each in fields[4:]]
     except (LookupError, ValueError):
-        return False
+        return []
+    return parts if _is_descriptor(parts) else []

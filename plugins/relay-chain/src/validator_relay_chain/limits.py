@@ -133,7 +133,8 @@ RECENT_HASHES: Final = 64
 """Last blocks whose number a cursor has by hash. Relay parents were three blocks old at most until version 3 of descriptors."""
 
 NUMBERS_MAX: Final = 4_096
-"""Blocks whose number is kept in memory by hash: those that were followed, and older relay parents, each asked for once."""
+"""Blocks whose number is kept by hash: in memory those that were followed; in the cursor, too, older relay parents, each asked for once.
+Seven hours: since version 3 of descriptors, candidates may build on blocks of earlier sessions, which take one hour or four."""
 
 WALK_BLOCKS_MAX: Final = 64
 """Blocks that are followed back from a finalised head by their parents. Longer gaps are filled by number, and each block by its parent."""

@@ -155,6 +155,8 @@ class Runtime:
         self._check_storage()
         self.has_signals = layout.has_signals(self._types)
         """Whether an empty upward message ends the messages of a candidate."""
+        self.has_scheduling_parents = layout.has_scheduling_parents(self._types)
+        """Whether the relay parent of a candidate may be of an earlier session."""
         self._events_type = self.items["System", "Events"]
         self._arity = self._arities()
 

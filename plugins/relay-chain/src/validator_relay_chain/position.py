@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from validator_relay_chain.errors import ChainContradiction
@@ -57,13 +57,15 @@ class Position:
     """Heads of downward queues; a para without one has never had a message."""
     channels: Channels | None = None
     """Channels and requests; None in a cursor of an earlier version, until the next block."""
+    parents: Mapping[bytes, int] = field(default_factory=dict)
+    """Numbers of older blocks by hash, on which candidates have built."""
 
     def number_of(self, block_hash: bytes) -> int | None:
-        """Return the number of a recent block, or None."""
+        """Return the number of a recent block or of a known relay parent, or None."""
         for back, each in enumerate(reversed(self.recent)):
             if each == block_hash:
                 return self.number - back
-        return None
+        return self.parents.get(block_hash)
 
     def encode(self) -> bytes:
         """Return the cursor. Raises `ChainContradiction` if it is too long."""
@@ -82,6 +84,8 @@ class Position:
         }
         if self.channels is not None:
             document["channels"] = self.channels.to_json()
+        if self.parents:
+            document["parents"] = [[each.hex(), number] for each, number in self.parents.items()]
         packed = zlib.compress(json.dumps(document, separators=(",", ":")).encode())
         if len(packed) > CURSOR_BYTES_MAX:
             raise ChainContradiction(
@@ -122,4 +126,5 @@ class Position:
             {str(name): int(value) for name, value in document["configuration"].items()},
             {int(para): bytes.fromhex(head) for para, head in document["heads"]},
             Channels.of(document["channels"]) if "channels" in document else None,
+            {bytes.fromhex(each): int(number) for each, number in document.get("parents", ())},
         )

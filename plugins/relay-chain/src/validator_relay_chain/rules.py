@@ -84,8 +84,10 @@ _ORDER: Final = (
 
 _TAKEN_FOR: Final[tuple[tuple[int, str, Shows], ...]] = (
     (2_000_000, "pages of downward messages", lambda runtime: runtime.has_downward_pages),
+    (2_000_000, "scheduling parents", lambda runtime: runtime.has_scheduling_parents),
     (1_004_000, "signals", _has_signals),
     (1_003_000, "the call establish_channel_with_system", _call("establish_channel_with_system")),
+    (1_000_000, "minimum_backing_votes", lambda runtime: "minimum_backing_votes" in runtime.configuration_fields),
     (9_430, "one limit of channels for all paras", _has_one_limit),
 )
 """The version that a runtime with other numbers is taken for, by the youngest thing that its metadata shows."""
