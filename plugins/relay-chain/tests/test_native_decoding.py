@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from relay_recordings import needs_recordings
+from relay_recordings import RECORDED, needs_recordings
 from relay_world import metadata
 from test_blocks import RUNTIMES, recorded_runtime
 from validator_relay_chain import metadata as reading
@@ -25,6 +25,11 @@ def slow_types(runtime: Runtime) -> list[str]:
     """Return the types of a runtime that the library decodes in Python."""
     decoder = runtime._config.get_value_decoder
     return ["::".join(each["path"]) for at, each in runtime._types.items() if decoder(f"scale_info::{at}") is None]
+
+
+@needs_recordings
+def test_no_recorded_metadata_is_left_out() -> None:
+    assert sorted(RUNTIMES) == sorted(each.name.removesuffix(".scale.gz") for each in (RECORDED / "metadata").iterdir())
 
 
 @needs_recordings
