@@ -27,6 +27,9 @@ OUTPUT_LOG = "spark-output.log"
 OUTPUT_LOG_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of Spark's and the workers' output after which the log rotates. One previous file is kept."""
 
+LINE_CHARACTERS_MAX = 64 * 1024
+"""Characters of that output that are taken at once: a longer line, which may have no end, is written in parts."""
+
 LOG_DRAIN_S_MAX = 2.0
 """Seconds to wait at the end until the last of that output is written."""
 
@@ -74,7 +77,7 @@ def _end_output(pipe: int) -> None:
 def _drain(pipe: int, log: RotatingFileHandler) -> None:
     """Copy a pipe to a log, until its end or until nobody holds the other end."""
     with os.fdopen(pipe, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+        for line in iter(lambda: lines.readline(LINE_CHARACTERS_MAX), ""):
             last = line.removesuffix(_END)
             if last:
                 log.emit(logging.makeLogRecord({"msg": last}))

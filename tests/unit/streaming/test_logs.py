@@ -51,6 +51,27 @@ def test_other_output_is_kept_up_to_size_limit(output: tuple[str, Path]) -> None
     assert numbers == list(range(numbers[0], 200)), "no line is lost or cut"
 
 
+FLOOD = """
+import os, sys
+from pathlib import Path
+import streaming.logs as logs
+logs.OUTPUT_LOG_BYTES_MAX = 100_000
+logs.LINE_CHARACTERS_MAX = 1000
+with logs.own_output(Path(sys.argv[1])):
+    for _ in range(100):
+        os.write(1, b"no end of a line " * 1000)
+    print("last", flush=True)
+"""
+
+
+def test_line_without_an_end_is_bounded_too(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", FLOOD, str(tmp_path)], timeout=120, check=True)
+    files = sorted((tmp_path / "logs").iterdir())
+    assert [file.name for file in files] == [OUTPUT_LOG, f"{OUTPUT_LOG}.1"]
+    assert all(0 < file.stat().st_size <= 100_000 for file in files)
+    assert files[0].read_text().endswith("no end of a line last\n")
+
+
 HELD = """
 import subprocess, sys
 from pathlib import Path
