@@ -64,9 +64,7 @@ def read_inherent(extrinsic: bytes, call: bytes, *, signals: bool) -> tuple[Back
     if version not in (4, 5) or extrinsic[reader.position : reader.position + len(call)] != call:
         return None
     reader.take(len(call))
-    for _ in range(reader.count()):
-        _skip_bits(reader)
-        reader.take(4 + SIGNATURE_BYTES)
+    _skip_bitfields(reader)
     count = reader.count()
     if count > CANDIDATES_MAX:
         raise DecodeError(f"{count} candidates, expected at most {CANDIDATES_MAX}")
@@ -133,6 +131,26 @@ def _candidate(descriptor: bytes, reader: Reader, *, signals: bool) -> BackedCan
         watermark,
         head_data,
     )
+
+
+def _skip_bitfields(reader: Reader) -> None:
+    """Skip what validators say of availability, hundreds in a block: bits, an index and a signature each. Raises `DecodeError`."""
+    count, data, at = reader.count(), reader.data, reader.position
+    for _ in range(count):
+        head = data[at : at + 2]
+        if len(head) == 2 and head[0] & 3 == 0:  # up to 63 bits
+            at += 1
+            bits = head[0] >> 2
+        elif len(head) == 2 and head[0] & 3 == 1 and head[1]:  # up to 16,383
+            at += 2
+            bits = (head[0] | head[1] << 8) >> 2
+        else:
+            reader.position = at
+            bits = reader.compact()
+            at = reader.position
+        at += (bits + 7) // 8 + 4 + SIGNATURE_BYTES
+    reader.position = min(at, len(data))
+    reader.take(at - reader.position)
 
 
 def _skip_bits(reader: Reader) -> None:
