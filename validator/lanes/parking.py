@@ -268,7 +268,10 @@ class LaneBatch:
             fault = fault_of(error)
             if fault is Fault.BUG:
                 self.on_bug(error)
-            reason = shortened(with_handlers(_reason(self.lane, fault, error), self.definition))
+            reason = _reason(self.lane, fault, error)
+            if fault in (Fault.BUG, Fault.MEMORY):
+                reason = with_handlers(reason, self.definition)
+            reason = shortened(reason)
             takes_shares = isinstance(error, DoesNotFit)  # only a whole batch raises it
             _release(error)
             parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=takes_shares)

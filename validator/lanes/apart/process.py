@@ -294,8 +294,11 @@ def main(control_number: int) -> None:
             if not what:
                 return
             if what[:1] == WAIT:
-                _, status = os.waitpid(NUMBER.unpack(what[1:])[0], 0)
-                control.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+                code = 0
+                with suppress(ChildProcessError):  # one that a process of a lane left to this one may be gone
+                    _, status = os.waitpid(NUMBER.unpack(what[1:])[0], 0)
+                    code = os.waitstatus_to_exitcode(status)
+                control.sendall(NUMBER.pack(code))
                 continue
             pid = os.fork()
             if not pid:
