@@ -31,14 +31,15 @@ USER = "marked"
 
 
 def holders(folder: Path) -> list[Path]:
-    """Return the files that hold the password. A file that is removed meanwhile holds nothing."""
+    """Return the files that hold the password. A file or a folder that is removed meanwhile holds nothing."""
     found = []
-    for path in folder.rglob("*"):
-        try:
-            if path.is_file() and MARK.encode() in path.read_bytes():
-                found.append(path)
-        except FileNotFoundError:
-            pass
+    for parent, _, names in os.walk(folder):  # it passes over folders that are gone
+        for path in (Path(parent, name) for name in names):
+            try:
+                if path.is_file() and MARK.encode() in path.read_bytes():
+                    found.append(path)
+            except FileNotFoundError:
+                pass
     return found
 
 
