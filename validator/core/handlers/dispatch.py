@@ -26,6 +26,9 @@ def unguarded(*_call: object) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+_EXHAUSTED = (MemoryError, RecursionError, SystemError)
+"""What depends on how much memory or stack the process has left, or on the state of its interpreter: never a verdict."""
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 """The memory address in an object's default text."""
 
@@ -147,7 +150,7 @@ class HandlerDispatcher:
         try:
             with self._guard(bound, host.block, None):
                 return decode(payload) is not None
-        except (MemoryError, RecursionError) as error:
+        except _EXHAUSTED as error:
             raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} is not a verdict") from error
         except HandlerInterrupted as interruption:
             raise HandlerFault(bound.name, bound.handler.kind, str(interruption)) from None
@@ -177,13 +180,13 @@ class HandlerDispatcher:
                     returned: object = handler.handle(context, message)  # type: ignore[func-returns-value]  # plugins may
                     if returned is not None:
                         failure = f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
-                except (MemoryError, RecursionError):
+                except _EXHAUSTED:
                     raise
                 except Exception as error:  # noqa: BLE001  # the round continues whatever a handler raises
                     failure = describe(error)  # an exception's text comes from the plugin, too
         except OutOfWeight:
             context._exhausted = True
-        except (MemoryError, RecursionError) as error:
+        except _EXHAUSTED as error:
             # how much of either is left depends on the process
             raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} is not a verdict", para) from error
         except HandlerInterrupted as interruption:
@@ -215,7 +218,7 @@ def describe(error: Exception) -> str:
     """Return an exception's type and text, truncated, and the same in every process: without addresses, and encodable."""
     try:
         text = str(error)
-    except (MemoryError, RecursionError):
+    except _EXHAUSTED:
         raise
     except Exception as broken:  # noqa: BLE001  # a plugin's own exception class may be broken, too
         text = f"({type(broken).__name__} in its text)"

@@ -249,6 +249,7 @@ def raising(error: BaseException) -> Any:
     [
         (raising(MemoryError()), "MemoryError is not a verdict"),
         (lambda context, message: endless() and None, "RecursionError is not a verdict"),
+        (raising(SystemError("error return without exception set")), "SystemError is not a verdict"),
         (raising(SystemExit(0)), "SystemExit raised"),
         (raising(GeneratorExit()), "GeneratorExit raised"),
         (raising(HandlerInterrupted("it took too long")), "it took too long"),

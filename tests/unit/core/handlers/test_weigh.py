@@ -46,7 +46,7 @@ def test_failing_decode_counts_as_owner() -> None:
     assert dispatcher([bound("a", decode=decode)]).weigh(host_of(relay()), b"m") == 10
 
 
-@pytest.mark.parametrize("error", [MemoryError, RecursionError, HandlerInterrupted, SystemExit])
+@pytest.mark.parametrize("error", [MemoryError, RecursionError, SystemError, HandlerInterrupted, SystemExit])
 def test_decode_that_depends_on_the_machine_is_a_fault(error: type[BaseException]) -> None:
     def decode(_: bytes) -> Any:
         raise error
