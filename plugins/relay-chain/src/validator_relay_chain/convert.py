@@ -19,7 +19,7 @@ from validator_relay_chain.configuration import CONFIGURATION, changed
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.hidden import ChannelId, ChannelReads, Found, at_session_end, first_look, inside_session
+from validator_relay_chain.hidden import ChannelId, ChannelReads, Found, find, first_look
 from validator_relay_chain.limits import PENDING_MAX, RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.parents import relay_parents
@@ -78,7 +78,7 @@ class Step:
     timed_out_known: tuple[tuple[int, bool], ...]
     downward: tuple[DownwardSent, ...]
     without_event: tuple[tuple[ChannelId, bool], ...] = ()
-    """Channels that were found in storage at the end of a session only, and whether each has opened."""
+    """Channels that were found in storage alone, and whether each has opened."""
     downward_resets: tuple[int, ...] = ()
     """Paras whose downward head is proven and does not follow from messages."""
 
@@ -119,7 +119,7 @@ def convert(
     notices += [f"block {number}: {each} has no record: compare the lane with the chain" for each in unread]
     lifecycles = reads.lifecycles() if block.new_session else position.lifecycles
     hidden = _hidden(position, block, requests, lifecycles, reads, features)
-    requests += hidden.requests
+    requests = [*hidden.before, *requests, *hidden.requests]
     notices += hidden.notices
     configuration = position.configuration
     if block.new_session:
@@ -385,11 +385,8 @@ def _hidden(
     """Return the changes of channels that the block's events do not show."""
     if position.channels is None:
         return Found((), first_look(reads), ())
-    known = position.channels.after(requests)
-    if not block.new_session:
-        return inside_session(block.number, known, reads, features)
-    outgoing, _ = paras.changes(position.lifecycles, lifecycles)
-    return at_session_end(block.number, known, reads, outgoing)
+    leaving = paras.changes(position.lifecycles, lifecycles)[0] if block.new_session else None
+    return find(block.number, position.channels, requests, block.candidates, reads, features, leaving)
 
 
 def _session_change(position: Position, lifecycles: Mapping[int, int], configuration: Mapping[str, int]) -> JsonRecord:

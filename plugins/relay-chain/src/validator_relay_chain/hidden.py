@@ -2,16 +2,18 @@
 """Changes of channels that no event of the pallet ``Hrmp`` shows: they become requests of the block, and the lane is right again.
 
 Calls of root, such as ``sudo_establish_hrmp_channel`` of test nets and ``force_process_hrmp_open``, and migrations have no event. Inside a
-session the lists of open and of close requests show most of it, in the block itself. What shows in no list is found at the end of the
-session, where the whole set of channels is compared. Source: chain_2026 section 4.
+session the lists of open and of close requests show most of it, in the block itself. What the block's own records contradict is looked at
+with it: a request for a channel that the lane has, a message over one that it lacks. The rest is found at the end of the session, where the
+whole set of channels is compared. Source: chain_2026 section 4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from validator_relay_chain.candidates import BackedCandidate
 from validator_relay_chain.errors import BadAnswer
 from validator_relay_chain.storage import Channel, OpenRequest
 
@@ -78,7 +80,9 @@ class Found:
     after: Channels
     notices: tuple[str, ...]
     late: tuple[tuple[ChannelId, bool], ...] = ()
-    """Channels that were found at the end of the session only, and whether each has opened."""
+    """Channels that no list showed, and whether each has opened."""
+    before: tuple[JsonRecord, ...] = ()
+    """Requests that stand before the block's own."""
 
 
 def first_look(reads: ChannelReads) -> Channels:
@@ -88,12 +92,89 @@ def first_look(reads: ChannelReads) -> Channels:
     return Channels(open_, confirmed, closing, frozenset(reads.channels()))
 
 
-def inside_session(number: int, known: Channels, reads: ChannelReads, features: Collection[str]) -> Found:
-    """Return what the lists of requests show after a block and ``known``, with the block's events, does not explain.
+def find(
+    number: int,
+    known: Channels,
+    requests: Sequence[JsonRecord],
+    candidates: Iterable[BackedCandidate],
+    reads: ChannelReads,
+    features: Collection[str],
+    leaving: Collection[int] | None,
+) -> Found:
+    """Return what the ``requests`` of a block's events do not explain.
 
-    ``features`` names what the lane's rules know: a request outside them is only named. Raises `BadAnswer` for a list that names a
+    ``known`` is what the lane has before the block, and ``features`` what its rules know: a request outside them is only named. ``leaving``
+    are the paras that go with the session that ends with the block; None inside a session. Raises `BadAnswer` for a list that names a
     request which is not there.
     """
+    anew = known.channels & Channels().after(requests).open
+    before, gone = _went(known, anew, reads, features, leaving or ())
+    there = replace(known, channels=known.channels - gone).after(requests)
+    opening, used = _used(there, candidates, reads, features)
+    there = replace(there, open=there.open - used, channels=there.channels | used)
+    found = (
+        inside_session(number, there, reads, features)
+        if leaving is None
+        else at_session_end(number, there, reads, leaving)
+    )
+    late = [(channel, False) for channel in sorted(anew | gone)] + [(channel, True) for channel in sorted(used)]
+    return replace(
+        found,
+        before=before,
+        requests=(*opening, *found.requests),
+        notices=(*_late_lines(number, late), *found.notices),
+        late=(*late, *found.late),
+    )
+
+
+def _went(
+    known: Channels,
+    anew: frozenset[ChannelId],
+    reads: ChannelReads,
+    features: Collection[str],
+    leaving: Collection[int],
+) -> tuple[tuple[JsonRecord, ...], frozenset[ChannelId]]:
+    """Return the requests that close channels before a block's own requests ask for them ``anew``, and the channels that they close.
+
+    The chain takes no request for a channel that is there, so one that the lane has went before, and the lane must lose it first. That is
+    what ``force_clean_hrmp`` leaves: a para whose channels are all gone was cleaned.
+    """
+    if not anew or "forced_requests" not in features:
+        return (), frozenset()
+    missing = known.channels - known.closing - reads.channels().keys()
+    left = anew | {each for each in missing if not any(para in leaving for para in each)}
+    requests: list[JsonRecord] = []
+    gone: set[ChannelId] = set()
+    of = {para: {each for each in known.channels if para in each} for channel in anew for para in channel}
+    for para, channels in sorted(of.items(), key=lambda each: (-len(each[1]), each[0])):
+        if channels <= left and not channels <= gone:
+            requests.append({"kind": "force_clean", "para_id": para})
+            gone |= channels
+    single = anew - gone
+    if single and not known.closing:  # else the others that are to be closed would go with these
+        requests += [*map(_closing, sorted(single)), *_forced("force_process_close", features)]
+        gone |= single
+    return tuple(requests), frozenset(gone)
+
+
+def _used(
+    known: Channels, candidates: Iterable[BackedCandidate], reads: ChannelReads, features: Collection[str]
+) -> tuple[list[JsonRecord], frozenset[ChannelId]]:
+    """Return the channels over which a block's candidates send and that the lane lacks, and the requests that open them at once.
+
+    ``force_process_open`` opens everything that is accepted, so while something else is, the channels wait for the end of the session.
+    """
+    named = {(each.para_id, message.recipient) for each in candidates for message in each.horizontal_messages}
+    unknown = named - known.channels - known.confirmed
+    if not unknown or known.confirmed or "forced_requests" not in features:
+        return [], frozenset()
+    there = reads.channels(unknown)
+    found = [request for channel, value in sorted(there.items()) for request in _opened(known, channel, value)]
+    return [*found, *(_forced("force_process_open", features) if found else ())], frozenset(there)
+
+
+def inside_session(number: int, known: Channels, reads: ChannelReads, features: Collection[str]) -> Found:
+    """Return what the lists of requests show after a block and ``known``, with the block's events, does not explain."""
     open_, closing = reads.request_lists()
     if (open_, closing) == (known.open, known.closing):
         return Found((), known, ())
@@ -135,8 +216,7 @@ def at_session_end(number: int, known: Channels, reads: ChannelReads, leaving: C
     for channel, value in sorted(there.items()):
         if channel in known.channels or channel in known.confirmed:
             continue
-        opening = _opening(channel, value.max_capacity, value.max_message_size, accepted=True)
-        requests += opening[1:] if channel in known.open else opening
+        requests += _opened(known, channel, value)
         late.append((channel, True))
     for channel in sorted(known.channels - there.keys() - known.closing):
         if not any(para in leaving for para in channel):
@@ -147,7 +227,7 @@ def at_session_end(number: int, known: Channels, reads: ChannelReads, leaving: C
     return Found(
         tuple(requests),
         Channels(open_, confirmed, closing, frozenset(there)),
-        tuple(_lines(number, (f"{_name(channel)} {'opened' if opened else 'closed'}" for channel, opened in late))),
+        tuple(_late_lines(number, late)),
         tuple(late),
     )
 
@@ -168,12 +248,22 @@ def _opening(channel: ChannelId, places: int, size: int, *, accepted: bool) -> l
     return found
 
 
+def _opened(known: Channels, channel: ChannelId, value: Channel) -> list[JsonRecord]:
+    """Return the requests that a channel lacks which is there."""
+    requests = _opening(channel, value.max_capacity, value.max_message_size, accepted=True)
+    return requests[1:] if channel in known.open else requests
+
+
 def _closing(channel: ChannelId) -> JsonRecord:
     return {"kind": "close_channel", "origin": channel[0], "channel": list(channel)}
 
 
 def _forced(kind: str, features: Collection[str]) -> list[JsonRecord]:
     return [{"kind": kind}] if "forced_requests" in features else []
+
+
+def _late_lines(number: int, late: Iterable[tuple[ChannelId, bool]]) -> Iterable[str]:
+    return _lines(number, (f"{_name(channel)} {'opened' if opened else 'closed'}" for channel, opened in late))
 
 
 def _lines(number: int, notices: Iterable[str]) -> Iterable[str]:

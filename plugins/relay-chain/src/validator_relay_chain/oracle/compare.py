@@ -119,8 +119,9 @@ class Known:
             self.standing.pop(subject, None)
         self.standing |= standing
         for each in found:
-            if each.para_id is not None and each.para_id not in self.causes and len(self.causes) < CAUSES_MAX:
-                self.causes[each.para_id] = Cause(each.follows_block or facts.block, each.reason)
+            for para in (each.para_id, each.recipient if each.reason is Reason.CHANNELS_WITHOUT_EVENT else None):
+                if para is not None and para not in self.causes and len(self.causes) < CAUSES_MAX:
+                    self.causes[para] = Cause(each.follows_block or facts.block, each.reason)
 
     def limits_unread_at(self, facts: BlockFacts) -> int | None:
         """Return the block since which the chain's limits could not be decoded, or None after one that has decoded ones."""
@@ -184,8 +185,9 @@ class Known:
 
 
 def heads_of(block: LaneBlock) -> dict[Queue, bytes | None]:
-    """Return the last head of each queue that a block has moved, in the order of execution."""
-    return {(head.sender, head.recipient): head.mqc_head for _, head in sorted(block.heads.items())}
+    """Return the last head of each queue that a block has moved, in the order of execution; a channel that closed has none."""
+    moved = (head for _, head in sorted(block.heads.items()))
+    return {(head.sender, head.recipient): head.mqc_head for head in moved} | dict.fromkeys(block.closed)
 
 
 @dataclass
@@ -215,7 +217,7 @@ class Comparison:
         ]
 
     def _without_event(self) -> Iterator[Difference]:
-        """Yield the channels that the lane learnt of at the end of the session only."""
+        """Yield the channels that the lane learnt of from storage alone."""
         for each in self.facts.without_event:
             chain = f"{'opened' if each.opened else 'closed'}, found in {each.source}"
             sides = "no event", chain, Reason.CHANNELS_WITHOUT_EVENT
@@ -274,7 +276,7 @@ class Comparison:
                     yield self._refused(f"{what}Refused", outcome, said, Reason.OURS)
 
     def _refused(self, kind: str, refusal: Refusal, said: str, reason: Reason) -> Difference:
-        cause = self.known.causes.get(refusal.para_id)
+        cause = self._cause(refusal.para_id)
         if reason is Reason.OURS and cause is not None:
             return Difference(kind, refusal.para_id, None, refusal.text(), said, cause.reason, cause.block)
         if reason is Reason.OURS and self.known.limits_unread is not None:
@@ -286,6 +288,12 @@ class Comparison:
         last = self.known.downward.get(refusal.para_id)
         since = None if last is None else self.facts.block - last
         return reason_of(refusal.kind, refusal.details, since)
+
+    def _cause(self, *paras: int) -> Cause | None:
+        """Return what makes differences of paras: an earlier disagreement, or a channel of this block without an event."""
+        is_late = any({each.sender, each.recipient}.intersection(paras) for each in self.facts.without_event)
+        cause = Cause(self.facts.block, Reason.CHANNELS_WITHOUT_EVENT) if is_late else None
+        return next((self.known.causes[each] for each in paras if each in self.known.causes), cause)
 
     # --- storage ---
 
@@ -348,16 +356,13 @@ class Comparison:
             if chain is None:
                 continue
             self.counts["channels"] += len(set(own) | set(chain))
-            for sender, recipient in sorted(set(own) ^ set(chain)):
-                ours = "yes" if (sender, recipient) in own else "no"
-                yield self._differs(kind, (sender, recipient), ours, "no" if ours == "yes" else "yes")
+            for channel in sorted(set(own) ^ set(chain)):
+                yield self._differs(kind, channel, *(("yes", "no") if channel in own else ("no", "yes")))
 
     def _differs(self, kind: str, queue: Queue, lane_says: str, chain_says: str) -> Difference:
         """Return a difference in a queue; one that follows from an earlier one of its ends has its reason."""
-        sender, recipient = queue
-        para = recipient if sender is None else sender
-        other = None if sender is None else recipient
-        cause = next((self.known.causes[each] for each in (para, other) if each in self.known.causes), None)
+        para, other = (queue[1], None) if queue[0] is None else queue
+        cause = self._cause(*(each for each in queue if each is not None))
         if cause is None:
             return Difference(kind, para, other, lane_says, chain_says, Reason.OURS)
         return Difference(kind, para, other, lane_says, chain_says, cause.reason, cause.block)

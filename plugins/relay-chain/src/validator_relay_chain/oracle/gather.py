@@ -108,11 +108,12 @@ def _timed_out(step: Step) -> tuple[CandidateFact, ...]:
 def _session(step: Step, storage: Storage) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
     """Return the channels that the block opened and removed, and those that a lane opens and removes with it for lack of an event."""
     header = step.block.header
-    before, after = (_channel_keys(storage, each) for each in (header.parent_hash, header.hash))
+    before, after = (set(_ids(_channel_keys(storage, each))) for each in (header.parent_hash, header.hash))
     opened, closed = (
         {channel for channel, has_opened in step.without_event if has_opened is each} for each in (True, False)
     )
-    return tuple(sorted(opened.union(_ids(after - before)))), tuple(sorted(closed.union(_ids(before - after))))
+    opened |= after - (before - closed)  # one that closed may be there again
+    return tuple(sorted(opened)), tuple(sorted(closed | (before - after)))
 
 
 def _channel_keys(storage: Storage, block_hash: bytes) -> set[bytes]:
