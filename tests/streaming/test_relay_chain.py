@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a node to verdicts: recorded blocks of Polkadot over JSON-RPC, the follower, Kafka, Spark, and the chain as the judge.
 
-Three lanes follow three runs in one job. `run` has the long recorded run, or the four blocks that are shipped. `proven` has three recorded
+Four lanes follow four runs in one job. `run` has the long recorded run, or the four blocks that are shipped. `proven` has three recorded
 blocks, of which one comes with a snapshot of storage that is proven against its state root. `paged` is made up: an upgrade in its middle
-moves downward queues into pages, over several blocks.
+moves downward queues into pages, over several blocks. So is `late`: channels change without an event.
 """
 
 from __future__ import annotations
@@ -69,11 +69,13 @@ def runtime_of(recording: Recording) -> Runtime:
 def runs() -> dict[str, Followed]:
     sys.path.insert(0, str(PLUGIN_TESTS))
     import paged_world
+    import relay_world
 
     shipped = Recording.load(SHIPPED)
     paged = Followed(paged_world.paged_chain().recording, runtime_of(shipped), paged_world.FIRST + 1)
+    late = Followed(relay_world.late_chain().recording, runtime_of(shipped), relay_world.FIRST + 1)
     if not RECORDED.exists():
-        return {"run": Followed(shipped, runtime_of(shipped), shipped.first), "paged": paged}
+        return {"run": Followed(shipped, runtime_of(shipped), shipped.first), "paged": paged, "late": late}
     import make_shipped
 
     long = make_shipped.seeded(Recording.load(RECORDED, make_shipped.RUN))
@@ -87,6 +89,7 @@ def runs() -> dict[str, Followed]:
         "run": Followed(long, runtime_of(long), make_shipped.JOINED),
         "proven": Followed(proven, runtime, JOINED),
         "paged": paged,
+        "late": late,
     }
 
 
@@ -187,13 +190,27 @@ def test_recorded_runs_reach_verdicts_and_the_chain_agrees(stream: Callable[...,
         check_candidates(run, of_lane)
         check_inclusions(run, of_lane)
         found = agreement[name]
-        assert (found["disagreements"], found["skipped"], found["last_ours"]) == ({}, 0, None)
+        late = {"channels-without-event": 3} if name == "late" else {}
+        assert (found["disagreements"], found["skipped"], found["last_ours"]) == (late, 0, None)
         assert found["blocks"] == run.last - run.joined + 1
         assert found["heads"] > 40
         assert found["counters"] > 40
     if "proven" in followed:
         check_snapshot(running, followed["proven"])
-    assert consume(running.kafka, running.prefix, [records.DISAGREEMENTS])[records.DISAGREEMENTS] == []
+    check_late(running)
+
+
+def check_late(running: Stream) -> None:
+    """The channels without an event are all that lane and chain disagree about, each once."""
+    import relay_world
+
+    said = [
+        records.decode(records.DISAGREEMENTS, value)
+        for _, value in consume(running.kafka, running.prefix, [records.DISAGREEMENTS])[records.DISAGREEMENTS]
+    ]
+    found = [(each["lane"], each["para_id"], each["recipient"], each["chain_says"]) for each in said]
+    expected = [("late", *ends, "opened" if opened else "closed") for *ends, opened in relay_world.LATE]
+    assert sorted(found) == sorted((*each[:3], f"{each[3]}, found in storage") for each in expected)
 
 
 def check_candidates(run: Followed, verdicts: list[dict[str, Any]]) -> None:

@@ -109,6 +109,43 @@ def busy_chain(last: int = LAST) -> MadeChain:
     return chain
 
 
+LATE = ((1000, 2004, True), (2004, 1000, True), (2000, 2004, False))
+"""Channels of `late_chain` that no event shows: sender, recipient, and whether each opens."""
+
+
+def late_chain() -> MadeChain:
+    """Return a chain in which channels change without an event: a message shows the first of `LATE`, the session's end the second.
+
+    The third goes, and a request for it shows that.
+    """
+    first, second, cleaned = (each[:2] for each in LATE)
+    chain = empty_chain()
+    chain.add()
+    while chain.number < FIRST + 14:
+        number = chain.number + 1
+        hidden: dict[int, Callable[[MadeState], None]] = {
+            FIRST + 3: lambda state: state.open_channel(*first),
+            FIRST + 5: lambda state: state.open_channel(*second),
+            FIRST + 6: lambda state: state.channels.pop(cleaned) and None,
+        }
+        session = number in (FIRST + 8, FIRST + 14)
+        if chain.number == FIRST + 8:
+            chain._pending.clear()
+        sends = {first[0]: (first, FIRST + 4), second[0]: (second, FIRST + 9), cleaned[0]: (cleaned, FIRST + 9)}
+        backed = [
+            MadeCandidate(
+                para, chain.parent, number - 1, (), ((channel[1], b"%d" % number),) if number >= since else ()
+            )
+            for para, (channel, since) in sorted(sends.items())
+        ]
+        chain.add(
+            backed=[] if session else backed, included=sorted(chain._pending), new_session=session,
+            requests=[("open", *cleaned), ("accept", *cleaned)] if number == FIRST + 6 else [],
+            hidden=hidden.get(number, lambda _: None),
+        )  # fmt: skip
+    return chain
+
+
 def _candidate(chain: MadeChain, number: int, para: int) -> MadeCandidate:
     horizontal = ((2004, b"across %d" % number),) if para == 2000 else ()
     return MadeCandidate(para, chain.parent, number - 1, (b"up",), horizontal, 0, b"head %d" % number)

@@ -133,8 +133,12 @@ def test_judge_compares_a_queue_again_once_both_heads_agree() -> None:
     assert kinds(compared(again, facts(4, downward=tuple(said[2])))) == [("DownwardHead", "downward-reset")]
 
 
-def returning(*, has_pages: bool) -> MadeChain:
-    """Return a chain in which a para goes with five messages waiting, and returns while its pages are dead and still there."""
+WAITING = 14
+"""Messages of a para that goes: at once and in idle time a block removes three of their pages."""
+
+
+def returning(away: int, *, has_pages: bool) -> MadeChain:
+    """Return a chain in which a para goes with messages waiting, and returns after ``away`` blocks."""
     chain = empty_chain()
     state = chain.state
     if has_pages:
@@ -148,10 +152,11 @@ def returning(*, has_pages: bool) -> MadeChain:
         state.bury(PARA)
 
     chain.add()
-    for at in range(5):
+    for at in range(WAITING):
         chain.add(downward=[(PARA, b"%d" % at)])
     chain.add(hidden=gone, new_session=True)
-    chain.add()
+    for _ in range(away):
+        chain.add()
     chain.add(hidden=lambda state: state.lifecycles.update({PARA: PARACHAIN}), new_session=True)
     for at in range(3):
         chain.add(downward=[(PARA, b"again %d" % at), (2004, b"x")])
@@ -159,20 +164,32 @@ def returning(*, has_pages: bool) -> MadeChain:
     return chain
 
 
-def test_queue_of_a_para_that_returns_begins_behind_its_dead_pages(tmp_path: Path) -> None:
-    chain = returning(has_pages=True)
-    last = chain.recording.at(to_hex(chain.parent))
-    assert last is not None
-    assert len([key for key in last.storage if key.startswith(to_hex(keys.DMP_PAGES))]) == 5 + 2 * 3
+def pages(chain: MadeChain, number: int) -> list[int]:
+    """Return the pages of the para in storage after a block, dead or waiting."""
+    block = chain.recording.at(chain.recording.canonical[number])
+    assert block is not None
+    found = (bytes.fromhex(key[2:]) for key in block.storage if key.startswith(to_hex(keys.DMP_PAGES)))
+    return sorted(page for para, page in map(keys.page_of, found) if para == PARA)
+
+
+@pytest.mark.parametrize(
+    ("away", "left", "after"),
+    [
+        (1, [11, 8, 5, 3, 2, 3, 3], [14, 15, 16]),  # idle time removes pages while new ones come
+        (4, [11, 8, 5, 2, 0, 0, 1, 2, 3, 3], [0, 1, 2]),  # no page is left, so numbers begin again
+    ],
+)
+def test_queue_of_a_para_that_returns_begins_behind_its_dead_pages(
+    away: int, left: list[int], after: list[int], tmp_path: Path
+) -> None:
+    chain = returning(away, has_pages=True)
+    assert [len(pages(chain, number)) for number in range(FIRST + WAITING + 1, chain.number + 1)] == left
+    assert pages(chain, chain.number) == after
     found, world = follow(chain, tmp_path)
-    plain, _ = follow(returning(has_pages=False), tmp_path / "plain")
-
-    def sent(out: Collected) -> list[tuple[int, int, str]]:
-        return [
-            (each["block"], each["para_id"], each["msg"]) for topic, each in out.records if topic == "downward-messages"
-        ]
-
-    assert sent(found) == sent(plain)
-    assert len(sent(found)) == 5 + 2 * 3
+    plain, _ = follow(returning(away, has_pages=False), tmp_path / "plain")
+    assert [(topic, body) for topic, body in found.records if topic == "downward-messages"] == [
+        (topic, body) for topic, body in plain.records if topic == "downward-messages"
+    ]
+    assert len([topic for topic, _ in found.records if topic == "downward-messages"]) == WAITING + 2 * 3
     assert not [line for line in world.told if "downward queue" in line]
     assert kinds(judged(*followed(chain.recording, tmp_path / "lane", joined=FIRST))) == []

@@ -143,6 +143,7 @@ class MadeChain:
             self._pending[candidate.para_id], self._backed_at[candidate.para_id] = candidate, number
             listed.append(_candidate_event("Backed", candidate))
         listed += [self._request(*each) for each in requests]
+        self.state.idle()
         hidden(self.state)
         for para, message in downward:
             self.state.send_downward(number, para, message)

@@ -24,6 +24,8 @@ NO_HEAD: Final = bytes(32)
 CAPACITY: Final = 1_000
 SIZE_MAX: Final = 102_400
 DEPOSIT: Final = 100_000_000_000
+PAGES_AT_ONCE: Final = 3
+"""Dead pages that a block removes: where a para goes, and in its idle time. Source: chain_2026 section 3."""
 
 
 ChannelId = tuple[int, int]
@@ -68,7 +70,7 @@ class MadeState:
     pages: dict[int, dict[int, Queued]] = field(default_factory=dict)
     """Downward messages in pages, by number; those that are dead are not among them."""
     dead_pages: dict[int, dict[int, Queued]] = field(default_factory=dict)
-    """Pages that nobody should read: what a para that is gone has left."""
+    """Pages that nobody should read: what a para that is gone has left, until idle time removes it."""
     next_pages: dict[int, int] = field(default_factory=dict)
     has_pages: bool = False
     """Whether downward queues have pages; what is not migrated yet stays in one value."""
@@ -108,8 +110,19 @@ class MadeState:
         del self.downward[para][:count]
 
     def bury(self, para: int) -> None:
-        """Leave all pages of a para behind, dead."""
-        self.dead_pages.setdefault(para, {}).update(self.pages.pop(para, {}))
+        """Remove the first pages of a para, and leave the others behind, dead."""
+        left = self.pages.pop(para, {})
+        for number in sorted(left)[:PAGES_AT_ONCE]:
+            del left[number]
+        self.dead_pages.setdefault(para, {}).update(left)
+
+    def idle(self) -> None:
+        """Remove dead pages, as the idle time of a block does; a para that returns after its last one begins with page 0."""
+        dead = sorted((para, number) for para, pages in self.dead_pages.items() for number in pages)
+        for para, number in dead[:PAGES_AT_ONCE]:
+            del self.dead_pages[para][number]
+            if not self.dead_pages[para] and para not in self.pages:
+                del self.next_pages[para]
 
     def _add_page(self, para: int, message: Queued) -> None:
         number = self.next_pages.get(para, 0)

@@ -20,7 +20,7 @@ class Reason(StrEnum):
     UPWARD_DISPATCH = "upward-dispatch"
     """The chain dispatches upward messages in another order and with weights that no event has."""
     CHANNELS_WITHOUT_EVENT = "channels-without-event"
-    """A channel opened or closed without an event, and the lane learnt of it at the end of the session only."""
+    """A channel opened or closed without an event, and storage alone shows it."""
     DOWNWARD_RESET = "downward-reset"
     """Something other than messages has changed a downward queue, and no record brings it to a lane."""
     NOT_DECODED = "not-decoded"
