@@ -75,6 +75,7 @@ __all__ = [
     "terminated_as_interrupted",
     "to_toml",
     "transport_beside",
+    "transport_config",
     "until_first",
     "working",
 ]
@@ -100,6 +101,11 @@ def check_lanes(config: Config) -> None:
     """Check the chains of a configuration with their rules, limits, plugins and states, as a job does first. Raises `UserError`."""
     check_chains(config)
     lane_definitions(config)
+
+
+def transport_config(config: Config, name: str) -> Any:
+    """Return what a transport gets as its plugin's configuration. Raises `UserError`."""
+    return choose_transport(config, name).config
 
 
 def run_transport(

@@ -16,7 +16,7 @@ from validator_relay_chain.downward import Meta, decode_meta, encode_meta, encod
 from validator_relay_chain.errors import ChainContradiction, UndecodableBlock
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.limits import PAGES_PER_READ, QUEUE_PAGES_MAX
-from validator_relay_chain.mock import MockNode
+from validator_relay_chain.mock import Fault, FaultKind, MockNode
 from validator_relay_chain.mock.made import MadeChain
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.storage import Queued, encode_queue
@@ -175,7 +175,7 @@ def test_page_that_a_node_withholds_is_its_fault(tmp_path: Path) -> None:
     waiting = [key for key in block.storage if key.startswith(to_hex(keys.DMP_PAGES))]
     for key in waiting:
         del block.storage[key]
-    with MockNode(recording) as node:
+    with MockNode(recording, [Fault(FaultKind.NO_METHOD, "state_getReadProof", count=None)]) as node:
         world = World([node.url], tmp_path, to_block=LAST)
         with pytest.raises(ChainContradiction, match="is not there, although it waits"):
             world.follow(Collected(), world.seed())

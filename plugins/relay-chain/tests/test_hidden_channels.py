@@ -17,7 +17,7 @@ from validator_relay_chain import keys
 from validator_relay_chain.errors import ChainContradiction
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.hidden import Channels
-from validator_relay_chain.mock import MockNode
+from validator_relay_chain.mock import Fault, FaultKind, MockNode
 from validator_relay_chain.mock.made import MadeCandidate, MadeChain
 from validator_relay_chain.mock.state import MadeState
 from validator_relay_chain.position import Position
@@ -69,10 +69,10 @@ def cleaned_and_opened(state: MadeState) -> None:
 
 
 def followed(
-    folder: Path, chain: MadeChain, features: tuple[str, ...] = FORCED, *, restart: bool = False
+    folder: Path, chain: MadeChain, features: tuple[str, ...] = FORCED, *faults: Fault, restart: bool = False
 ) -> tuple[Collected, list[str]]:
     """Follow a made-up chain to its end; with ``restart`` in two parts, the second from the kept cursor."""
-    with MockNode(chain.recording) as node:
+    with MockNode(chain.recording, faults) as node:
         world = World([node.url], folder, to_block=FIRST + 2 if restart else chain.number, features=features)
         out = Collected()
         world.follow(out, world.seed())
@@ -337,7 +337,7 @@ def test_list_that_names_no_request_is_the_nodes_fault(tmp_path: Path) -> None:
     block = chain.add(hidden=opened(A, B))
     del block.storage[to_hex(keys.channel_key(keys.HRMP_OPEN_REQUESTS, A, B))]
     with pytest.raises(ChainContradiction, match="names 1000->2000, and there is no such request"):
-        followed(tmp_path, chain)
+        followed(tmp_path, chain, FORCED, Fault(FaultKind.NO_METHOD, "state_getReadProof", count=None))
 
 
 def test_cursor_keeps_channels_and_one_without_them_looks_once(tmp_path: Path) -> None:

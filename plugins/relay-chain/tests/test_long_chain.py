@@ -21,13 +21,13 @@ GROWTH_KIB_MAX = 48 * 1024
 """More memory at the end than after a third of the chain; a list of all records alone takes more."""
 FAULTS = (
     Fault(FaultKind.CUT, "chain_getBlock", after=3),
-    Fault(FaultKind.TRUNCATED, "state_getStorage", after=2),
+    Fault(FaultKind.TRUNCATED, "state_getReadProof", after=2),
     Fault(FaultKind.RATE_LIMIT, "state_queryStorageAt", count=2),
     Fault(FaultKind.WRONG_ANSWER, "chain_getBlockHash", after=1),
     Fault(FaultKind.NULL, "chain_getBlock", after=1),
     Fault(FaultKind.WRONG_HEADER, "chain_getHeader"),
     Fault(FaultKind.ERROR, "chain_getBlockHash", after=4),
-    Fault(FaultKind.REORDER, "state_getStorage", after=5, count=2),
+    Fault(FaultKind.REORDER, "state_getReadProof", after=5, count=2),
 )
 
 

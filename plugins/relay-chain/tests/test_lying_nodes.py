@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from answers_world import A_MINUTE_S, prepared, waited_s
-from relay_world import World, busy_chain
+from relay_world import LAST, Collected, World, busy_chain
 from validator_relay_chain import keys
 from validator_relay_chain.errors import BadAnswer, FollowError
 from validator_relay_chain.header import to_hex
@@ -88,3 +88,17 @@ def test_wrong_answers_of_every_node_have_an_end(node: MockNode, seed: Seed, tmp
     with pytest.raises(BadAnswer, match="header"):
         prepared(world, tmp_path)
     assert waited_s(world) <= A_MINUTE_S
+
+
+def test_events_that_a_node_makes_up_are_not_believed(seed: Seed, tmp_path: Path) -> None:
+    lying = busy_chain()
+    block = lying.recording.blocks[lying.recording.canonical[LAST - 5]]
+    others = lying.recording.blocks[lying.recording.canonical[LAST - 4]]
+    events = to_hex(keys.SYSTEM_EVENTS)
+    block.storage[events] = others.storage[events]
+    with MockNode(lying.recording) as liar, MockNode(busy_chain().recording) as spare:
+        world, out, expected = World([liar.url, spare.url], tmp_path), Collected(), Collected()
+        world.follow(out, seed)
+        World([spare.url], tmp_path).follow(expected, seed)
+    assert out.records == expected.records
+    assert any(f"{liar.url}: block {LAST - 5}: proof: " in line for line in world.told), world.told

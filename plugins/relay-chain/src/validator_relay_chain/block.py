@@ -25,7 +25,9 @@ class RawBlock:
     extrinsics: tuple[bytes, ...]
     """Each with its length."""
     events: bytes
-    """The value of ``System.Events`` after the block."""
+    """The value of ``System.Events`` after the block; empty if the block has none."""
+    are_events_proven: bool = False
+    """Whether the header's state root proves the events."""
 
 
 class Receipt(NamedTuple):

@@ -88,11 +88,12 @@ class BlockReads:
 
     def request_lists(self) -> tuple[frozenset[ChannelId], frozenset[ChannelId]]:
         """Return the channels of the lists of open and of close requests."""
-        open_, closing = (
-            frozenset() if raw is None else frozenset(self._decoded("a list of requests", decode_channels, raw))
-            for raw in self._lists
-        )
+        open_, closing = map(self.requests_in, self._lists)
         return open_, closing
+
+    def requests_in(self, raw: Value) -> frozenset[ChannelId]:
+        """Return the channels of a list of requests."""
+        return frozenset() if raw is None else frozenset(self._decoded("a list of requests", decode_channels, raw))
 
     def open_request(self, channel: ChannelId) -> OpenRequest | None:
         """Return a request to open after the block."""

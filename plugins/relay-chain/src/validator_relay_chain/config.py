@@ -68,6 +68,11 @@ class ChainSource:
         """The folder of metadata."""
         return Path(self.folder) / "metadata"
 
+    @property
+    def blocks_folder(self) -> Path:
+        """The folder of blocks that `validator fetch` has fetched (`archive`)."""
+        return Path(self.folder) / "blocks"
+
 
 @dataclass(frozen=True)
 class Configuration:

@@ -166,7 +166,13 @@ class Follower:
     # --- heads ---
 
     def _next_head(self) -> Header:
-        """Wait for a finalised head after the position. A notification far ahead is not believed: the node is asked for its head."""
+        """Return the last block that is kept after the position, or wait for a finalised head after it.
+
+        A notification far ahead is not believed: the node is asked for its head.
+        """
+        kept = self._chain.kept_after(self.position.number)
+        if kept is not None:
+            return kept
         began = said = self._time.now()
         if self._head is None:
             self._head = self._finalised_head()
@@ -205,6 +211,9 @@ class Follower:
 
     def _blame(self, error: NodeError) -> None:
         """Leave the node. Raises `ChainContradiction` if all of them have contradicted for `BLAMES_MAX` times in a row."""
+        kept = self._chain.kept_in(self.position.number + 1)
+        if kept is not None:
+            raise ChainContradiction(f"{kept}: {error}: remove the file, and fetch its blocks again") from error
         self._blames += 1
         if self._blames >= BLAMES_MAX * self._chain.pool.size:
             raise ChainContradiction(f"{error}; every node says so, the lane does not continue") from error
@@ -242,8 +251,10 @@ class Follower:
 
     def _wanted(self, head: Header, last: int) -> Iterator[Wanted]:
         first = self.position.number + 1
-        if head.number - first >= WALK_BLOCKS_MAX:
-            numbers = range(first, min(last, head.number - WALK_BLOCKS_MAX) + 1)
+        is_kept = self._chain.kept_in(head.number) is not None
+        by_number = head.number if is_kept else head.number - WALK_BLOCKS_MAX
+        if first <= by_number:
+            numbers = range(first, min(last, by_number) + 1)
             for at in range(0, len(numbers), HASHES_PER_CALL):
                 part = numbers[at : at + HASHES_PER_CALL]
                 yield from map(Wanted, part, self._chain.hashes_at(part) or repeat(None))

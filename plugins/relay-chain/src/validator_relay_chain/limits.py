@@ -173,3 +173,23 @@ QUEUE_PAGES_MAX: Final = 1_048_576
 
 PAGES_PER_READ: Final = 64
 """Pages of a downward queue that are read at once, from the last one back."""
+
+# --- blocks that are kept ---
+
+BLOCKS_PER_RANGE: Final = 512
+"""Blocks of one file of an archive: 30 MB of a full Polkadot."""
+
+RANGES_IN_MEMORY: Final = 3
+"""Such files that are held in memory, unpacked, while blocks are read from them."""
+
+KEPT_NUMBERS_MAX: Final = 8_192
+"""Kept blocks whose number is known by hash: those in memory, and those that are read ahead."""
+
+KEPT_COMPRESSION: Final = 1
+"""Level of zlib: signatures and hashes are most of a block, and no level makes them smaller."""
+
+FETCH_PROCESSES: Final = 1
+"""Processes that fetch ranges, unless the command says otherwise."""
+
+FETCH_PROCESSES_MAX: Final = 64
+"""Greatest number of such processes."""

@@ -220,7 +220,7 @@ class NodePool:
         """
         if optional is not None and self._time.now() < self._unoffered.get(optional, 0.0):
             raise NotOffered(0, f"{optional}: no node offers it")
-        attempts = _Attempts(self._time.now(), is_optional=optional is not None)
+        attempts, began_at = _Attempts(self._time.now(), is_optional=optional is not None), self._at
         while True:
             try:
                 node, wire = self._connected(attempts)
@@ -237,7 +237,7 @@ class NodePool:
                 is_halved = is_divisible and isinstance(error, TooMuch)
                 if optional is None or is_halved or isinstance(error, BadAnswer | WrongChain | Unreachable):
                     raise
-                self._go_without(optional, error)
+                self._go_without(optional, error, began_at)
             self._succeed(node)
             return value
 
@@ -317,11 +317,14 @@ class NodePool:
             if isinstance(error, Overflow) and wire is self._wire:
                 self._disconnect()
 
-    def _go_without(self, optional: str, error: NodeError) -> NoReturn:
-        """Note that no node has something optional. Raises `NotOffered`."""
+    def _go_without(self, optional: str, error: NodeError, began_at: int) -> NoReturn:
+        """Note that no node has something optional, and use the node again that was in use before. Raises `NotOffered`."""
         with self._lock:
             is_said = optional in self._unoffered
             self._unoffered[optional] = self._time.now() + UNOFFERED_S
+            if self._at != began_at and not self._nodes[began_at].is_wrong:
+                self._disconnect()
+                self._at = began_at
         if not is_said:
             self.tell(f"{error}; it is done without")
         raise NotOffered(0, str(error)) from error

@@ -6,7 +6,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from validator_relay_chain import keys
@@ -56,6 +57,14 @@ class Chain:
         self._lock = threading.Lock()
 
     # --- blocks ---
+
+    def kept_after(self, number: int) -> Header | None:  # noqa: ARG002 - of `KeptChain`
+        """Return the last header of the blocks after ``number`` that no node is needed for, or None: all need one."""
+        return None
+
+    def kept_in(self, number: int) -> Path | None:  # noqa: ARG002 - of `KeptChain`
+        """Return the file that has a block, or None: it is a node's."""
+        return None
 
     def genesis(self) -> bytes:
         """Return the hash of block 0."""
@@ -140,12 +149,24 @@ class Chain:
 
         with _naming(f"the extrinsics of block {shown}"):
             body = self.pool.use(read)
-        what = f"block {body.header.number}: System.Events"
+        events, are_proven = self._events(body.header)
+        return RawBlock(self._note(body.header), body.extrinsics, events, are_proven)
+
+    def _events(self, header: Header) -> tuple[bytes, bool]:
+        """Return the events of a block, and whether they are proven: they are where a node gives proofs, and not too big."""
+        what = f"block {header.number}: System.Events"
+        with suppress(TooMuch):
+            proven = self.proven([keys.SYSTEM_EVENTS], header)
+            if proven is not None:
+                return proven[keys.SYSTEM_EVENTS] or b"", True
         with _naming(what):
-            events = self.pool.ask(
-                lambda found: from_hex(known(what)(found), what), "state_getStorage", to_hex(keys.SYSTEM_EVENTS), shown
+            given = self.pool.ask(
+                lambda found: from_hex(known(what)(found), what),
+                "state_getStorage",
+                to_hex(keys.SYSTEM_EVENTS),
+                to_hex(header.hash),
             )
-        return RawBlock(self._note(body.header), body.extrinsics, events)
+        return given, False
 
     # --- storage ---
 

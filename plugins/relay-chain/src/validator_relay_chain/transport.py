@@ -21,6 +21,7 @@ from rich.console import Console
 from validator.plugin.api import LeaseLost, Manifest, Record, Transport, TransportContext, hookimpl
 from validator.plugin.job_api import UserError
 from validator_relay_chain import __version__
+from validator_relay_chain.archive import Archive
 from validator_relay_chain.config import ChainSource, Configuration
 from validator_relay_chain.convert import JsonRecord, Step
 from validator_relay_chain.display import LOG, Display, Followed, LaneDisplay, LogLines
@@ -28,6 +29,7 @@ from validator_relay_chain.errors import FollowError
 from validator_relay_chain.figures import FOLLOWED, JUDGED, ChainFigures, Figures
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import from_hex
+from validator_relay_chain.kept import KeptChain
 from validator_relay_chain.known_rules import RulesGuard
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.oracle.news import News
@@ -35,7 +37,6 @@ from validator_relay_chain.oracle.records import own_topics
 from validator_relay_chain.oracle.transport import run as judge
 from validator_relay_chain.pool import NodePool, RealTime, Stopped
 from validator_relay_chain.position import Position
-from validator_relay_chain.source import Chain
 
 NAME: Final = "relay-chain"
 JUDGE: Final = "judge"
@@ -151,7 +152,8 @@ def follow(
     pool = NodePool(source.rpc, clock, genesis=from_hex(source.genesis, "genesis", 32), tell=tell)
     shown = display.lane(lane, position.number, partial(news.of, lane))
     try:
-        chain = Chain(pool, MetadataCache(source.metadata_folder))
+        blocks = Archive(source.blocks_folder, from_hex(source.genesis, "genesis", 32))
+        chain = KeptChain(pool, MetadataCache(source.metadata_folder), blocks=blocks)
         out = _Output(context, lane, shown, figures, pool)
         guard = RulesGuard(lane, Path(source.folder))
         Follower(_settings(lane, source), chain, clock, position, out, tell, guard.check, guard.features_at).run()

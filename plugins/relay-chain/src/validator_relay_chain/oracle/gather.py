@@ -75,6 +75,18 @@ def facts_of(
     )
 
 
+def read_sample(
+    storage: Storage, header: Header, paras: Sequence[int], unread: Iterable[str], *, ends_session: bool
+) -> None:
+    """Read what the facts of a block need of storage, where a storage keeps what was read. Raises `NodeError`."""
+    sample = _Sample(storage, header.hash, unread)
+    sample.channels()
+    sample.downward({}, paras)
+    sample.watermarks(paras)
+    if ends_session:
+        _channel_keys(storage, header.parent_hash)
+
+
 def facts_of_seed(
     lane: str, header: Header, backed: int, paras: Iterable[int], storage: Storage, unread: Iterable[str] = ()
 ) -> BlockFacts:
