@@ -7,7 +7,9 @@ import fcntl
 import multiprocessing
 import os
 import queue
+import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -315,25 +317,40 @@ def _tasks(work: Work, missing: Sequence[Range], master: str) -> Generator[None]
         return
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors have the same program
     builder = SparkSession.builder.appName("validator fetch").master(master)
-    session = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     absolute = Work(_at_its_path(work.source), work.in_flight)
     try:
-        ranges = session.sparkContext.parallelize([tuple(each) for each in missing], len(missing))
-        with ThreadPoolExecutor(1) as thread:
-            found = thread.submit(ranges.map(partial(_in_task, absolute)).collect)
-            try:
-                while not found.done():
-                    yield
-                    wait([found], LOOK_S)
-            except BaseException:
-                session.sparkContext.cancelAllJobs()
-                raise
-        failures = [each for each in found.result() if each is not None]
-    finally:
-        session.stop()
+        session = (
+            builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        )
+        try:
+            context = session.sparkContext
+            context.setLogLevel("OFF")  # what fails is said in one line
+            ranges = context.parallelize([tuple(each) for each in missing], len(missing))
+            with ThreadPoolExecutor(1) as thread:
+                found = thread.submit(ranges.map(partial(_in_task, absolute)).collect)
+                try:
+                    while not found.done():
+                        yield
+                        wait([found], LOOK_S)
+                except BaseException:
+                    context.cancelAllJobs()
+                    raise
+            failures = [each for each in found.result() if each is not None]
+        finally:
+            session.stop()
+    except Exception as error:  # pyspark and py4j have no common root of their errors
+        raise UserError(f"--spark {master}: {_cause(str(error))}") from error
     if failures:
         raise UserError(failures[0])
+
+
+def _cause(text: str) -> str:
+    """Return the line of an error of Spark that names the cause: of Python on an executor the last one, else the first."""
+    lines = text.strip().splitlines() or ["it says nothing"]
+    named = [line for line in lines if re.match(r"[A-Za-z_.]+(Error|Exception): ", line)]
+    return (named or lines)[-1 if named else 0].strip()
 
 
 def _at_its_path(source: ChainSource) -> ChainSource:
