@@ -30,6 +30,7 @@ from tests.streaming.harness import (
 )
 from tests.throwaway import files_of, importable, install, packed
 from tests.unit.lanes.chains import Record, inputs_of
+from tests.unit.lanes.test_confine import can_forbid
 from validator.codec.orders import encode_order
 from validator.config import Config
 from validator.lanes.configured import lane_definition
@@ -157,7 +158,13 @@ FAULTS: dict[str, tuple[int, str, str]] = {
     "native": (HANGS_IN_C, "handler", "handler faulty@1.0.0 (hangs-in-c): it did not return within 6 seconds"),
     "deadlock": (DEADLOCKS, "handler", "handler faulty@1.0.0 (deadlocks): it did not return within 6 seconds"),
     "signals": (BLOCKS_SIGNALS, "handler", "handler faulty@1.0.0 (blocks-signals): it did not return within 6 seconds"),
-    "fork": (FORKS, "handler", "one of its handlers (faulty@1.0.0) left 1 process behind"),
+    "fork": (
+        FORKS,
+        "handler",
+        "its process made a system call that no handler may make in handler faulty@1.0.0"
+        if can_forbid()
+        else "one of its handlers (faulty@1.0.0) left 1 process behind",
+    ),
     "thread": (LEAVES_A_THREAD, "handler", "one of its handlers (faulty@1.0.0) left 1 thread behind"),
     "crash": (
         CRASHES,

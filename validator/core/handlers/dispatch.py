@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from validator.core.handlers.context import Context, Host
 from validator.core.handlers.errors import HandlerFault, HandlerInterrupted, OutOfWeight
@@ -28,6 +28,12 @@ def unguarded(*_call: object) -> AbstractContextManager[object]:
 
 _EXHAUSTED = (MemoryError, RecursionError, SystemError)
 """What depends on how much memory or stack the process has left, or on the state of its interpreter: never a verdict."""
+
+_NO_THREAD = ("can't start new thread", "can't create new thread at interpreter shutdown")
+"""Texts of the `RuntimeError` of an interpreter that the system gives no thread."""
+
+_CAUSES_MAX = 64
+"""Exceptions behind a failure that are looked at."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 """The memory address in an object's default text."""
@@ -154,7 +160,9 @@ class HandlerDispatcher:
             raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} is not a verdict") from error
         except HandlerInterrupted as interruption:
             raise HandlerFault(bound.name, bound.handler.kind, str(interruption)) from None
-        except Exception:  # noqa: BLE001 - `process` reports it
+        except Exception as error:
+            if cause := machine_cause(error):
+                raise HandlerFault(bound.name, bound.handler.kind, f"{cause} is not a verdict") from error
             return True
         except KeyboardInterrupt:
             raise
@@ -182,10 +190,14 @@ class HandlerDispatcher:
                         failure = f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
                 except _EXHAUSTED:
                     raise
-                except Exception as error:  # noqa: BLE001  # the round continues whatever a handler raises
+                except Exception as error:  # the round continues whatever a handler raises
+                    if cause := machine_cause(error):
+                        raise HandlerFault(bound.name, handler.kind, f"{cause} is not a verdict", para) from error
                     failure = describe(error)  # an exception's text comes from the plugin, too
         except OutOfWeight:
             context._exhausted = True
+        except HandlerFault:
+            raise
         except _EXHAUSTED as error:
             # how much of either is left depends on the process
             raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} is not a verdict", para) from error
@@ -212,6 +224,38 @@ def _refuse(bound: BoundHandler, payload: bytes, weight: Weight, limit: Weight) 
     if weight > limit:
         return Processed(limit, DispatchOutcome.OUT_OF_WEIGHT, None, bound.name, handler.kind)
     return None
+
+
+def machine_cause(error: BaseException) -> str | None:
+    """Return the type of what the machine has refused, if that is why a handler failed: what it was raised from or during, or a group.
+
+    That is exhaustion, a thread that the system did not give, and an `OSError` with an error number, as the system gives it: an `OSError`
+    that a handler makes up has none. A handler's own classes are not asked.
+    """
+    left, seen = [error], set[int]()
+    while left and len(seen) < _CAUSES_MAX:
+        each = left.pop()
+        kind = type(each)
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        arguments = _own(BaseException, "args", each)
+        if (
+            issubclass(kind, _EXHAUSTED)
+            or (issubclass(kind, OSError) and _own(OSError, "errno", each) is not None)
+            or (issubclass(kind, RuntimeError) and arguments[:1] and str(arguments[0]) in _NO_THREAD)
+        ):
+            return kind.__name__
+        behind = [_own(BaseException, name, each) for name in ("__cause__", "__context__")]
+        if issubclass(kind, BaseExceptionGroup):
+            behind += _own(BaseExceptionGroup, "exceptions", each)
+        left += [found for found in behind if found is not None]
+    return None
+
+
+def _own(kind: type, name: str, error: BaseException) -> Any:
+    """Return an attribute as a built-in class has it, whatever a class derived from it says."""
+    return kind.__dict__[name].__get__(error)
 
 
 def describe(error: Exception) -> str:

@@ -188,7 +188,7 @@ class ApartBatch:
         if not packed:
             return "", b"", b""
         lane = self.request.definition.name
-        process = self.processes.take(lane, start, AUDIT_HASH_SEED)
+        process = self.processes.take(lane, replace(start, repeats=True), AUDIT_HASH_SEED)
         output = b""
         try:
             process.ask(Say.AGAIN, AgainRequest(replace(self.request.definition, genesis=()), packed))

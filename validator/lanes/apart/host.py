@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import pickle
@@ -35,6 +36,7 @@ AUDIT_HASH_SEED: Final = "1"
 WORDS_S: Final = 0.2
 """Seconds for a process to write where it hangs before it is killed."""
 WORDS_BYTES_MAX: Final = 64 * 1024
+WORDS_FILE_BYTES: Final = PAGE_BYTES + WORDS_BYTES_MAX
 
 BESIDES_BYTES: Final = 256 * 1024 * 1024
 """Bytes that the process of a lane may occupy beyond the limit of its data: libraries, and what it has of the process it is forked from."""
@@ -80,8 +82,7 @@ class Forker:
     def fork(self, start: Start) -> LaneProcess:
         """Fork the process of a lane."""
         ours, theirs = socket.socketpair()
-        words = tempfile.TemporaryFile()  # noqa: SIM115 - the process's
-        words.truncate(PAGE_BYTES)
+        words = _words()
         with theirs:
             socket.send_fds(self._control, [FORK], [theirs.fileno(), words.fileno()])
         pid = self._number()
@@ -121,6 +122,18 @@ class Forker:
             raise LaneProcessFailed("the process that starts those of lanes is gone")
         number: int = NUMBER.unpack(found)[0]
         return number
+
+
+def _words() -> IO[bytes]:
+    """Return a file with the page of a process's calls and room for its last words, which has this size for ever."""
+    if not hasattr(os, "memfd_create"):
+        words = tempfile.TemporaryFile()  # noqa: SIM115 - the process's
+        words.truncate(WORDS_FILE_BYTES)
+        return words
+    number = os.memfd_create("words", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.truncate(number, WORDS_FILE_BYTES)
+    fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return os.fdopen(number, "r+b", buffering=0)
 
 
 class LaneProcess:
@@ -206,7 +219,7 @@ class LaneProcess:
         with suppress(LaneProcessFailed, OSError):
             code = self._forker.wait(self._pid)
             self._forker.end_orphans()  # which are no other lane's
-        words = os.pread(self._words.fileno(), WORDS_BYTES_MAX, PAGE_BYTES).decode("utf-8", "replace")
+        words = os.pread(self._words.fileno(), WORDS_BYTES_MAX, PAGE_BYTES).rstrip(b"\0").decode("utf-8", "replace")
         self._words.close()
         return code, _where(words)
 
@@ -244,6 +257,9 @@ class LaneProcess:
             code, where = self.end()
             place = self._calls.place() if self._calls.inside else None
             handler = f" in handler {self._calls.name()}" if place else ""
+            if code == -signal.SIGSYS:
+                what = f"its process made a system call that no handler may make{handler}{where}"
+                raise LaneProcessFailed(what, Fault.HANDLER, place) from None
             raise LaneProcessFailed(f"its process died{handler} ({_how(code)}){where}", place=place) from None
         except Nonsense as error:
             self.fail(error)

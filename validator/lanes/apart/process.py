@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import gc
+import json
 import mmap
 import os
 import pickle
@@ -30,7 +31,7 @@ from validator.codec.inflight import Arrival
 from validator.codec.schemas import schemas
 from validator.errors import UserError
 from validator.lanes import garbage
-from validator.lanes.apart.confine import confine
+from validator.lanes.apart.confine import confine, forbid
 from validator.lanes.apart.questions import AskedGenesis, WorkersState, asked, execute_elsewhere
 from validator.lanes.apart.wire import (
     OUTPUT_BYTES,
@@ -77,6 +78,8 @@ class Start:
 
     import_path: list[str]
     memory_bytes: int
+    repeats: bool = False
+    """Whether it executes blocks again for the audit, each in a copy of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +233,7 @@ def _in_a_copy(do: Callable[[], None]) -> None:
             os._exit(1)
         return
     _end_with_parent()
+    forbid()
     try:
         do()
     except BaseException:  # noqa: BLE001 - only this copy ends
@@ -262,6 +266,7 @@ def _become_lane(connection: int, page: int) -> NoReturn:
         os.lseek(page, PAGE_BYTES, os.SEEK_SET)
         faulthandler.enable(page)
         faulthandler.register(signal.SIGPROF, page)
+        faulthandler.register(signal.SIGSYS, page, chain=True)  # then it ends
         show_calls(mmap.mmap(page, PAGE_BYTES))
         wire = Wire(socket.socket(fileno=connection))
         _, data = wire.receive()
@@ -270,8 +275,8 @@ def _become_lane(connection: int, page: int) -> NoReturn:
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
         most = start.memory_bytes if hard == resource.RLIM_INFINITY else min(start.memory_bytes, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-        if not confine(start.import_path):
-            sys.stderr.write('{"event": "not confined", "reason": "this system has no Landlock"}\n')
+        for reason in confine(start.import_path, forks=start.repeats):
+            sys.stderr.write(json.dumps({"event": "not confined", "reason": reason}) + "\n")
         AskedGenesis.wire = wire
         garbage.tune()
         with suppress(Gone):

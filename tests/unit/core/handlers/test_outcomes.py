@@ -80,6 +80,11 @@ def test_caught_violation_changes_nothing_and_message_succeeds() -> None:
     assert state_hash(router.state) == before
 
 
+def test_error_that_a_handler_makes_up_is_a_verdict() -> None:
+    processed = run(raising(PermissionError("not yours")))
+    assert (processed.outcome, processed.failure) == (DispatchOutcome.FAILED, "PermissionError: not yours")
+
+
 def test_exception_in_decode_fails_message() -> None:
     owners = [bound("a", prefix=b"a", decode=bytes.decode), bound("b", decode=bytes.decode)]
     for payload, kind in ((b"a\xff", "a"), (b"\xff", "b")):
@@ -237,6 +242,25 @@ class Bottomless(Exception):
         return str(endless())
 
 
+class Hidden(OSError):
+    """Says what it likes about itself."""
+
+    __class__ = ValueError  # type: ignore[assignment]
+    errno = None  # type: ignore[assignment]
+    __cause__ = None
+    args = ()
+
+
+def behind(error: Exception, cause: BaseException) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+def during(error: Exception, other: BaseException) -> Exception:
+    error.__context__ = other
+    return error
+
+
 def raising(error: BaseException) -> Any:
     def handle(context: Context, message: bytes) -> None:
         raise error
@@ -255,6 +279,16 @@ def raising(error: BaseException) -> Any:
         (raising(HandlerInterrupted("it took too long")), "it took too long"),
         (raising(Exiting()), "SystemExit raised"),
         (raising(Bottomless()), "RecursionError is not a verdict"),
+        (raising(OSError(24, "Too many open files")), "OSError is not a verdict"),
+        (raising(FileNotFoundError(2, "No such file or directory")), "FileNotFoundError is not a verdict"),
+        (raising(RuntimeError("can't start new thread")), "RuntimeError is not a verdict"),
+        (raising(behind(ValueError("no memory"), MemoryError())), "MemoryError is not a verdict"),
+        (raising(during(ValueError("not read"), OSError(12, "Cannot allocate memory"))), "OSError is not a verdict"),
+        (
+            raising(ExceptionGroup("several", [ValueError(), ExceptionGroup("more", [MemoryError()])])),
+            "MemoryError is not a verdict",
+        ),
+        (raising(Hidden(28, "No space left on device")), "Hidden is not a verdict"),
     ],
 )
 def test_machine_dependent_fault_stops_query(handle: Any, text: str) -> None:
