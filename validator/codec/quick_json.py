@@ -179,7 +179,7 @@ class _Source:
     def write_record(self, attributes: dict[str, Any], given: str) -> str:
         name = attributes["name"]
         if name in self.inside or not self.is_plain(attributes):
-            raise NotImplementedError(f"{name} contains itself, or has a JSON form of its own")
+            raise NotImplementedError(f"{name} contains itself, or its JSON is not an object of its fields")
         self.inside.append(name)
         fields = attributes["fields"]
         self.expect(f"type({given}) is dict and len({given}) == {len(fields)}")

@@ -33,7 +33,7 @@ SLOW = {
     "validator.xcmp_network.Candidate",
     "validator.xcmp_network.ChannelRequest",
 }
-"""Schemas with a JSON form of their own, or with unions of several types."""
+"""Schemas whose JSON is not an object of their fields, or with unions of several types."""
 RECORD: Any = {
     "type": "record",
     "name": "t.Record",
