@@ -67,6 +67,14 @@ def decode_record(
     return lane, _input((kind, block, index, blake2b(value, digest_size=8).digest(), source, value, fields))
 
 
+def check_ranges(codec: Codec, value: bytes, record: dict[str, Any]) -> None:
+    """Check an input record that a value is known to hold as `decode_record` does. Raises `LimitError`."""
+    if len(value) > RECORD_BYTES_MAX:
+        raise LimitError("value", f"at most {RECORD_BYTES_MAX} bytes", len(value))
+    _check_place(record["lane"], record["block"], record.get("index", 0))
+    codec.readings[value[:HEADER_SIZE]].shape(record)
+
+
 # --- unreadable values --------------------------------------------------------------------------------------------------------------------
 
 

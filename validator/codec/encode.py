@@ -123,11 +123,11 @@ def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
 
 def _signals(signals: Sequence[Signal]) -> bytes:
     """Encode the signals of a candidate as an Avro array."""
-    parts = [_long(len(signals))]
+    parts = [avro_long(len(signals))]
     for kind, selector, offset, peer in signals:
         parts.append(avro_text(kind))
-        parts += (b"\x00" if number is None else b"\x02" + _long(number) for number in (selector, offset))
-        parts.append(b"\x00" if peer is None else b"\x02" + _long(len(peer)) + peer)
+        parts += (b"\x00" if number is None else b"\x02" + avro_long(number) for number in (selector, offset))
+        parts.append(b"\x00" if peer is None else b"\x02" + avro_long(len(peer)) + peer)
     return b"".join((*parts, b"\x00"))
 
 
@@ -190,18 +190,18 @@ class Encoder:
         place = f"{block}/{kind_text}/{index}".encode()
         identity = self._id_start.copy()
         identity.update(place)
-        parts = [self._verdict_start, _long(block), encoded_kind, _long(index), _long(para_id)]
+        parts = [self._verdict_start, avro_long(block), encoded_kind, avro_long(index), avro_long(para_id)]
         if violation is None:
             parts.append(b"\x00\x00\x01" if enacted else b"\x00\x00\x00")
         else:
             parts += (b"\x02\x02", _violation(violation), b"\x01" if enacted else b"\x00")
         if messages:
-            parts.append(_long(len(messages)))
+            parts.append(avro_long(len(messages)))
             for recipient, sequence_number, mqc_head in messages:
-                parts += (_long(recipient), _long(sequence_number), mqc_head)
+                parts += (avro_long(recipient), avro_long(sequence_number), mqc_head)
         parts.append(b"\x00")
-        parts.append(b"\x00" if effective is None else b"\x02" + _long(effective))
-        parts.append(b"\x00" if expires is None else b"\x02" + _long(expires))
+        parts.append(b"\x00" if effective is None else b"\x02" + avro_long(effective))
+        parts.append(b"\x00" if expires is None else b"\x02" + avro_long(expires))
         parts.append(b"\x00" if candidate_hash is None else b"\x02" + candidate_hash)
         parts.append(_signals(signals) if signals else b"\x00")
         parts += (self.runtime_digest, identity.digest())
@@ -240,23 +240,23 @@ class Encoder:
         """
         if isinstance(headroom, ParaHeadroom):
             para_id, valid, count_left, bytes_left, pending, watermark, watermarks = headroom
-            parts = [self._para_headroom_start, _long(block), _long(para_id), b"\x01" if valid else b"\x00"]
-            parts += (_long(count_left), _long(bytes_left), _long(pending))
-            parts.append(b"\x00" if watermark is None else b"\x02" + _long(watermark))
+            parts = [self._para_headroom_start, avro_long(block), avro_long(para_id), b"\x01" if valid else b"\x00"]
+            parts += (avro_long(count_left), avro_long(bytes_left), avro_long(pending))
+            parts.append(b"\x00" if watermark is None else b"\x02" + avro_long(watermark))
             if watermarks:
-                parts.append(_long(len(watermarks)))
-                parts += map(_long, watermarks)
+                parts.append(avro_long(len(watermarks)))
+                parts += map(avro_long, watermarks)
             parts.append(b"\x00")
             return _record(("headroom", b"%b/%d" % (self.key, para_id), b"".join(parts), ()))
         sender, recipient, is_open, places_left, bytes_left, message_size_max = headroom
         parts = [
             self._channel_headroom_start,
-            _long(block),
-            _long(sender),
-            _long(recipient),
+            avro_long(block),
+            avro_long(sender),
+            avro_long(recipient),
             b"\x01" if is_open else b"\x00",
         ]
-        parts += (_long(places_left), _long(bytes_left), _long(message_size_max))
+        parts += (avro_long(places_left), avro_long(bytes_left), avro_long(message_size_max))
         return _record(("headroom", b"%b/%d/%d" % (self.key, sender, recipient), b"".join(parts), ()))
 
     def receipt(self, receipt: Receipt) -> OutputRecord:
@@ -291,7 +291,7 @@ class Encoder:
 
 
 @lru_cache(maxsize=65_536)  # block numbers, indexes and para ids recur
-def _long(value: int) -> bytes:
+def avro_long(value: int) -> bytes:
     """Return an Avro long: zig-zag, then seven bits a byte, the lowest first."""
     if not -LONG_MAX - 1 <= value <= LONG_MAX:
         raise OverflowError(f"expected an Avro long, found {value}")
@@ -308,7 +308,7 @@ def _long(value: int) -> bytes:
 def avro_text(value: str) -> bytes:
     """Return an Avro string."""
     encoded = value.encode()
-    return _long(len(encoded)) + encoded
+    return avro_long(len(encoded)) + encoded
 
 
 def _u128(value: int) -> bytes:
@@ -319,7 +319,7 @@ def _violation(violation: Violation) -> bytes:
     details = violation.details()
     parts = [avro_text(violation.kind), avro_text(violation.clause)]
     if details:
-        parts.append(_long(len(details)))
+        parts.append(avro_long(len(details)))
         for name, value in details.items():
             parts += (avro_text(name), _detail(value))
     parts.append(b"\x00")
@@ -332,21 +332,22 @@ def _detail(value: FieldValue) -> bytes:
         return b"\x04" + avro_text(value)
     if isinstance(value, Sequence):
         return b"\x08" + _array(
-            b"\x00" + _long(each) if isinstance(each, int) else b"\x02" + _array(map(_long, each)) for each in value
+            b"\x00" + avro_long(each) if isinstance(each, int) else b"\x02" + _array(map(avro_long, each))
+            for each in value
         )
     if isinstance(value, int):
         if value <= LONG_MAX:
-            return b"\x00" + _long(value)
+            return b"\x00" + avro_long(value)
         if value <= U128_MAX:
             return b"\x02" + _u128(value)
         raise OverflowError(f"expected at most a u128, found {value}")
-    entries = b"".join(avro_text(name) + _long(number) for name, number in value.items())
-    return b"\x06" + (_long(len(value)) + entries if value else b"") + b"\x00"
+    entries = b"".join(avro_text(name) + avro_long(number) for name, number in value.items())
+    return b"\x06" + (avro_long(len(value)) + entries if value else b"") + b"\x00"
 
 
 def _array(items: Iterable[bytes]) -> bytes:
     encoded = list(items)
-    return (_long(len(encoded)) + b"".join(encoded) if encoded else b"") + b"\x00"
+    return (avro_long(len(encoded)) + b"".join(encoded) if encoded else b"") + b"\x00"
 
 
 _KINDS: Final = {kind: (kind.value, avro_text(kind.value)) for kind in InputKind}

@@ -17,14 +17,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.codec.codec import Codec, shared_codec
-from validator.codec.decode import decode_record
+from validator.codec.decode import check_ranges, decode_record
 from validator.codec.encode import LONG_MAX, write
 from validator.codec.framing import described
+from validator.codec.quick_json import LONG_RANGES, UNSIGNED, UNUSUAL, Named, QuickWriter, quick_writer
 from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, short_name
-from validator.codec.strict import NotCanonical, named_types
+from validator.codec.strict import NotCanonical
+from validator.core.errors import LimitError
 from validator.core.inputs import DeadLetter, RecordKind, Source
-from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
+from validator.core.limits import RECORD_BYTES_MAX
 from validator.document import printable
 from validator.errors import UserError
 from validator.hexadecimal import from_hex, to_hex
@@ -35,13 +37,6 @@ if TYPE_CHECKING:
     from validator.codec.schemas import Json, Schema
 
 _NOWHERE: Final = Source("", 0, 0)
-_LONG_RANGES: Final[dict[str | None, tuple[int, int]]] = {
-    None: (-LONG_MAX - 1, LONG_MAX),
-    "u32": (0, U32_MAX),
-    "u63": (0, LONG_MAX),
-}
-_UNSIGNED: Final = frozenset({"u64", "u128"})
-"""Logical types of big-endian integers of a fixed size."""
 _CALL: Final = "request"
 """The field of a channel request that is a union of calls: JSON has the call's name as ``kind``, with its arguments next to it."""
 
@@ -52,7 +47,15 @@ def encode_input(codec: Codec, kind: RecordKind, record: Json, protocol: str) ->
     Raises `UserError` that names the field, what was expected and what was found. A returned value always decodes.
     """
     schema = codec.input_schema(kind, protocol)
-    value = encode_json(schema, record)
+    quick = _quick(schema)
+    if quick is not None:
+        try:
+            value, datum = quick(record)
+            check_ranges(codec, value, datum)
+            return value
+        except (LimitError, *UNUSUAL):  # what follows says why
+            pass
+    value = _encoded(schema, record)
     decoded = decode_record(codec, kind, value, _NOWHERE)
     if isinstance(decoded, DeadLetter):
         raise UserError(decoded.detail.removeprefix(schema.name).lstrip("."))
@@ -70,6 +73,16 @@ def _calls(schema: Json) -> dict[str, str]:
 
 def encode_json(schema: Schema, record: Json) -> bytes:
     """Return the Kafka value of a schema's record, given in the form that `to_json` returns. Raises `UserError`."""
+    quick = _quick(schema)
+    if quick is not None:
+        try:
+            return quick(record)[0]
+        except UNUSUAL:
+            pass
+    return _encoded(schema, record)
+
+
+def _encoded(schema: Schema, record: Json) -> bytes:
     return write(schema, _to_avro(schema).convert(record))
 
 
@@ -118,27 +131,7 @@ def _found(value: Json) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class _Named:
-    """A schema and its named types."""
-
-    def __init__(self, schema: Json) -> None:
-        self.schema = schema
-        self.types = named_types(schema)
-
-    def resolve(self, schema: Json) -> tuple[str, dict[str, Any]]:
-        """Return a type's name and its attributes."""
-        while True:
-            if isinstance(schema, dict):
-                if isinstance(schema["type"], str):
-                    return schema["type"], schema
-                schema = schema["type"]
-            elif schema in self.types:
-                schema = self.types[schema]
-            else:
-                return schema, {}
-
-
-class _ToAvro(_Named):
+class _ToAvro(Named):
     """Converts JSON to what fastavro writes, checking every value against the schema; a path names the field."""
 
     def convert(self, value: Json) -> Any:
@@ -250,7 +243,7 @@ class _ToAvro(_Named):
         return value
 
     def to_long(self, attributes: dict[str, Any], value: Json, path: str) -> int:
-        low, high = _LONG_RANGES[attributes.get("logicalType")]
+        low, high = LONG_RANGES[attributes.get("logicalType")]
         high = attributes.get("maximum", high)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise self.error(path, f"an integer from {low} to {high}", value)
@@ -273,7 +266,7 @@ class _ToAvro(_Named):
 
     def to_fixed(self, attributes: dict[str, Any], value: Json, path: str) -> bytes:
         size: int = attributes["size"]
-        if attributes.get("logicalType") in _UNSIGNED:
+        if attributes.get("logicalType") in UNSIGNED:
             greatest = 2 ** (8 * size) - 1
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= greatest:
                 raise self.error(path, f"an integer from 0 to {greatest}", value)
@@ -311,7 +304,7 @@ class _ToAvro(_Named):
         return UserError(f"{path or 'record'}: expected {expected}, found {_found(value)}")
 
 
-class _ToJson(_Named):
+class _ToJson(Named):
     """Converts what fastavro reads (records inside unions as (name, record)) to JSON."""
 
     def __init__(self, schema: Json, digits: Callable[[bytes], str]) -> None:
@@ -336,7 +329,7 @@ class _ToJson(_Named):
             case "bytes":
                 return self.digits(datum)
             case "fixed":
-                return int.from_bytes(datum) if attributes.get("logicalType") in _UNSIGNED else self.digits(datum)
+                return int.from_bytes(datum) if attributes.get("logicalType") in UNSIGNED else self.digits(datum)
             case "array":
                 return [self.value(attributes["items"], item) for item in datum]
             case "map":
@@ -372,6 +365,16 @@ class _ToJson(_Named):
                 shaped["error"] = {"kind": value["kind"], **{each["name"]: each["value"] for each in value["details"]}}
                 shaped["clause"] = value["clause"]
         return shaped
+
+
+@lru_cache(maxsize=256)
+def _quick(schema: Schema) -> QuickWriter | None:
+    return quick_writer(schema.source, schema.header, _is_plain)
+
+
+def _is_plain(record: dict[str, Any]) -> bool:
+    """Return whether a record's JSON is an object of its fields; one that is read back may lack those that are null."""
+    return record["name"] != "validator.Verdict" and record.get("json") != "pair" and not _calls(record)
 
 
 @lru_cache(maxsize=256)

@@ -137,7 +137,7 @@ class RecordForms(NamedTuple):
         return names
 
     def _check_input(self, topic: str) -> None:
-        if topic not in self.inputs:
+        if topic not in INPUT_TOPICS and not (topic in self.jobs and self.jobs[topic].is_input):
             raise ValueError(f"topic: expected one of {', '.join(self.inputs)}, found {topic!r}")
 
 

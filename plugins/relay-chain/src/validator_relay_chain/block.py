@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from validator.plugin.api import DecodeError
-from validator_relay_chain.candidates import BackedCandidate, read_inherent
+from validator_relay_chain.candidates import COLLATOR_END, BackedCandidate, read_inherent
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.header import Header, from_hex, to_hex
-from validator_relay_chain.metadata import Event, Runtime
+from validator_relay_chain.layout import DESCRIPTOR_BYTES
+from validator_relay_chain.metadata import CandidateEvent, Event, Runtime
 from validator_relay_chain.trie import ordered_root
 
 
@@ -110,7 +111,7 @@ def decode_block(raw: RawBlock, runtime: Runtime) -> ChainBlock:
     check_extrinsics(raw, runtime.extrinsics_version)
     number = raw.header.number
     try:
-        events = runtime.events(raw.events)
+        events = runtime.lane_events(raw.events)
         backed = [_receipt(each) for each in _of(events, "ParaInclusion", "CandidateBacked")]
         listed, unread = _candidates(raw, runtime, is_needed=bool(backed))
         included = tuple(_receipt(each) for each in _of(events, "ParaInclusion", "CandidateIncluded"))
@@ -118,6 +119,7 @@ def decode_block(raw: RawBlock, runtime: Runtime) -> ChainBlock:
         received = tuple(
             (int(each.fields[0]), int(each.fields[1]))
             for each in _of(events, "ParaInclusion", "UpwardMessagesReceived")
+            if isinstance(each, Event)
         )
     except UndecodableBlock as error:
         raise UndecodableBlock(f"block {number}: {error}") from error
@@ -129,7 +131,9 @@ def decode_block(raw: RawBlock, runtime: Runtime) -> ChainBlock:
         accepted,
         included,
         timed_out,
-        tuple(ChannelEvent(each.name, each.fields) for each in events if each.pallet == "Hrmp"),
+        tuple(
+            ChannelEvent(each.name, each.fields) for each in events if isinstance(each, Event) and each.pallet == "Hrmp"
+        ),
         any(each.pallet == "Session" and each.name == "NewSession" for each in events),
         received,
         len(listed) - len(accepted),
@@ -161,12 +165,15 @@ def _candidates(
     return (), tuple(unread)
 
 
-def _of(events: list[Event], pallet: str, name: str) -> list[Event]:
+def _of(events: list[Event | CandidateEvent], pallet: str, name: str) -> list[Event | CandidateEvent]:
     return [each for each in events if each.name == name and each.pallet == pallet]
 
 
-def _receipt(event: Event) -> Receipt:
+def _receipt(event: Event | CandidateEvent) -> Receipt:
     """Return the candidate that an event names: para and relay parent begin its descriptor, the hash of its commitments follows."""
+    if isinstance(event, CandidateEvent):
+        raw = event.receipt
+        return Receipt(int.from_bytes(raw[:4], "little"), raw[4:COLLATOR_END], raw[DESCRIPTOR_BYTES:])
     descriptor, commitments_hash = event.fields[0].values()
     para_id, relay_parent, *_ = descriptor.values()
     return Receipt(int(para_id), bytes.fromhex(relay_parent[2:]), bytes.fromhex(commitments_hash[2:]))

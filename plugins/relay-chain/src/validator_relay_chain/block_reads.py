@@ -17,6 +17,7 @@ from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.reading import Value
 from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import (
+    HASH_BYTES,
     Channel,
     OpenRequest,
     Queued,
@@ -54,7 +55,11 @@ class BlockReads:
         if missing:
             self._heads |= read_heads(self._chain, missing, self._header.hash)
         found = {para: self._heads[para] for para in wanted}
-        return {para: _hash(head, para) for para, head in found.items() if head is not None}
+        return {
+            para: head if len(head) == HASH_BYTES else _hash(head, para)
+            for para, head in found.items()
+            if head is not None
+        }
 
     def queue(self, para_id: int) -> tuple[Queued, ...]:
         """Return a downward queue after the block, at least as far back as the block's own messages."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final, NamedTuple
 
 from validator.plugin.api import DecodeError, Reader
@@ -14,6 +15,7 @@ SIGNATURE_BYTES: Final = 64
 VOTE_BYTES: Final = 1 + SIGNATURE_BYTES
 """Of a validity vote: implicit or explicit, and a signature."""
 COLLATOR_END: Final = 4 + 32
+_TWO_U32: Final = Struct("<II")
 
 
 class HorizontalMessage(NamedTuple):
@@ -103,10 +105,63 @@ def _pending(reader: Reader, candidate: BackedCandidate) -> PendingCandidate:
 
 def _backed(reader: Reader, *, signals: bool) -> BackedCandidate:
     descriptor = reader.take(DESCRIPTOR_BYTES)
+    quick = _quickly(descriptor, reader.data, reader.position, signals=signals)
+    if quick is not None:
+        candidate, reader.position = quick
+        return candidate
     candidate = _candidate(descriptor, reader, signals=signals)
     reader.take(reader.count() * VOTE_BYTES)
     _skip_bits(reader)
     return candidate
+
+
+def _quickly(descriptor: bytes, data: bytes, start: int, *, signals: bool) -> tuple[BackedCandidate, int] | None:
+    """Return a backed candidate and the position after it, at half the cost of a `Reader`.
+
+    Returns None if anything is unusual: a reader then takes the candidate, or says what is wrong with it.
+    """
+    try:
+        upward, at = [], start
+        count, at = _length(data, at)
+        for _ in range(count):
+            size, at = _length(data, at)
+            upward.append(data[at : at + size])
+            at += size
+        horizontal = []
+        count, at = _length(data, at)
+        for _ in range(count):
+            size, begin = _length(data, at + 4)
+            horizontal.append(
+                HorizontalMessage(int.from_bytes(data[at : at + 4], "little"), data[begin : begin + size])
+            )
+            at = begin + size
+        if data[at]:
+            return None  # it has new code
+        size, at = _length(data, at + 1)
+        head_data = data[at : at + size]
+        end = at + size + 8
+        votes, at = _length(data, end)
+        bits, at = _length(data, at + votes * VOTE_BYTES)
+    except IndexError:
+        return None
+    at += (bits + 7) // 8
+    if at > len(data):
+        return None
+    processed, watermark = _TWO_U32.unpack_from(data, end - 8)
+    parts = tuple(upward), tuple(horizontal), processed, watermark, head_data
+    return _of(descriptor, data[start:end], *parts, signals=signals), at
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """Return a compact integer of up to four bytes and the position after it. Raises ``IndexError`` for any other."""
+    first = data[at]
+    if first & 3 == 0:
+        return first >> 2, at + 1
+    if first & 3 == 1 and data[at + 1]:
+        return (first | data[at + 1] << 8) >> 2, at + 2
+    if first & 3 == 2 and (data[at + 2] or data[at + 3]):
+        return int.from_bytes(data[at : at + 4], "little") >> 2, at + 4
+    raise IndexError
 
 
 def _candidate(descriptor: bytes, reader: Reader, *, signals: bool) -> BackedCandidate:
@@ -117,7 +172,23 @@ def _candidate(descriptor: bytes, reader: Reader, *, signals: bool) -> BackedCan
     reader.option(reader.bytes)
     head_data = reader.bytes()
     processed, watermark = reader.u32(), reader.u32()
-    commitments_hash = blake2b_256(reader.data[start : reader.position])
+    encoded = reader.data[start : reader.position]
+    return _of(descriptor, encoded, upward, horizontal, processed, watermark, head_data, signals=signals)
+
+
+def _of(
+    descriptor: bytes,
+    commitments: bytes,
+    upward: tuple[bytes, ...],
+    horizontal: tuple[HorizontalMessage, ...],
+    processed: int,
+    watermark: int,
+    head_data: bytes,
+    *,
+    signals: bool,
+) -> BackedCandidate:
+    """Return the candidate with a descriptor and encoded ``commitments``, which the other arguments are parts of."""
+    commitments_hash = blake2b_256(commitments)
     cut = upward.index(b"") if signals and b"" in upward else len(upward)
     return BackedCandidate(
         int.from_bytes(descriptor[:4], "little"),
@@ -136,6 +207,10 @@ def _candidate(descriptor: bytes, reader: Reader, *, signals: bool) -> BackedCan
 def _skip_bitfields(reader: Reader) -> None:
     """Skip what validators say of availability, hundreds in a block: bits, an index and a signature each. Raises `DecodeError`."""
     count, data, at = reader.count(), reader.data, reader.position
+    end = _end_of_equal_bitfields(data, at, count)
+    if end is not None:
+        reader.position = end
+        return
     for _ in range(count):
         head = data[at : at + 2]
         if len(head) == 2 and head[0] & 3 == 0:  # up to 63 bits
@@ -151,6 +226,18 @@ def _skip_bitfields(reader: Reader) -> None:
         at += (bits + 7) // 8 + 4 + SIGNATURE_BYTES
     reader.position = min(at, len(data))
     reader.take(at - reader.position)
+
+
+def _end_of_equal_bitfields(data: bytes, start: int, count: int) -> int | None:
+    """Return where bitfields end if each has as many bits as the first: usually a bit for each core. Their lengths are a stride apart."""
+    try:
+        bits, after = _length(data, start)
+    except IndexError:
+        return None
+    stride = after - start + (bits + 7) // 8 + 4 + SIGNATURE_BYTES
+    end = start + count * stride
+    lengths_agree = all(data[at:end:stride] == data[at : at + 1] * count for at in range(start, after))
+    return end if end <= len(data) and lengths_agree else None
 
 
 def _skip_bits(reader: Reader) -> None:

@@ -332,6 +332,8 @@ def _downward(
     """
     para_ids = sorted({*position.lifecycles, *lifecycles, *position.heads})
     found = _Downward(dict(reads.heads(para_ids)))
+    if found.heads == position.heads:
+        return found
     for para_id in para_ids:
         new, old = found.heads.get(para_id, ZERO), position.heads.get(para_id, ZERO)
         if new == old or (new == ZERO and para_id not in lifecycles):

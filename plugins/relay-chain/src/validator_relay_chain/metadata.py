@@ -12,9 +12,12 @@ from scalecodec.type_registry import load_type_registry_preset
 
 from validator_relay_chain import layout
 from validator_relay_chain.errors import UndecodableBlock
+from validator_relay_chain.event_scan import RECEIPT_BYTES, EventScanner
 from validator_relay_chain.limits import METADATA_BYTES_MAX
 from validator_relay_chain.metadata_v16 import with_v16
 
+LANE_PALLETS: Final = ("Hrmp", "ParaInclusion", "Session")
+"""Pallets whose events a lane needs."""
 MAGIC: Final = b"meta"
 VERSIONS: Final = (14, 15, 16)
 """Of the format, which are read."""
@@ -33,6 +36,14 @@ class Event(NamedTuple):
     fields: tuple[Any, ...]
     phase: str
     """``Initialization``, ``ApplyExtrinsic`` or ``Finalization``."""
+
+
+class CandidateEvent(NamedTuple):
+    """An event whose first field is a candidate: ``receipt`` are its descriptor and the hash of its commitments, encoded."""
+
+    pallet: str
+    name: str
+    receipt: bytes
 
 
 class Call(NamedTuple):
@@ -76,6 +87,25 @@ class Runtime:
             return [self._event(each) for each in decoded]
         except Exception as error:  # the library has no common root of its errors
             raise self._error(f"an event does not decode: {type(error).__name__}: {error}") from error
+
+    def lane_events(self, raw: bytes) -> list[Event | CandidateEvent]:
+        """Return the events of `LANE_PALLETS`, candidates as bytes where they have the usual shape. Raises as `events` does."""
+        found = None if self._scanner is None else self._scanner.scan(raw)
+        if found is None:
+            return [event for event in self.events(raw) if event.pallet in LANE_PALLETS]
+        return [
+            CandidateEvent(each.pallet, each.name, raw[each.fields : each.fields + RECEIPT_BYTES])
+            if each.has_receipt
+            else self._one_event(raw[each.start : each.end])
+            for each in found
+        ]
+
+    @cached_property
+    def _scanner(self) -> EventScanner | None:
+        try:
+            return EventScanner(self._types, self._events_type, LANE_PALLETS)
+        except (LookupError, TypeError, ValueError):
+            return None
 
     @property
     def has_fast_events(self) -> bool:
@@ -202,6 +232,10 @@ class Runtime:
             for event in self._types[pallet["fields"][0]["type"]]["def"]["variant"]["variants"]:
                 found[pallet["name"], event["name"]] = len(event["fields"])
         return found
+
+    def _one_event(self, raw: bytes) -> Event:
+        (event,) = self.events(b"\x04" + raw)
+        return event
 
     def _event(self, record: dict[str, Any]) -> Event:
         pallet, name, given = record["module_id"], record["event_id"], record["attributes"]

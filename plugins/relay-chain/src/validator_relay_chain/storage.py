@@ -7,11 +7,14 @@ Each function raises `DecodeError` unless the value ends where it should. Source
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from validator.plugin.api import Reader, Writer
 
 T = TypeVar("T")
+
+HASH_BYTES: Final = 32
+"""Bytes of a hash, which is all that its value has."""
 
 
 class Queued(NamedTuple):

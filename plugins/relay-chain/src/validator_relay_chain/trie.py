@@ -43,6 +43,7 @@ _BRANCH: Final = _Kind(0b1000_0000, 6, is_branch=True, has_value=False)
 _BRANCH_VALUE: Final = _Kind(0b1100_0000, 6, is_branch=True)
 _BRANCH_HASHED: Final = _Kind(0b0001_0000, 4, is_branch=True, is_hashed=True)
 _KINDS: Final = (_BRANCH_VALUE, _BRANCH, _LEAF, _LEAF_HASHED, _BRANCH_HASHED)
+_KIND_OF: Final = {(each.is_branch, each.has_value, each.is_hashed): each for each in _KINDS}
 
 
 class _Node(NamedTuple):
@@ -108,10 +109,8 @@ def _encode(
     partial: bytes, value: bytes | None, children: tuple[bytes | None, ...], version: int, store: dict[bytes, bytes]
 ) -> bytes:
     hashed = value is not None and version >= 1 and len(value) > INLINE_VALUE_BYTES_MAX
-    wanted = (bool(children), value is not None, hashed)
-    kind = next(each for each in _KINDS if (each.is_branch, each.has_value, each.is_hashed) == wanted)
     out = Writer()
-    out.buffer += _header(kind, len(partial))
+    out.buffer += _header(_KIND_OF[bool(children), value is not None, hashed], len(partial))
     padded = (b"\x00" if len(partial) % 2 else b"") + partial
     out.buffer += bytes(high << 4 | low for high, low in zip(padded[::2], padded[1::2], strict=True))
     if children:

@@ -53,7 +53,7 @@ def facts_of(
     """
     block, header = step.block, step.block.header
     is_sampled = compare_every > 0 and (is_last or block.new_session or header.number % compare_every == 0)
-    paras = sorted(step.position.lifecycles)
+    paras = sorted(step.position.lifecycles) if is_sampled else []
     opened, closed = _session(step, storage) if block.new_session and is_sampled else (None, None)
     sample = _Sample(storage, header.hash, unread)
     return BlockFacts(
