@@ -225,17 +225,20 @@ class _Step:
             read_sample(chain, self.header, self.para_ids, self.runtime.unread, ends_session=self.ends_session)
 
     def _read_queues(self, chain: KeptChain) -> None:
-        """Read the downward queues whose heads the block has moved."""
+        """Read the downward queues whose heads the block has moved, unless they were read with it: a session may bring paras."""
+        kept = chain.blocks.find(self.header.hash)
         before, after = (read_heads(chain, self.para_ids, each) for each in (self.before.hash, self.header.hash))
         for para in self.para_ids:
-            if before[para] != after[para]:
-                with suppress(DecodeError):
-                    sent_since(
-                        para,
-                        self.header.number,
-                        lambda wanted: chain.values(wanted, self.header.hash),
-                        has_pages=self.runtime.has_downward_pages,
-                    )
+            is_read = kept is not None and keys.para_key(keys.DMP_QUEUES, para) in kept.values
+            if before[para] == after[para] or is_read:
+                continue
+            with suppress(DecodeError):
+                sent_since(
+                    para,
+                    self.header.number,
+                    lambda wanted: chain.values(wanted, self.header.hash),
+                    has_pages=self.runtime.has_downward_pages,
+                )
 
     def _read_requests(self) -> None:
         """Read the requests to open that there are, and the channels of those that are gone."""
@@ -249,7 +252,7 @@ class _Step:
 def _ends_session(raw: RawBlock, runtime: Runtime) -> bool:
     """Return whether a session begins in a block; a block whose events do not decode is taken for one."""
     try:
-        events = runtime.events(raw.events)
+        events = runtime.lane_events(raw.events)
     except UndecodableBlock:
         return True
     return any(each.pallet == "Session" and each.name == "NewSession" for each in events)

@@ -7,6 +7,7 @@ so a key ends with the para or the channel that it belongs to; pages of downward
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from validator_relay_chain.hashing import blake2b_128, twox_64, twox_128
@@ -39,6 +40,7 @@ def name_of(key: bytes) -> str:
     return item
 
 
+@lru_cache(maxsize=65_536)
 def para_key(item: bytes, para: int) -> bytes:
     """Return the key of a para in a map by para."""
     return _map_key(item, para.to_bytes(PARA_BYTES, "little"))
