@@ -14,6 +14,7 @@ from validator_relay_chain.oracle.records import own_topics
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import send
 from validator import __version__
+from validator.codec.orders import encode_order
 from validator.core.rules import pages
 from validator.kafka.process import start_time
 from validator.kafka.topics import create_topics
@@ -128,6 +129,9 @@ def test_lanes_shows_lag(chain: Follower, kafka: dict[str, Any]) -> None:
     (status,) = lines(invoke("lanes", "--json", chain.option()).stdout)
     assert (status["lag"], status["lag_blocks"], status["lag_complete"]) == (3, 1, True)
     assert invoke("lanes", chain.option()).stdout.splitlines()[1].endswith("; lag 3 records, 1 block")
+    send(kafka, chain.config.topics.prefix, [("blocks", b"polkadot", encode_order("polkadot", frozenset()))])
+    (status,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+    assert (status["lag"], status["lag_blocks"]) == (4, 1), "an order is a record, and no block"
 
 
 def test_lag_of_a_lane_that_shares_its_partition_is_its_own(chain: Follower, kafka: dict[str, Any]) -> None:

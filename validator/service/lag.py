@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.codec.decode import decode_record
+from validator.codec.orders import decode_order
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader, TopicRecord
@@ -117,8 +118,9 @@ def _count(
                 return
             lane = _lane_of(codec, kind, record)
             if lane in found and record.offset >= starts[lane]:
+                source = Source(record.topic, record.partition, record.offset)
                 found[lane].records += 1
-                found[lane].blocks += kind is RecordKind.BLOCK
+                found[lane].blocks += kind is RecordKind.BLOCK and decode_order(record.value, source) is None
 
 
 def _lane_of(codec: Codec, kind: RecordKind, record: TopicRecord) -> str:
