@@ -231,7 +231,8 @@ class ProtocolDefinition:
     displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
     ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md). ``rule_profiles`` are
     rules that a chain can choose by height in its own list, which then takes the place of ``rules``. ``invariants`` raises
-    `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each block. ``reconfigure`` gives a
+    `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each block, and shows the sentence that
+    it may return, about what it does not compare, once. ``reconfigure`` gives a
     state in the middle of a chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit
     keeps the value in force. It raises ``ValueError`` for a limit that only a chain's beginning may set.
 
@@ -261,7 +262,7 @@ class ProtocolDefinition:
     typed_limits: bool = False
     rules_page: Traversable | None = None
     rule_profiles: RuleProfiles | None = None
-    invariants: Callable[[Any], None] | None = None
+    invariants: Callable[[Any], str | None] | None = None
     reconfigure: Callable[[Any, ChainSettings, Collection[str]], None] | None = None
 
     def __post_init__(self) -> None:

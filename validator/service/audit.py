@@ -173,7 +173,8 @@ class _Run:
             return
         self.result.made("invariants")
         try:
-            self._protocol.invariants(self.lane.rules)
+            if left_out := self._protocol.invariants(self.lane.rules):
+                self.result.skipped.setdefault("some invariants", f"since block {block}: {left_out}")
         except InvariantBroken as error:
             self.result.add(Finding("invariants", "state", str(error), block=block))
 

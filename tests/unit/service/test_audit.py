@@ -72,6 +72,24 @@ def test_broken_invariant_names_the_block(monkeypatch: pytest.MonkeyPatch) -> No
     assert "needs_dispatch is [7]" in found[0].detail
 
 
+def test_what_invariants_leave_out_is_said_once() -> None:
+    of, definition = simulated()
+    protocol = installed_protocol("router")
+    assert protocol is not None
+    run = module._Run(definition, None, 1)
+    run._protocol = replace(protocol, invariants=lambda rules: "the chain leaves it" if rules.now >= 30 else None)
+    run.take(inputs_of(of.records))
+    assert run.result.skipped["some invariants"] == "since block 30: the chain leaves it"
+    assert run.result.checks["invariants"] == BLOCKS
+
+
+def test_rules_of_the_chain_say_what_they_leave() -> None:
+    of = chain(SimulationSettings(seed=31, blocks=BLOCKS, lane="rococo", history=True))
+    result = audit(inputs_of(of.records), definition_of(of))
+    assert result.faults == 0
+    assert "as_the_chain: the chain itself leaves" in result.skipped["some invariants"]
+
+
 def test_state_that_a_gone_para_left_is_a_note() -> None:
     of, definition = simulated()
     run = module._Run(definition, None, 1)

@@ -22,7 +22,7 @@ from validator.plugin.protocol_api import (
 from validator.protocols.router.configuration import MAXIMA, read_configuration
 from validator.protocols.router.features import table
 from validator.protocols.router.handler_bench import HANDLER_BENCH
-from validator.protocols.router.invariants import check_invariants
+from validator.protocols.router.invariants import LEFT_BY_THE_CHAIN, check_invariants
 from validator.protocols.router.later_pages import ENCODING_VERSION
 from validator.protocols.router.presets import LIMITS_TABLE
 from validator.protocols.router.profile import rules_of
@@ -96,8 +96,9 @@ def _handler_states(rules: Router) -> HandlerStates:
     return rules.state.handler_states
 
 
-def _check_invariants(rules: Any) -> None:
+def _check_invariants(rules: Any) -> str | None:
     check_invariants(rules.state)
+    return LEFT_BY_THE_CHAIN if "as_the_chain" in rules.rules.features else None
 
 
 def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
