@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import IO, Final, NoReturn
 
 from validator.codec.encode import BlockOutput
+from validator.document import printable
 from validator.errors import UserError
 from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
-from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, text_of
+from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
 from validator.plugin.watchdog import LAST_RESORT_S, LOOK_S, CallsSeen
 
@@ -43,12 +44,12 @@ BESIDES_BYTES: Final = 256 * 1024 * 1024
 class LaneProcessFailed(Exception):
     """The process of a lane is gone, and what it has said of this batch does not count.
 
-    ``fault`` is None if it died, which a person or the system may have caused; otherwise its handlers did, and another attempt would end
-    in the same way. ``place`` is the block and the para of the message that was being processed, if one was.
+    ``fault`` is None if it died, which a person or the system may have caused; otherwise another attempt would end in the same way.
+    ``place`` is the block and the para of the message that was being processed, if one was.
     """
 
     def __init__(self, reason: str, fault: Fault | None = None, place: tuple[int, int | None] | None = None) -> None:
-        super().__init__(reason)
+        super().__init__(printable(reason))
         self.fault = fault
         self.place = place
 
@@ -135,35 +136,49 @@ class LaneProcess:
         self._threads = 0
         self._occupied_max = start.memory_bytes + BESIDES_BYTES
         self._ended: tuple[int | None, str] | None = None
-        self._wire = Wire(sock, self._look, LOOK_S)
+        self._wire = Wire(sock, self._look, LOOK_S, said_bytes_max)
+        self._lane = ""
+        self._is_new = True
+        self._loads = False
+        """Whether it has been asked for something, and has not said yet that it has the plugins."""
         self.say(Say.START, pickle.dumps(start))
 
     def ask(self, say: Say, request: BatchRequest | AgainRequest) -> None:
         """Ask for something, and limit each call of a handler from now on. Raises `LaneProcessFailed`."""
+        self._lane = request.definition.name
         self._seconds_max = request.definition.handler_seconds_max + LAST_RESORT_S
+        self._loads = True
         self.say(say, pickle.dumps(request))
 
     def say(self, say: Say, *parts: bytes) -> None:
         """Say something. Raises `LaneProcessFailed`."""
-        with self._failing():
+        with self.taking_apart():
             self._wire.send(say, *parts)
 
     def hear(self) -> tuple[Say, bytearray]:
         """Return what it says next. Raises `LaneProcessFailed`, and `UserError` if it has other plugins than the driver."""
-        with self._failing():
-            while True:
-                said, data = self._wire.receive()
+        refused = ""
+        with self.taking_apart():
+            said, data = self._wire.receive()
+            if self._loads:
+                self._loads = False
                 if said is Say.LOADED:  # what plugins start when they are imported is not a call's
                     self._threads = self._count_threads()
-                elif said is Say.REFUSED:
-                    raise UserError(text_of(data))
+                    self._is_new = False
+                    said, data = self._wire.receive()
+                elif said is Say.REFUSED and self._is_new:  # no handler has been called in it
+                    refused = printable(text_of(data))
                 else:
-                    return said, data
+                    raise Nonsense(said.name)
+        if refused:
+            own = f"lane {self._lane}: "
+            raise UserError(refused if refused.startswith(own) else own + refused)
+        return said, data
 
-    def outputs(self, data: bytearray, lane: str) -> list[BlockOutput]:
+    def outputs(self, data: bytearray) -> list[BlockOutput]:
         """Return what the lane emits. Raises `LaneProcessFailed`."""
-        with self._failing():
-            return outputs_of_bytes(data, lane)
+        with self.taking_apart():
+            return outputs_of_bytes(data, self._lane)
 
     def check_left(self, handlers: str) -> None:
         """Raise `LaneProcessFailed` if its handlers have left threads or processes behind: they may do anything at any time."""
@@ -236,17 +251,35 @@ class LaneProcess:
         raise LaneProcessFailed(f"its process occupies {found} MiB, expected at most {most} MiB", Fault.HANDLER, place)
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Make one exception of everything that shows that the process is not to be trusted any more."""
+    def taking_apart(self) -> Iterator[None]:
+        """Make one exception, the lane's, of everything that goes wrong with what the process says, or with hearing it."""
         try:
             yield
+        except LaneProcessFailed:
+            raise
         except Gone:
             code, where = self.end()
             place = self._calls.place() if self._calls.inside else None
             handler = f" in handler {self._calls.name()}" if place else ""
             raise LaneProcessFailed(f"its process died{handler} ({_how(code)}){where}", place=place) from None
-        except Nonsense as error:
+        except MemoryError:
+            self._fail_without_memory()
+        except Exception as error:  # noqa: BLE001 - whatever it has sent, it is not the job's
             self.fail(error)
+
+    @contextmanager
+    def within_memory(self) -> Iterator[None]:
+        """Make it the lane's failure if the worker runs out of memory while it does something for the lane."""
+        try:
+            yield
+        except MemoryError:
+            self._fail_without_memory()
+
+    def _fail_without_memory(self) -> NoReturn:
+        self.end()
+        raise LaneProcessFailed(
+            "its worker ran out of memory for what its process sends or needs", Fault.MEMORY
+        ) from None
 
     def _count_threads(self) -> int:
         try:
@@ -277,7 +310,12 @@ def _occupied(pid: int) -> int:
 def _how(code: int | None) -> str:
     if code is None:
         return "unknown how"
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # one that has no name
+        return f"signal {-code}"
 
 
 def _where(words: str) -> str:
@@ -292,6 +330,8 @@ class LaneProcesses:
     def __init__(self) -> None:
         self._forkers: dict[str, Forker] = {}
         self._idle: dict[tuple[str, str], LaneProcess] = {}
+        self.left: dict[str, tuple[str, int]] = {}
+        """By lane, the point at which its last batch left it (`parked.point_of`), and the last block that it has emitted there."""
 
     def take(self, lane: str, start: Start, hash_seed: str = HASH_SEED) -> LaneProcess:
         """Return the lane's process with this hash seed, which has executed its last batch here, or a new one."""
