@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +126,37 @@ def daemonises(context, payload):
             time.sleep(1)
     time.sleep(0.2)
 
+def leaves_a_chain(context, payload):
+    libc = ctypes.PyDLL(None)
+    for _ in range(6):
+        if libc.fork():
+            break
+        os.setsid()
+    else:
+        time.sleep(3600)
+    if os.getpid() != os.getsid(0) or os.getppid() != FORKER[0]:
+        time.sleep(3600)
+    time.sleep(0.3)
+
+FORKER = [os.getppid()]
+
+def forks_later(context, payload):
+    libc = ctypes.PyDLL(None)
+
+    def double_fork(*_):
+        if libc.fork() == 0:
+            os.setsid()
+            if libc.fork():
+                libc._exit(0)
+            while True:
+                time.sleep(1)
+
+    signal.signal(signal.SIGUSR1, double_fork)
+    event = struct.pack("QiiQ", 0, signal.SIGUSR1, 0, 0) + bytes(64)
+    timer = ctypes.c_void_p()
+    assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
+    assert libc.timer_settime(timer, 0, struct.pack("qqqq", 1, 0, 1, 0), None) == 0
+
 def stops(context, payload):
     os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -203,6 +236,7 @@ KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in en
     patches, patches_and_hides_it, differs, deepens, interrupts, closes, does_not_block, breaks_the_core, shares, daemonises, stops,
     says_refused, says_loaded, takes_too_much, takes_elsewhere, ends_short, asks_for_others, lacks_headers, removes_a_slot, saves_far_away,
     saves_nonsense, saves_much, promises_much, recovers_for_ever, skips_blocks, repeats_blocks, hides_blocks,
+    leaves_a_chain, forks_later,
 ])]
 """
 )
@@ -211,7 +245,8 @@ NAMES = (
     "looks-around", "patches", "patches-and-hides-it", "differs", "deepens", "interrupts", "closes", "does-not-block",
     "breaks-the-core", "shares", "daemonises", "stops", "says-refused", "says-loaded", "takes-too-much", "takes-elsewhere", "ends-short",
     "asks-for-others", "lacks-headers", "removes-a-slot", "saves-far-away", "saves-nonsense", "saves-much", "promises-much",
-    "recovers-for-ever", "skips-blocks", "repeats-blocks", "hides-blocks",
+    "recovers-for-ever", "skips-blocks", "repeats-blocks", "hides-blocks", "leaves-a-chain",
+    "forks-later",
 )  # fmt: skip
 FATAL_AT = 6
 
@@ -323,6 +358,7 @@ def test_a_process_gives_what_this_one_does(processes: LaneProcesses) -> None:
         ("stops", "handler hostile@1.0.0 (stops): it did not return within"),
         ("forks", "one of its handlers (hostile@1.0.0) left 1 process behind, in block 10 at the latest"),
         ("daemonises", "one of its handlers (hostile@1.0.0) left 2 processes behind"),  # and the one between them
+        ("leaves-a-chain", "one of its handlers (hostile@1.0.0) left 6 processes behind"),
         ("leaves-a-thread", "one of its handlers (hostile@1.0.0) left 1 thread behind, in block 10 at the latest"),
         ("shares", "its process occupies "),
         ("speaks", "sent what no lane sends"),
@@ -341,6 +377,23 @@ def test_what_misbehaves_is_named_and_not_repeated(
     assert not {call for call in lane.attempt.calls if not call.startswith("load")}, (
         "the batch is executed again on this state"
     )
+
+
+def test_no_other_lane_is_blamed_for_what_starts_between_batches(
+    processes: LaneProcesses, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lane, items = Apart(processes, definition()), inputs_of(records("forks-later"))
+    lane.run(items)
+    time.sleep(1.5)
+    other = Apart(processes, definition("other"))
+    others = inputs_of(records(lane="other", blocks=30))
+    for at in range(0, len(others), 12):
+        other.run(others[at : at + 12])
+        time.sleep(0.5)
+    assert other.log.last.block == 30
+    assert other.fault() is None
+    found = [json.loads(line) for line in capfd.readouterr().err.splitlines() if '"processes ended"' in line]
+    assert [(each["left_by"], each["before"]) for each in found] == [(LANE, "other")]
 
 
 @pytest.mark.parametrize(

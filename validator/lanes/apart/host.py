@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import pickle
@@ -36,6 +37,12 @@ AUDIT_HASH_SEED: Final = "1"
 WORDS_S: Final = 0.2
 """Seconds for a process to write where it hangs before it is killed."""
 WORDS_BYTES_MAX: Final = 64 * 1024
+
+ORPHANS_S_MAX: Final = 5.0
+"""Seconds for ending processes that others have left behind: some start new ones meanwhile."""
+
+PROCESSES_MAX: Final = 10_000
+"""Processes that are looked at, of those that a lane's has started: they may be new ones all the time."""
 
 BESIDES_BYTES: Final = 256 * 1024 * 1024
 """Bytes that the process of a lane may occupy beyond the limit of its data: libraries, and what it has of the process it is forked from."""
@@ -95,18 +102,29 @@ class Forker:
         self._forked.discard(pid)
         return self._number()
 
+    def orphans(self) -> list[int]:
+        """Return the processes that those of lanes have left to this one."""
+        return [each for each in _children_of(self._process.pid) if each not in self._forked]
+
     def end_orphans(self) -> int:
-        """End the processes that one of a lane has left to this one, and return how many there were."""
-        orphans = [each for each in _children_of(self._process.pid) if each not in self._forked]
-        for each in orphans:
-            with suppress(OSError):
-                os.kill(each, signal.SIGKILL)
-            with suppress(LaneProcessFailed, OSError):
-                self.wait(each)
-        return len(orphans)
+        """End the processes that those of lanes have left to this one, and return how many there were.
+
+        Each leaves its own children to this one when it ends, so this goes on until none is left.
+        """
+        ended, until_s = 0, time.monotonic() + ORPHANS_S_MAX
+        while (orphans := self.orphans()) and time.monotonic() < until_s:
+            for each in orphans:
+                with suppress(OSError):
+                    os.kill(each, signal.SIGKILL)
+            for each in orphans:
+                with suppress(LaneProcessFailed, OSError):
+                    self.wait(each)
+            ended += len(orphans)
+        return ended
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and what those of lanes have left to it."""
+        self.end_orphans()
         self._control.close()
         self._process.kill()
         self._process.wait()
@@ -183,7 +201,7 @@ class LaneProcess:
     def check_left(self, handlers: str) -> None:
         """Raise `LaneProcessFailed` if its handlers have left threads or processes behind: they may do anything at any time."""
         self._check_memory()
-        threads, children = self._count_threads() - self._threads, len(self._children()) + self._forker.end_orphans()
+        threads, children = self._count_threads() - self._threads, len(_below(self._pid)) + self._forker.end_orphans()
         left = [f"{threads} thread{'s' * (threads > 1)}"] * (threads > 0)
         left += [f"{children} process{'es' * (children > 1)}"] * (children > 0)
         if left and self.lives:
@@ -196,6 +214,16 @@ class LaneProcess:
         """End the process because of what it has sent."""
         self.end()
         raise LaneProcessFailed(f"its process sent what no lane sends: {what}", Fault.HANDLER)
+
+    def stand_still(self) -> None:
+        """Let it do nothing until it is to `go_on`: while another lane executes, whatever happens is that lane's."""
+        with suppress(OSError):
+            os.kill(self._pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it continue, whoever has stopped it."""
+        with suppress(OSError):
+            os.kill(self._pid, signal.SIGCONT)
 
     @property
     def lives(self) -> bool:
@@ -242,7 +270,8 @@ class LaneProcess:
 
     def _check_memory(self) -> None:
         """End the process if it and its children occupy too much: memory that is shared is not in the limit of its data."""
-        occupied = sum(map(_occupied, [self._pid, *self._children()]))
+        orphans = self._forker.orphans()  # of no other lane: those stand still
+        occupied = sum(map(_occupied, [self._pid, *_below(self._pid), *orphans, *_below(*orphans)]))
         if occupied <= self._occupied_max:
             return
         place = self._calls.place()
@@ -287,8 +316,16 @@ class LaneProcess:
         except OSError:  # not Linux, or gone
             return 0
 
-    def _children(self) -> list[int]:
-        return _children_of(self._pid)
+
+def _below(*pids: int) -> list[int]:
+    """Return the children of processes, and theirs."""
+    found: list[int] = []
+    left = list(pids)
+    while left and len(found) < PROCESSES_MAX:
+        children = _children_of(left.pop())
+        found += children
+        left += children
+    return found
 
 
 def _children_of(pid: int) -> list[int]:
@@ -330,18 +367,37 @@ class LaneProcesses:
     def __init__(self) -> None:
         self._forkers: dict[str, Forker] = {}
         self._idle: dict[tuple[str, str], LaneProcess] = {}
+        self._last = ""
+        """The lane that has executed last."""
         self.left: dict[str, tuple[str, int]] = {}
         """By lane, the point at which its last batch left it (`parked.point_of`), and the last block that it has emitted there."""
 
     def take(self, lane: str, start: Start, hash_seed: str = HASH_SEED) -> LaneProcess:
-        """Return the lane's process with this hash seed, which has executed its last batch here, or a new one."""
+        """Return the lane's process with this hash seed, which has executed its last batch here, or a new one.
+
+        Before a lane executes, all other lanes' processes are made to stand still, and what they have left behind is ended.
+        """
+        if hash_seed == HASH_SEED:
+            self._clear(lane)
         process = self._idle.pop((lane, hash_seed), None)
         if process is not None and process.lives:
+            process.go_on()
             return process
         forker = self._forkers.get(hash_seed)
         if forker is None or not forker.lives:
             forker = self._forkers[hash_seed] = Forker(hash_seed)
         return forker.fork(start)
+
+    def _clear(self, lane: str) -> None:
+        for (other, _), process in self._idle.items():
+            if other != lane:
+                process.stand_still()
+        ended = sum(each.end_orphans() for each in self._forkers.values())
+        if ended:
+            say = {"event": "processes ended", "count": ended, "left_by": self._last, "before": lane}
+            sys.stderr.write(json.dumps(say) + "\n")
+            sys.stderr.flush()
+        self._last = lane
 
     def put(self, lane: str, process: LaneProcess, hash_seed: str = HASH_SEED) -> None:
         """Keep a process for the next time."""
