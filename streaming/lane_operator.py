@@ -229,8 +229,6 @@ class LaneOperator(StatefulProcessor):
                 sys.stderr.flush()
                 if failed.fault is None and attempt < DEATHS_MAX:
                     continue
-                if lane in suspects and suspects[lane].point == point:
-                    raise  # it cannot even say that it is parked
                 reason = str(failed) if failed.fault else f"{attempt} times at the same point, {failed}"
                 reason = with_handlers(f"lane {lane}: {reason}", definition)
                 suspects = {lane: Suspect(point, reason, failed.fault or Fault.WORKER, failed.place)}
@@ -244,7 +242,10 @@ class LaneOperator(StatefulProcessor):
         chunks: Iterator[Chunk],
         suspects: Mapping[str, Suspect],
     ) -> None:
-        """Execute a batch in the lane's process. Raises `LaneProcessFailed` before anything of it is committed."""
+        """Execute a batch in the lane's process; a suspect is parked without one.
+
+        Raises `LaneProcessFailed` before anything of the batch is committed.
+        """
         parking = self._parking
         request = BatchRequest(
             definition,

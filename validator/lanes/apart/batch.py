@@ -10,23 +10,30 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from validator.codec.encode import BlockOutput
 from validator.codec.inflight import Arrival
-from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
+from validator.lanes.apart.believed import Emitted, Given
 from validator.lanes.apart.host import AUDIT_HASH_SEED, LaneProcess, LaneProcesses, LaneProcessFailed
 from validator.lanes.apart.process import RECOVERY, AgainRequest, BatchRequest, Start
 from validator.lanes.apart.questions import AskedGenesis, refusal_of
-from validator.lanes.apart.wire import Say, outputs_to_bytes, place_of_bytes, reading, text_of
-from validator.lanes.arrived import Chunk
+from validator.lanes.apart.wire import Nonsense, Say, outputs_to_bytes, place_of_bytes, reading, text_of
+from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.auditing import fault_key, is_chosen
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.parked import Fault, Place, Span, stored_parts
-from validator.lanes.store import Head, Recovery, StateBackend
-from validator.plugin.registry import PluginError
-from validator.plugin.runtime import RulesOutdated
+from validator.lanes.parked import Fault, Place, Span, point_of, stored_parts
+from validator.lanes.parking import RESUMED_BYTES_MAX, LaneBatch
+from validator.lanes.store import Head, LaneCache, Recovery, StateBackend
+
+WRITTEN_SHARE: Final = 2
+"""What a batch writes to a lane's store is at most this part of the memory of its process, which has it next to the lane itself."""
+
+_WRITE_BYTES: Final = 256
+"""Bytes that each write takes besides its content, about."""
+_SLOT_NUMBER_BYTES: Final = 4
+_SLOT_NUMBER_MAX: Final = 2**31 - 1
 
 
 class Services(Protocol):
@@ -63,12 +70,38 @@ class ApartBatch:
     """By block that the audit executed, what it emits there."""
     _differing: list[BlockNumber] = field(default_factory=list)
     """Blocks whose output is another one, without a word of the lane."""
+    _given: Given = field(init=False)
+    _emitted: Emitted = field(init=False)
+    _head: bytes | None = None
+    """The head to be written, after everything else."""
+    _written_bytes: int = 0
+    """Bytes of ``_writes``, about."""
+    _saved: set[int] = field(default_factory=set)
+    """Slots that the batch writes."""
+    _slots: set[int] | None = None
+    """Slots that the store has once everything is written, if that was asked for."""
+
+    def __post_init__(self) -> None:
+        """Begin with what the lane's head says."""
+        self._given = Given(self.request.head)
+        self._emitted = Emitted(self._last_block())
+
+    def _last_block(self) -> BlockNumber | None:
+        """Return the block after which the lane continues, if that is known here."""
+        definition, head = self.request.definition, self.request.head
+        if head is None:
+            return definition.first_block - 1
+        point, block = self.processes.left.get(definition.name, ("", None))
+        return block if point == point_of(head) else None
 
     def run(self) -> Iterator[BlockOutput]:
         """Yield the batch's output.
 
         Raises `LaneProcessFailed`, `UserError` if the process has other plugins than the driver, and what the store or Kafka raise.
         """
+        if self._is_to_be_parked():
+            yield from self._park()
+            return
         start = Start(list(sys.path), self.memory_bytes)
         process = self._process = self.processes.take(self.request.definition.name, start)
         genesis = self.request.definition.genesis
@@ -76,16 +109,50 @@ class ApartBatch:
             Say.BATCH, replace(self.request, definition=replace(self.request.definition, genesis=AskedGenesis()))
         )
         for chunk in self.chunks:
+            self._given.add(chunk)
             process.say(Say.CHUNK, pickle.dumps(tuple(chunk)))
         process.say(Say.CHUNKS_END)
         yield from self._serve(process, genesis, start)
         process.check_left(", ".join(self.request.definition.all_handlers))
         for write in self._writes:
             write()
+        if self._head is not None:
+            self.backend.save_head(self._head)
+        self.left_at = point_of(self.request.head if self._head is None else self._head)
+
+    def _is_to_be_parked(self) -> bool:
+        suspect = self.request.suspects.get(self.request.definition.name)
+        return suspect is not None and suspect.point == point_of(self.request.head)
+
+    def _park(self) -> Iterator[BlockOutput]:
+        """Park the lane here: that executes nothing, so it needs no handlers, and nothing that a process of the lane could spoil."""
+        request = self.request
+        items, left, too_large = arrived(self.chunks, request.bytes_max)
+        batch = LaneBatch(
+            request.definition,
+            self.backend,
+            LaneCache(),
+            items,
+            lambda lane, place, span, bytes_max: self.services.held_inputs(place, span, bytes_max),  # noqa: ARG005
+            request.suspects,
+            request.skipped,
+            left,
+            too_large=too_large,
+            checkpoint=request.checkpoint,
+            was_parked=request.was_parked,
+        )
+        yield from batch.run()
+        self.consumed, self.left_at = batch.consumed, batch.left_at
 
     def written(self, counts: dict[str, int]) -> None:
         """Say to the process that the batch is committed, and how many records went to each topic; it is kept for the next one."""
-        assert self._process is not None
+        if self._process is None:
+            return
+        lane = self.request.definition.name
+        self.processes.left.pop(lane, None)
+        head = self.request.head if self._head is None else self._head
+        if self._emitted.last is not None and stored_parts(head)[0] is None:  # a parked lane executes blocks again
+            self.processes.left[lane] = self.left_at, self._emitted.last
         with suppress(LaneProcessFailed):
             self._process.say(Say.WRITTEN, pickle.dumps(counts))
             self.processes.put(self.request.definition.name, self._process)
@@ -101,35 +168,34 @@ class ApartBatch:
 
     def _serve(self, process: LaneProcess, genesis: Iterable[bytes], start: Start) -> Iterator[BlockOutput]:
         """Do what the process asks for until the batch is done, and yield what the lane emits."""
-        lane = self.request.definition.name
         backend, services = self.backend, self.services
         while True:
             said, data = process.hear()
             match said:
                 case Say.OUTPUT:
-                    outputs = process.outputs(data, lane)
+                    outputs = process.outputs(data)
+                    with process.taking_apart():
+                        self._emitted.check(outputs)
                     self._compare(outputs)
                     yield from outputs
                 case Say.DONE:
                     self._done(process, data)
                     return
                 case Say.SAVE_HEAD:
-                    self._writes.append(partial(backend.save_head, bytes(data)))
-                case Say.SAVE_SLOT:
-                    number = int.from_bytes(data[:4], "little")
-                    self._writes.append(partial(backend.save_slot, number, bytes(data[4:])))
-                case Say.REMOVE_SLOT:
-                    self._writes.append(partial(backend.remove_slot, int.from_bytes(data, "little")))
-                case Say.APPEND_JOURNAL:
-                    self._writes.append(partial(backend.append_journal, bytes(data)))
-                case Say.CLEAR_JOURNAL:
-                    self._writes.append(backend.clear_journal)
+                    with process.taking_apart():
+                        self._given.check_head(self.request.definition.name, head := bytes(data))
+                    self._head = head
+                case Say.SAVE_SLOT | Say.REMOVE_SLOT | Say.APPEND_JOURNAL | Say.CLEAR_JOURNAL:
+                    self._note_write(process, said, data)
                 case Say.LOAD_SLOTS:
-                    process.say(Say.ANSWER, pickle.dumps(backend.load_slots()))
+                    with process.within_memory():
+                        process.say(Say.ANSWER, pickle.dumps(backend.load_slots()))
                 case Say.LOAD_JOURNAL:
-                    process.say(Say.ANSWER, pickle.dumps(list(backend.load_journal())))
+                    with process.within_memory():
+                        process.say(Say.ANSWER, pickle.dumps(list(backend.load_journal())))
                 case Say.GENESIS:
-                    process.say(Say.ANSWER, pickle.dumps(list(genesis)))
+                    with process.within_memory():
+                        process.say(Say.ANSWER, pickle.dumps(list(genesis)))
                 case Say.HELD:
                     self._answer(process, partial(self._held, process, data))
                 case Say.CONFIRM:
@@ -137,15 +203,55 @@ class ApartBatch:
                 case Say.AUDIT:
                     process.say(Say.ANSWER, pickle.dumps(self._audit(data, start)))
                 case Say.RECOVERED:
-                    try:
-                        recovery = Recovery(lane, *struct.unpack(RECOVERY, data))
-                    except struct.error as error:
-                        process.fail(error)
+                    with process.taking_apart():
+                        recovery = self._recovery(data)
                     services.recovered(recovery)
                 case Say.BUG:
                     sys.stderr.write(text_of(data))
                 case _:
                     process.fail(said.name)
+
+    def _note_write(self, process: LaneProcess, said: Say, data: bytearray) -> None:
+        """Note what is to be written to the store, which may not raise because of it, and has a bound."""
+        backend = self.backend
+        if said is Say.REMOVE_SLOT and self._slots is None:
+            with process.within_memory():
+                self._slots = set(backend.load_slots()) | self._saved
+        with process.taking_apart():
+            self._written_bytes += len(data) + _WRITE_BYTES
+            if self._written_bytes > self.memory_bytes // WRITTEN_SHARE:
+                raise Nonsense(f"more than {self.memory_bytes // WRITTEN_SHARE} bytes for its state in one batch")
+            match said:
+                case Say.SAVE_SLOT:
+                    number = self._slot_number(data)
+                    self._saved.add(number)
+                    if self._slots is not None:
+                        self._slots.add(number)
+                    self._writes.append(partial(backend.save_slot, number, bytes(data[4:])))
+                case Say.REMOVE_SLOT:
+                    number = self._slot_number(data)
+                    if len(data) != _SLOT_NUMBER_BYTES or self._slots is None or number not in self._slots:
+                        raise Nonsense(f"slot {number} to be removed, which it does not have")
+                    self._slots.discard(number)
+                    self._saved.discard(number)
+                    self._writes.append(partial(backend.remove_slot, number))
+                case Say.APPEND_JOURNAL:
+                    self._writes.append(partial(backend.append_journal, bytes(data)))
+                case _:
+                    self._writes.append(backend.clear_journal)
+
+    @staticmethod
+    def _slot_number(data: bytearray) -> int:
+        number = int.from_bytes(data[:_SLOT_NUMBER_BYTES], "little")
+        if len(data) < _SLOT_NUMBER_BYTES or number > _SLOT_NUMBER_MAX:
+            raise Nonsense(f"slot {number}")
+        return number
+
+    def _recovery(self, data: bytearray) -> Recovery:
+        recovery = Recovery(self.request.definition.name, *struct.unpack(RECOVERY, data))
+        if not 0 <= recovery.seconds < float("inf"):
+            raise Nonsense(f"a recovery of {recovery.seconds} seconds")
+        return recovery
 
     def _answer(self, process: LaneProcess, find: Callable[[], object]) -> None:
         """Answer a question, or refuse it with an exception that is the lane's. Raises any other."""
@@ -159,21 +265,21 @@ class ApartBatch:
         process.say(Say.ANSWER, found)
 
     def _held(self, process: LaneProcess, data: bytearray) -> object:
-        try:
+        with process.taking_apart():
             topic, partition, (first, end, bytes_max) = place_of_bytes(reading(data), 3)
-        except DecodeError as error:
-            process.fail(error)
-        return self.services.held_inputs((topic, partition), Span(first, end), bytes_max)
+            self._given.check((topic, partition), Span(first, end))
+            bytes_max = min(bytes_max, RESUMED_BYTES_MAX)
+        found = self.services.held_inputs((topic, partition), Span(first, end), bytes_max)
+        self._given.add_read(found[0])
+        return found
 
     def _done(self, process: LaneProcess, data: bytearray) -> None:
-        reader = reading(data)
-        try:
-            self.left_at = bytes(reader.bytes()).decode()
+        with process.taking_apart():
+            reader = reading(data)
             while reader.position < len(data):
                 topic, partition, (offset,) = place_of_bytes(reader, 1)
+                self._given.check_taken((topic, partition), offset)
                 self.consumed[topic, partition] = offset
-        except (DecodeError, UnicodeDecodeError) as error:
-            process.fail(error)
         if self._differing:
             process.end()
             fault = "its process emits something else than a process that executes the same block alone"
@@ -224,7 +330,7 @@ def has_handlers(definition: LaneDefinition, head: bytes | None) -> bool:
     """Return whether handlers execute in a lane, by its definition or by what is in its journal."""
     if definition.plan.handlers:
         return True
-    with suppress(DecodeError, PluginError, RulesOutdated):  # the lane says so when it is executed
+    with suppress(Exception):  # the lane says so when it is executed; a process of the lane may have written its head
         kept = stored_parts(head)[1]
         if kept is not None and (before := Head.decode(kept)).runtime_digest != definition.runtime_digest:
             return bool(definition.under(before.rules).plan.handlers)

@@ -71,7 +71,8 @@ FORBIDDEN: Final = {
 """By machine: its number, system calls that end the process, and those that do so depending on their arguments. Source: Linux, headers
 asm/unistd_64.h and asm-generic/unistd.h."""
 
-FORKS: Final = frozenset({"fork", "vfork", "clone", "clone3", "setsid"})
+FORKS: Final = frozenset({"fork", "vfork", "clone", "clone3", "setsid", "timer_create"})
+"""What a process may do that copies itself for each block; a copy may not."""
 
 _SECCOMP, _FILTER = 22, 2
 _LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -86,7 +87,7 @@ _X32: Final = 0x40000000
 
 
 def confine(import_path: Iterable[str], *, forks: bool = False) -> list[str]:
-    """Confine this process permanently, and return what of that the system cannot do. With ``forks`` it may start processes."""
+    """Confine this process permanently, and return what of that the system cannot do. With ``forks`` it may do `FORKS`."""
     libc = ctypes.CDLL(None, use_errno=True)
     missing = [] if _restrict_files(libc, import_path) else ["this system has no Landlock"]
     return missing if forbid(forks=forks) else [*missing, "this system has no seccomp, or another machine's calls"]

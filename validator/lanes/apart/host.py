@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import mmap
 import os
 import pickle
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import IO, Final, NoReturn
 
 from validator.codec.encode import BlockOutput
+from validator.document import printable
 from validator.errors import UserError
 from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
-from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, text_of
+from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
 from validator.plugin.watchdog import LAST_RESORT_S, LOOK_S, CallsSeen
 
@@ -38,6 +40,12 @@ WORDS_S: Final = 0.2
 WORDS_BYTES_MAX: Final = 64 * 1024
 WORDS_FILE_BYTES: Final = PAGE_BYTES + WORDS_BYTES_MAX
 
+ORPHANS_S_MAX: Final = 5.0
+"""Seconds for ending processes that others have left behind: some start new ones meanwhile."""
+
+PROCESSES_MAX: Final = 10_000
+"""Processes that are looked at, of those that a lane's has started: they may be new ones all the time."""
+
 BESIDES_BYTES: Final = 256 * 1024 * 1024
 """Bytes that the process of a lane may occupy beyond the limit of its data: libraries, and what it has of the process it is forked from."""
 
@@ -45,12 +53,12 @@ BESIDES_BYTES: Final = 256 * 1024 * 1024
 class LaneProcessFailed(Exception):
     """The process of a lane is gone, and what it has said of this batch does not count.
 
-    ``fault`` is None if it died, which a person or the system may have caused; otherwise its handlers did, and another attempt would end
-    in the same way. ``place`` is the block and the para of the message that was being processed, if one was.
+    ``fault`` is None if it died, which a person or the system may have caused; otherwise another attempt would end in the same way.
+    ``place`` is the block and the para of the message that was being processed, if one was.
     """
 
     def __init__(self, reason: str, fault: Fault | None = None, place: tuple[int, int | None] | None = None) -> None:
-        super().__init__(reason)
+        super().__init__(printable(reason))
         self.fault = fault
         self.place = place
 
@@ -95,18 +103,29 @@ class Forker:
         self._forked.discard(pid)
         return self._number()
 
+    def orphans(self) -> list[int]:
+        """Return the processes that those of lanes have left to this one."""
+        return [each for each in _children_of(self._process.pid) if each not in self._forked]
+
     def end_orphans(self) -> int:
-        """End the processes that one of a lane has left to this one, and return how many there were."""
-        orphans = [each for each in _children_of(self._process.pid) if each not in self._forked]
-        for each in orphans:
-            with suppress(OSError):
-                os.kill(each, signal.SIGKILL)
-            with suppress(LaneProcessFailed, OSError):
-                self.wait(each)
-        return len(orphans)
+        """End the processes that those of lanes have left to this one, and return how many there were.
+
+        Each leaves its own children to this one when it ends, so this goes on until none is left.
+        """
+        ended, until_s = 0, time.monotonic() + ORPHANS_S_MAX
+        while (orphans := self.orphans()) and time.monotonic() < until_s:
+            for each in orphans:
+                with suppress(OSError):
+                    os.kill(each, signal.SIGKILL)
+            for each in orphans:
+                with suppress(LaneProcessFailed, OSError):
+                    self.wait(each)
+            ended += len(orphans)
+        return ended
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and what those of lanes have left to it."""
+        self.end_orphans()
         self._control.close()
         self._process.kill()
         self._process.wait()
@@ -148,40 +167,54 @@ class LaneProcess:
         self._threads = 0
         self._occupied_max = start.memory_bytes + BESIDES_BYTES
         self._ended: tuple[int | None, str] | None = None
-        self._wire = Wire(sock, self._look, LOOK_S)
+        self._wire = Wire(sock, self._look, LOOK_S, said_bytes_max)
+        self._lane = ""
+        self._is_new = True
+        self._loads = False
+        """Whether it has been asked for something, and has not said yet that it has the plugins."""
         self.say(Say.START, pickle.dumps(start))
 
     def ask(self, say: Say, request: BatchRequest | AgainRequest) -> None:
         """Ask for something, and limit each call of a handler from now on. Raises `LaneProcessFailed`."""
+        self._lane = request.definition.name
         self._seconds_max = request.definition.handler_seconds_max + LAST_RESORT_S
+        self._loads = True
         self.say(say, pickle.dumps(request))
 
     def say(self, say: Say, *parts: bytes) -> None:
         """Say something. Raises `LaneProcessFailed`."""
-        with self._failing():
+        with self.taking_apart():
             self._wire.send(say, *parts)
 
     def hear(self) -> tuple[Say, bytearray]:
         """Return what it says next. Raises `LaneProcessFailed`, and `UserError` if it has other plugins than the driver."""
-        with self._failing():
-            while True:
-                said, data = self._wire.receive()
+        refused = ""
+        with self.taking_apart():
+            said, data = self._wire.receive()
+            if self._loads:
+                self._loads = False
                 if said is Say.LOADED:  # what plugins start when they are imported is not a call's
                     self._threads = self._count_threads()
-                elif said is Say.REFUSED:
-                    raise UserError(text_of(data))
+                    self._is_new = False
+                    said, data = self._wire.receive()
+                elif said is Say.REFUSED and self._is_new:  # no handler has been called in it
+                    refused = printable(text_of(data))
                 else:
-                    return said, data
+                    raise Nonsense(said.name)
+        if refused:
+            own = f"lane {self._lane}: "
+            raise UserError(refused if refused.startswith(own) else own + refused)
+        return said, data
 
-    def outputs(self, data: bytearray, lane: str) -> list[BlockOutput]:
+    def outputs(self, data: bytearray) -> list[BlockOutput]:
         """Return what the lane emits. Raises `LaneProcessFailed`."""
-        with self._failing():
-            return outputs_of_bytes(data, lane)
+        with self.taking_apart():
+            return outputs_of_bytes(data, self._lane)
 
     def check_left(self, handlers: str) -> None:
         """Raise `LaneProcessFailed` if its handlers have left threads or processes behind: they may do anything at any time."""
         self._check_memory()
-        threads, children = self._count_threads() - self._threads, len(self._children()) + self._forker.end_orphans()
+        threads, children = self._count_threads() - self._threads, len(_below(self._pid)) + self._forker.end_orphans()
         left = [f"{threads} thread{'s' * (threads > 1)}"] * (threads > 0)
         left += [f"{children} process{'es' * (children > 1)}"] * (children > 0)
         if left and self.lives:
@@ -194,6 +227,16 @@ class LaneProcess:
         """End the process because of what it has sent."""
         self.end()
         raise LaneProcessFailed(f"its process sent what no lane sends: {what}", Fault.HANDLER)
+
+    def stand_still(self) -> None:
+        """Let it do nothing until it is to `go_on`: while another lane executes, whatever happens is that lane's."""
+        with suppress(OSError):
+            os.kill(self._pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it continue, whoever has stopped it."""
+        with suppress(OSError):
+            os.kill(self._pid, signal.SIGCONT)
 
     @property
     def lives(self) -> bool:
@@ -240,7 +283,8 @@ class LaneProcess:
 
     def _check_memory(self) -> None:
         """End the process if it and its children occupy too much: memory that is shared is not in the limit of its data."""
-        occupied = sum(map(_occupied, [self._pid, *self._children()]))
+        orphans = self._forker.orphans()  # of no other lane: those stand still
+        occupied = sum(map(_occupied, [self._pid, *_below(self._pid), *orphans, *_below(*orphans)]))
         if occupied <= self._occupied_max:
             return
         place = self._calls.place()
@@ -249,10 +293,12 @@ class LaneProcess:
         raise LaneProcessFailed(f"its process occupies {found} MiB, expected at most {most} MiB", Fault.HANDLER, place)
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Make one exception of everything that shows that the process is not to be trusted any more."""
+    def taking_apart(self) -> Iterator[None]:
+        """Make one exception, the lane's, of everything that goes wrong with what the process says, or with hearing it."""
         try:
             yield
+        except LaneProcessFailed:
+            raise
         except Gone:
             code, where = self.end()
             place = self._calls.place() if self._calls.inside else None
@@ -261,8 +307,24 @@ class LaneProcess:
                 what = f"its process made a system call that no handler may make{handler}{where}"
                 raise LaneProcessFailed(what, Fault.HANDLER, place) from None
             raise LaneProcessFailed(f"its process died{handler} ({_how(code)}){where}", place=place) from None
-        except Nonsense as error:
+        except MemoryError:
+            self._fail_without_memory()
+        except Exception as error:  # noqa: BLE001 - whatever it has sent, it is not the job's
             self.fail(error)
+
+    @contextmanager
+    def within_memory(self) -> Iterator[None]:
+        """Make it the lane's failure if the worker runs out of memory while it does something for the lane."""
+        try:
+            yield
+        except MemoryError:
+            self._fail_without_memory()
+
+    def _fail_without_memory(self) -> NoReturn:
+        self.end()
+        raise LaneProcessFailed(
+            "its worker ran out of memory for what its process sends or needs", Fault.MEMORY
+        ) from None
 
     def _count_threads(self) -> int:
         try:
@@ -270,8 +332,16 @@ class LaneProcess:
         except OSError:  # not Linux, or gone
             return 0
 
-    def _children(self) -> list[int]:
-        return _children_of(self._pid)
+
+def _below(*pids: int) -> list[int]:
+    """Return the children of processes, and theirs."""
+    found: list[int] = []
+    left = list(pids)
+    while left and len(found) < PROCESSES_MAX:
+        children = _children_of(left.pop())
+        found += children
+        left += children
+    return found
 
 
 def _children_of(pid: int) -> list[int]:
@@ -293,7 +363,12 @@ def _occupied(pid: int) -> int:
 def _how(code: int | None) -> str:
     if code is None:
         return "unknown how"
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # one that has no name
+        return f"signal {-code}"
 
 
 def _where(words: str) -> str:
@@ -308,16 +383,37 @@ class LaneProcesses:
     def __init__(self) -> None:
         self._forkers: dict[str, Forker] = {}
         self._idle: dict[tuple[str, str], LaneProcess] = {}
+        self._last = ""
+        """The lane that has executed last."""
+        self.left: dict[str, tuple[str, int]] = {}
+        """By lane, the point at which its last batch left it (`parked.point_of`), and the last block that it has emitted there."""
 
     def take(self, lane: str, start: Start, hash_seed: str = HASH_SEED) -> LaneProcess:
-        """Return the lane's process with this hash seed, which has executed its last batch here, or a new one."""
+        """Return the lane's process with this hash seed, which has executed its last batch here, or a new one.
+
+        Before a lane executes, all other lanes' processes are made to stand still, and what they have left behind is ended.
+        """
+        if hash_seed == HASH_SEED:
+            self._clear(lane)
         process = self._idle.pop((lane, hash_seed), None)
         if process is not None and process.lives:
+            process.go_on()
             return process
         forker = self._forkers.get(hash_seed)
         if forker is None or not forker.lives:
             forker = self._forkers[hash_seed] = Forker(hash_seed)
         return forker.fork(start)
+
+    def _clear(self, lane: str) -> None:
+        for (other, _), process in self._idle.items():
+            if other != lane:
+                process.stand_still()
+        ended = sum(each.end_orphans() for each in self._forkers.values())
+        if ended:
+            say = {"event": "processes ended", "count": ended, "left_by": self._last, "before": lane}
+            sys.stderr.write(json.dumps(say) + "\n")
+            sys.stderr.flush()
+        self._last = lane
 
     def put(self, lane: str, process: LaneProcess, hash_seed: str = HASH_SEED) -> None:
         """Keep a process for the next time."""

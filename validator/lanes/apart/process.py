@@ -35,12 +35,12 @@ from validator.lanes.apart.confine import confine, forbid
 from validator.lanes.apart.questions import AskedGenesis, WorkersState, asked, execute_elsewhere
 from validator.lanes.apart.wire import (
     OUTPUT_BYTES,
+    TEXT_BYTES_MAX,
     Gone,
     Say,
     Wire,
     outputs_to_bytes,
     place_to_bytes,
-    text_to_bytes,
 )
 from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.auditing import (
@@ -122,7 +122,7 @@ class LaneServer:
             try:
                 request.definition.check()
             except UserError as error:
-                self._wire.send(Say.REFUSED, str(error).encode("utf-8", "replace"))
+                self._wire.send(Say.REFUSED, _text(str(error)))
                 continue
             self._wire.send(Say.LOADED)
             if say is Say.AGAIN:
@@ -162,7 +162,7 @@ class LaneServer:
         for run in in_runs(outputs, OUTPUT_BYTES):
             wire.send(Say.OUTPUT, outputs_to_bytes(run))
         consumed = [place_to_bytes(*place, offset) for place, offset in sorted(batch.consumed.items())]
-        wire.send(Say.DONE, text_to_bytes(batch.left_at), *consumed)
+        wire.send(Say.DONE, *consumed)
         _, data = wire.receive()
         if meter is not None:
             meter.written(pickle.loads(data))  # noqa: S301 - the worker's
@@ -194,7 +194,8 @@ class LaneServer:
         )
 
     def _bug(self, error: BaseException) -> None:
-        self._wire.send(Say.BUG, "".join(traceback.format_exception(error)).encode("utf-8", "replace"))
+        text = "".join(traceback.format_exception(error))
+        self._wire.send(Say.BUG, text.encode("utf-8", "replace")[-TEXT_BYTES_MAX:])
 
     def _execute_again(self, request: AgainRequest) -> None:
         """Execute a block for the audit. What the lane's process has pickled may be anything, and can spoil this process only."""
@@ -205,10 +206,14 @@ class LaneServer:
         except Incomplete:
             self._wire.send(Say.FAILED)
         except Raised as raised:
-            self._wire.send(Say.FAILED, raised.fault.detail.encode("utf-8", "replace"))
+            self._wire.send(Say.FAILED, _text(raised.fault.detail))
         else:
             self._wire.send(Say.OUTPUT, outputs_to_bytes([BlockOutput(block.record.block, records)]))
             self._wire.send(Say.DONE, prints.encode())
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "replace")[:TEXT_BYTES_MAX]
 
 
 def _unmeasured(_outcome: Outcome, _seconds: float) -> None:

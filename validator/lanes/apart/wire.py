@@ -15,12 +15,25 @@ from typing import Final
 
 from validator.codec.encode import BlockOutput, OutputRecord, avro_text
 from validator.codec.schemas import HEADER_SIZE
-from validator.core.scale import Reader, Writer, decoding
+from validator.core.scale import DecodeError, Reader, Writer, decoding
 from validator.core.types import maker
 from validator.topics import DEAD_LETTER_REPLAYS, MARKERS, METRICS, OUTPUT_TOPICS
 
 FRAME_BYTES_MAX: Final = 2**31 - 1
-"""Bytes of a frame."""
+"""Bytes of a frame of the worker: an answer may be the whole state of a lane."""
+
+SAID_BYTES_MAX: Final = 1024**3
+"""Bytes of a frame of a lane's process. The largest are an entry of the journal, which has the inputs of a batch (at most 512 MiB), and the
+output of a block."""
+
+SHORT_BYTES_MAX: Final = 1024**2
+"""Bytes of a frame of a lane's process that has no records, no pages and no inputs."""
+
+TEXT_BYTES_MAX: Final = 64 * 1024
+"""Bytes of a text that a lane's process sends."""
+
+_TAKEN_BYTES: Final = 1024**2
+"""Bytes of a frame for which there is memory before they have arrived."""
 
 OUTPUT_BYTES: Final = 256 * 1024
 """Bytes of record values after which what was executed is sent on."""
@@ -68,6 +81,14 @@ class Say(IntEnum):
     """They are not those of the driver."""
 
 
+_LONG: Final = frozenset({Say.OUTPUT, Say.AUDIT, Say.SAVE_HEAD, Say.SAVE_SLOT, Say.APPEND_JOURNAL})
+
+
+def said_bytes_max(say: Say) -> int:
+    """Return how many bytes a frame of a lane's process may have."""
+    return SAID_BYTES_MAX if say in _LONG else SHORT_BYTES_MAX
+
+
 class Gone(Exception):
     """The other end has closed the connection."""
 
@@ -77,11 +98,22 @@ class Nonsense(Exception):
 
 
 class Wire:
-    """Frames over a socket. ``tick`` is called about once per ``tick_s`` seconds of waiting, and may raise."""
+    """Frames over a socket.
 
-    def __init__(self, sock: socket.socket, tick: Callable[[], None] | None = None, tick_s: float = 1.0) -> None:
+    ``tick`` is called about once per ``tick_s`` seconds of waiting, and may raise. ``bytes_max`` says how many bytes a frame from the other
+    end may have.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        tick: Callable[[], None] | None = None,
+        tick_s: float = 1.0,
+        bytes_max: Callable[[Say], int] = lambda _: FRAME_BYTES_MAX,
+    ) -> None:
         self._sock = sock
         self._tick = tick
+        self._bytes_max = bytes_max
         sock.settimeout(None if tick is None else tick_s)
 
     def send(self, say: Say, *parts: bytes) -> None:
@@ -106,8 +138,8 @@ class Wire:
             say = Say(number)
         except ValueError:
             raise Nonsense(f"frame {number}") from None
-        if size > FRAME_BYTES_MAX:
-            raise Nonsense(f"a frame of {size} bytes")
+        if size > self._bytes_max(say):
+            raise Nonsense(f"a frame {say.name} of {size} bytes")
         return say, self._take(size)
 
     def close(self) -> None:
@@ -115,6 +147,15 @@ class Wire:
         self._sock.close()
 
     def _take(self, size: int) -> bytearray:
+        """Return that many bytes. Who says that there will be many has no memory of them before they come."""
+        if size <= _TAKEN_BYTES:
+            return self._take_at_once(size)
+        taken = bytearray()
+        while len(taken) < size:
+            taken += self._take_at_once(min(size - len(taken), _TAKEN_BYTES))
+        return taken
+
+    def _take_at_once(self, size: int) -> bytearray:
         taken = bytearray(size)
         rest = memoryview(taken)
         while rest:
@@ -182,7 +223,7 @@ def outputs_of_bytes(data: bytearray, lane: str) -> list[BlockOutput]:
                 headers = _headers_of_bytes(bytes(view[headers_at:at])) if headers_size else ()
                 records.append(_record((name, key, value, headers)))
             outputs.append(BlockOutput(None if block == _NO_BLOCK else block, records))
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, ValueError, DecodeError) as error:
         raise Nonsense(f"output: {error}") from error
     if at != len(data) or taken != len(numbers):
         raise Nonsense("output: bytes are missing or left over")
@@ -206,13 +247,6 @@ def _headers_of_bytes(data: bytes) -> tuple[tuple[str, bytes], ...]:
 
 
 # --- the few other values that the worker takes apart ---
-
-
-def text_to_bytes(text: str) -> bytes:
-    """Return a text as bytes."""
-    out = Writer()
-    out.bytes(text.encode())
-    return bytes(out.buffer)
 
 
 def place_to_bytes(topic: str, partition: int, *numbers: int) -> bytes:

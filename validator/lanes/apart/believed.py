@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the worker believes of what a lane's process says: only what a lane may say, and nothing that the worker or a reader fails at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from validator.codec.encode import BlockOutput, OutputRecord, reason_of, source_header, source_of
+from validator.codec.inflight import Arrival, has_only_inputs, unpack
+from validator.codec.orders import LaneOrder
+from validator.core.limits import PARK_REASON_CHARACTERS_MAX, RECORD_BYTES_MAX, U32_MAX
+from validator.core.scale import DecodeError
+from validator.core.types import BlockNumber
+from validator.lanes.apart.wire import Nonsense
+from validator.lanes.arrived import Chunk
+from validator.lanes.parked import Place, Span, held_with, stored_parts
+from validator.lanes.store import Head
+from validator.topics import DEAD_LETTERS, LANES, METRICS
+
+OF_NO_BLOCK: Final = frozenset({DEAD_LETTERS, LANES, METRICS})
+"""Topics of records that belong to no block; each block has records of all others."""
+RECEIPTS: Final = "receipts"
+
+VALUE_BYTES_MAX: Final = 2 * RECORD_BYTES_MAX
+"""Bytes of a record's value; a dead letter is larger than the record in it."""
+KEY_BYTES_MAX: Final = 1024
+"""Bytes of a record's key, and of the name and the value of a header."""
+
+
+class Given:
+    """The inputs that a lane's process may take, hold or ask for: those of its batch, those that its orders name, and those it holds."""
+
+    def __init__(self, head: bytes | None) -> None:
+        try:
+            parked = stored_parts(head)[0]
+        except DecodeError:  # the lane says so
+            parked = None
+        self._spans = {} if parked is None else dict(parked.held)
+
+    def add(self, chunk: Chunk) -> None:
+        """Add inputs of the batch, and what the orders among them name."""
+        self._add((chunk.topic, chunk.partition), Span(chunk.first_offset, chunk.end_offset))
+        if not has_only_inputs(chunk.packed):
+            for order in unpack(chunk.packed):
+                for topic, partition, first, end in order.inputs if isinstance(order, LaneOrder) else ():
+                    self._add((topic, partition), Span(first, end))
+
+    def add_read(self, items: Iterable[Arrival]) -> None:
+        """Add inputs that were read again."""
+        for place, span in held_with({}, items).items():
+            self._add(place, span)
+
+    def check(self, place: Place, span: Span) -> None:
+        """Raise `Nonsense` if some of a span has not been given."""
+        known = self._spans.get(place)
+        if known is None or not known.first <= span.first <= span.end <= known.end:
+            raise Nonsense(f"inputs {span.first} to {span.end} of {place[0]}[{place[1]}], which it does not have")
+
+    def check_taken(self, place: Place, offset: int) -> None:
+        """Raise `Nonsense` if the inputs of a place do not go as far."""
+        known = self._spans.get(place)
+        if known is None or not known.first <= offset <= known.end:
+            raise Nonsense(f"{place[0]}[{place[1]}] taken up to {offset}, which it does not have")
+
+    def check_head(self, lane: str, data: bytes) -> None:
+        """Raise `Nonsense` or an error of decoding if a head cannot be that of this lane."""
+        parked, head = stored_parts(data)
+        if parked is None:
+            Head.decode(head or b"")
+            return
+        for place, span in parked.held.items():
+            self.check(place, span)
+        if len(parked.reason) > PARK_REASON_CHARACTERS_MAX or not parked.reason.isprintable():
+            raise Nonsense("a reason of more than a line")
+        parked.record(lane)
+
+    def _add(self, place: Place, span: Span) -> None:
+        known = self._spans.get(place, span)
+        self._spans[place] = Span(min(known.first, span.first), max(known.end, span.end))
+
+
+class Emitted:
+    """What a lane emits in a batch: each block's records once, in the order of blocks. ``last`` is the block before, if it is known."""
+
+    def __init__(self, last: BlockNumber | None) -> None:
+        self.last = last
+
+    def check(self, outputs: Iterable[BlockOutput]) -> None:
+        """Raise `Nonsense` for what no lane emits here."""
+        for block, records in outputs:
+            for each in records:
+                _check(each)
+            topics = [each.topic for each in records]
+            if block is None:
+                if not OF_NO_BLOCK.issuperset(topics):
+                    raise Nonsense(f"records of no block on {', '.join(sorted({*topics} - OF_NO_BLOCK))}")
+                continue
+            if block > U32_MAX or (self.last is not None and block != self.last + 1):
+                raise Nonsense(f"block {block} after block {self.last}")
+            self.last = block
+            if not OF_NO_BLOCK.isdisjoint(topics):
+                raise Nonsense(f"records of block {block} on {', '.join(sorted(OF_NO_BLOCK.intersection(topics)))}")
+            if topics[-1:] != [RECEIPTS] or topics.count(RECEIPTS) != 1:
+                raise Nonsense(f"block {block} without its one receipt at the end")
+
+
+def _check(record: OutputRecord) -> None:
+    topic, key, value, headers = record
+    if len(value) > VALUE_BYTES_MAX or len(key) > KEY_BYTES_MAX:
+        raise Nonsense(f"a record on {topic} of {len(key)} and {len(value)} bytes")
+    if topic != DEAD_LETTERS:
+        if headers:
+            raise Nonsense(f"a record on {topic} with headers")
+        return
+    try:
+        reason, source = reason_of(record), source_of(record)
+    except (KeyError, ValueError) as error:
+        raise Nonsense(f"a dead letter without its headers: {error}") from None
+    if headers != (("reason", reason.name.encode()), ("source", source_header(source))):
+        raise Nonsense("a dead letter with other headers")
