@@ -72,6 +72,8 @@ def leave_channels_out(node: MockNode) -> None:
 def test_preparing_passes_over_a_node_that_lies(
     lie: Callable[[MockNode], None], speech: str, spare: MockNode, seed: Seed, tmp_path: Path
 ) -> None:
+    if lie is lie_about_a_value and speech != "old":
+        pytest.skip("nothing proves what such a node says")
     with MockNode(busy_chain().recording) as liar:
         lie(liar)
         world = World([liar.url, spare.url], tmp_path)

@@ -16,6 +16,7 @@ from validator_relay_chain import closing, command
 from validator_relay_chain import transport as followed
 from validator_relay_chain.adopt import adopt_rules, wanted_rules
 from validator_relay_chain.errors import FollowError, RulesWanted
+from validator_relay_chain.kept import KeptChain
 from validator_relay_chain.known_rules import FILE, read_rules
 from validator_relay_chain.mock import MockNode
 from validator_relay_chain.mock.made import MadeCandidate, MadeChain
@@ -49,8 +50,8 @@ def upgraded_chain() -> MadeChain:
 @pytest.fixture(autouse=True)
 def metadata_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decode each metadata once for all tests: it takes half a second."""
-    for module in (command, followed):
-        monkeypatch.setattr(module, "Chain", lambda pool, cache: Chain(pool, cache, load))
+    monkeypatch.setattr(command, "Chain", lambda pool, cache: Chain(pool, cache, load))
+    monkeypatch.setattr(followed, "KeptChain", lambda pool, cache, **named: KeptChain(pool, cache, load, **named))
 
 
 @pytest.fixture
