@@ -32,6 +32,15 @@ it. A much shorter interval would be less than the time an interruption takes, a
 LAST_RESORT_S: Final = 5.0
 """Seconds beyond the limit of a call after which its process is ended."""
 
+BLOCK_CALLS_MAX: Final = 6
+"""Times the limit of a call that the process of a lane may take for a block, or to end its batch: all calls of the block together."""
+
+RECOVERY_CALLS_MAX: Final = 60
+"""Times the limit of a call that it may take to import plugins, and to bring its lane back into memory."""
+
+BYTES_PER_S: Final = 1024 * 1024
+"""Bytes of inputs, state or output that such a process is given a second for, besides these limits."""
+
 LOOK_S: Final = 1.0
 """Seconds between two looks at the call that a process is in, about."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -153,6 +155,44 @@ def forks_later(context, payload):
     assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
     assert libc.timer_settime(timer, 0, struct.pack("qqqq", 1, 0, 1, 0), None) == 0
 
+def trickles(context, payload):
+    import validator.core.execute
+    from validator.lanes.apart.questions import AskedGenesis
+
+    def trickle(**_):
+        frame(24, b"", 1000)
+        while True:
+            AskedGenesis.wire._sock.send(b"x")
+            time.sleep(0.2)
+
+    validator.core.execute.Receipt = trickle
+
+def says_nothing_all_the_time(context, payload):
+    import validator.core.execute
+
+    def say_nothing(**_):
+        while True:
+            frame(24)
+            time.sleep(0.2)
+
+    validator.core.execute.Receipt = say_nothing
+
+def calls_all_the_time(context, payload):
+    import validator.plugin.watchdog as watchdog
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    shown = watchdog._shown
+    while True:
+        shown.leave()
+        shown.enter(shown._named, context.block, context.origin)
+        time.sleep(0.2)
+
+def hangs_afterwards(context, payload):
+    import validator.core.execute
+    validator.core.execute.Receipt = lambda **_: time.sleep(3600)
+
+def is_nearly_too_slow(context, payload):
+    time.sleep(0.8)
+
 def stops(context, payload):
     os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -232,7 +272,8 @@ KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in en
     patches, patches_and_hides_it, differs, deepens, interrupts, closes, does_not_block, breaks_the_core, shares, daemonises, stops,
     says_refused, says_loaded, takes_too_much, takes_elsewhere, ends_short, asks_for_others, lacks_headers, removes_a_slot, saves_far_away,
     saves_nonsense, saves_much, promises_much, recovers_for_ever, skips_blocks, repeats_blocks, hides_blocks,
-    leaves_a_chain, forks_later, connects, signals,
+    leaves_a_chain, forks_later, trickles, says_nothing_all_the_time, calls_all_the_time, hangs_afterwards, is_nearly_too_slow,
+    connects, signals,
 ])]
 """
 )
@@ -242,7 +283,8 @@ NAMES = (
     "breaks-the-core", "shares", "daemonises", "stops", "says-refused", "says-loaded", "takes-too-much", "takes-elsewhere", "ends-short",
     "asks-for-others", "lacks-headers", "removes-a-slot", "saves-far-away", "saves-nonsense", "saves-much", "promises-much",
     "recovers-for-ever", "skips-blocks", "repeats-blocks", "hides-blocks", "leaves-a-chain",
-    "forks-later", "connects", "signals",
+    "forks-later", "trickles", "says-nothing-all-the-time", "calls-all-the-time", "hangs-afterwards", "is-nearly-too-slow",
+    "connects", "signals",
 )  # fmt: skip
 FATAL_AT = 6
 
@@ -398,6 +440,54 @@ def misbehaves(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch, kind: 
     assert not {call for call in lane.attempt.calls if not call.startswith("load")}, (
         "the batch is executed again on this state"
     )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (["trickles"], "its process did not end what it began to send: File"),
+        (["says-nothing-all-the-time"], "its process did not complete a block or its batch within 5 seconds: File"),
+        (
+            ["calls-all-the-time"],
+            "a block or its batch within 5 seconds, in handler hostile@1.0.0 (calls-all-the-time)",
+        ),
+        (["hangs-afterwards"], "its process did not complete a block or its batch within 5 seconds: File"),
+        (["is-nearly-too-slow"] * 10, "its process did not complete a block or its batch within 2 seconds, in handler"),
+    ],
+)
+def test_a_process_that_does_not_get_on_is_ended_by_the_clock_of_the_worker(
+    processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch, kinds: list[str], said: str
+) -> None:
+    monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
+    monkeypatch.setattr(host, "BLOCK_CALLS_MAX", 4 if len(kinds) == 1 else 1)
+    lane = Apart(processes, definition(seconds_max=1))
+    began_s = time.monotonic()
+    with pytest.raises(LaneProcessFailed, match=re.escape(said)) as failed:
+        lane.run(inputs_of(records(*kinds)))
+    assert time.monotonic() - began_s < 60
+    assert (failed.value.fault, failed.value.place) == (Fault.HANDLER, (FATAL_AT, 2000))
+
+
+def test_a_process_may_take_its_time_for_each_block(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
+    monkeypatch.setattr(host, "BLOCK_CALLS_MAX", 2)
+    lane = Apart(processes, definition(seconds_max=2))
+    made = [
+        each
+        for block in range(1, 9)
+        for each in block_records(LANE, block, [bytes([NAMES.index("is-nearly-too-slow"), block])])
+    ]
+    lane.run(inputs_of(made))
+    assert lane.log.last.block == 8
+
+
+def test_a_process_that_is_stopped_between_batches_goes_on(processes: LaneProcesses) -> None:
+    lane, items = Apart(processes, definition()), inputs_of(records())
+    lane.run(items[:12])
+    (idle,) = processes._idle.values()
+    os.kill(idle._pid, signal.SIGSTOP)
+    lane.run(items[12:])
+    assert lane.log.last.block == 10
 
 
 def test_no_other_lane_is_blamed_for_what_starts_between_batches(

@@ -106,7 +106,9 @@ class ApartBatch:
         process = self._process = self.processes.take(self.request.definition.name, start)
         genesis = self.request.definition.genesis
         process.ask(
-            Say.BATCH, replace(self.request, definition=replace(self.request.definition, genesis=AskedGenesis()))
+            Say.BATCH,
+            replace(self.request, definition=replace(self.request.definition, genesis=AskedGenesis())),
+            may_recover=self.request.head is not None and (process.is_new or self._emitted.last is None),
         )
         for chunk in self.chunks:
             self._given.add(chunk)
@@ -175,7 +177,10 @@ class ApartBatch:
                 case Say.OUTPUT:
                     outputs = process.outputs(data)
                     with process.taking_apart():
+                        before = self._emitted.last
                         self._emitted.check(outputs)
+                        if self._emitted.last != before:
+                            process.got_on()
                     self._compare(outputs)
                     yield from outputs
                 case Say.DONE:

@@ -25,7 +25,14 @@ from validator.errors import UserError
 from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
 from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
-from validator.plugin.watchdog import LAST_RESORT_S, LOOK_S, CallsSeen
+from validator.plugin.watchdog import (
+    BLOCK_CALLS_MAX,
+    BYTES_PER_S,
+    LAST_RESORT_S,
+    LOOK_S,
+    RECOVERY_CALLS_MAX,
+    CallsSeen,
+)
 
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 """Variables of the environment that a process of a lane gets: any other may be a secret."""
@@ -48,6 +55,10 @@ PROCESSES_MAX: Final = 10_000
 
 BESIDES_BYTES: Final = 256 * 1024 * 1024
 """Bytes that the process of a lane may occupy beyond the limit of its data: libraries, and what it has of the process it is forked from."""
+
+
+_RECOVERS: Final = (Say.LOAD_SLOTS, Say.LOAD_JOURNAL)
+"""What a process asks for to bring its lane back into memory."""
 
 
 class LaneProcessFailed(Exception):
@@ -163,7 +174,7 @@ class LaneProcess:
         self._pid = pid
         self._words = words
         self._calls = CallsSeen(mmap.mmap(words.fileno(), PAGE_BYTES))
-        self._seconds_max = float("inf")
+        self._call_s_max = float("inf")
         self._threads = 0
         self._occupied_max = start.memory_bytes + BESIDES_BYTES
         self._ended: tuple[int | None, str] | None = None
@@ -172,17 +183,32 @@ class LaneProcess:
         self._is_new = True
         self._loads = False
         """Whether it has been asked for something, and has not said yet that it has the plugins."""
+        self._recovers = False
+        """Whether it imports plugins or brings its lane back into memory."""
+        self._may_recover = False
+        """Whether it can begin to bring its lane back: once in a batch."""
+        self._bytes = 0
+        """Bytes that were said and heard in this batch."""
+        self._looks = 0
+        """How often it was looked at since it got on."""
+        self._frame, self._frame_looks = 0, 0
+        """A frame that had begun when it was looked at, and how often that was so."""
         self.say(Say.START, pickle.dumps(start))
 
-    def ask(self, say: Say, request: BatchRequest | AgainRequest) -> None:
-        """Ask for something, and limit each call of a handler from now on. Raises `LaneProcessFailed`."""
+    def ask(self, say: Say, request: BatchRequest | AgainRequest, *, may_recover: bool = False) -> None:
+        """Ask for something, and limit each call of a handler from now on, and all else. Raises `LaneProcessFailed`.
+
+        With ``may_recover`` the lane may not be in its memory.
+        """
         self._lane = request.definition.name
-        self._seconds_max = request.definition.handler_seconds_max + LAST_RESORT_S
-        self._loads = True
+        self._call_s_max = request.definition.handler_seconds_max
+        self._loads, self._recovers, self._may_recover = True, self._is_new, may_recover
+        self._bytes = self._looks = 0
         self.say(say, pickle.dumps(request))
 
     def say(self, say: Say, *parts: bytes) -> None:
         """Say something. Raises `LaneProcessFailed`."""
+        self._bytes += sum(map(len, parts))
         with self.taking_apart():
             self._wire.send(say, *parts)
 
@@ -196,6 +222,7 @@ class LaneProcess:
                 if said is Say.LOADED:  # what plugins start when they are imported is not a call's
                     self._threads = self._count_threads()
                     self._is_new = False
+                    self.got_on()
                     said, data = self._wire.receive()
                 elif said is Say.REFUSED and self._is_new:  # no handler has been called in it
                     refused = printable(text_of(data))
@@ -204,7 +231,18 @@ class LaneProcess:
         if refused:
             own = f"lane {self._lane}: "
             raise UserError(refused if refused.startswith(own) else own + refused)
+        self._bytes += len(data)
+        if said in _RECOVERS and self._may_recover:
+            self.got_on()
+            self._recovers, self._may_recover = True, False
+        elif said is Say.RECOVERED and self._recovers:
+            self.got_on()
         return said, data
+
+    def got_on(self) -> None:
+        """Note that it has completed something: from now on it has the time of a block."""
+        self._recovers = False
+        self._looks = 0
 
     def outputs(self, data: bytearray) -> list[BlockOutput]:
         """Return what the lane emits. Raises `LaneProcessFailed`."""
@@ -239,6 +277,11 @@ class LaneProcess:
             os.kill(self._pid, signal.SIGCONT)
 
     @property
+    def is_new(self) -> bool:
+        """Whether it has not executed anything yet."""
+        return self._is_new
+
+    @property
     def lives(self) -> bool:
         """Whether nothing has ended it yet."""
         with suppress(OSError, LaneProcessFailed):
@@ -267,19 +310,45 @@ class LaneProcess:
         return code, _where(words)
 
     def _look(self) -> None:
-        """End the process if it occupies too much, or if a call of a handler does not return."""
+        """End the process if it occupies too much, or if it does not get on.
+
+        Its own clock and what it says of its calls may be anything. So besides a call, what is bounded is what the worker sees: the time of
+        a block, and of a frame. Looks are counted, and not the time between them: what stops both processes is nobody's fault.
+        """
         self._check_memory()
-        if self._calls.look() < self._seconds_max:
-            return
+        call_s_max = self._call_s_max + LAST_RESORT_S
+        if self._calls.look() >= call_s_max:
+            what = f"it did not return within {call_s_max:g} seconds, and no signal interrupted it"
+            self._end_hanging(f"handler {self._calls.name()}: {what}", "")
+        self._looks += 1
+        times = RECOVERY_CALLS_MAX if self._recovers else BLOCK_CALLS_MAX
+        most = times * self._call_s_max + LAST_RESORT_S + self._bytes / BYTES_PER_S
+        if self._looks * LOOK_S >= most:
+            what = (
+                "the import of its plugins"
+                if self._loads
+                else "its recovery"
+                if self._recovers
+                else "a block or its batch"
+            )
+            self._end_hanging(f"its process did not complete {what} within {most:.0f} seconds", self._during())
+        begun = self._wire.begun if self._wire.begun != self._wire.arrived else 0
+        self._frame_looks = self._frame_looks + 1 if begun and begun == self._frame else 0
+        self._frame = begun
+        if self._frame_looks * LOOK_S >= call_s_max:
+            self._end_hanging("its process did not end what it began to send", self._during())
+
+    def _during(self) -> str:
+        """Return the call that it says it is in, as text to append."""
+        return f", in handler {self._calls.name()}" if self._calls.inside else ""
+
+    def _end_hanging(self, what: str, during: str) -> NoReturn:
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGPROF)
         time.sleep(WORDS_S)
+        place = self._calls.place()
         _, where = self.end()
-        raise LaneProcessFailed(
-            f"handler {self._calls.name()}: it did not return within {self._seconds_max:g} seconds, and no signal interrupted it{where}",
-            Fault.HANDLER,
-            self._calls.place(),
-        )
+        raise LaneProcessFailed(f"{what}{during}{where}", Fault.HANDLER, place)
 
     def _check_memory(self) -> None:
         """End the process if it and its children occupy too much: memory that is shared is not in the limit of its data."""

@@ -19,14 +19,15 @@ import signal
 import socket
 import struct
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from validator.codec.encode import BlockOutput
+from validator.codec.encode import BlockOutput, values_size
 from validator.codec.inflight import Arrival
 from validator.codec.schemas import schemas
 from validator.errors import UserError
@@ -55,12 +56,14 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Place, Span
 from validator.lanes.parking import LaneBatch, Suspect
-from validator.lanes.sink import in_runs
 from validator.lanes.store import LaneCache, Recovery
 from validator.plugin.watchdog import show_calls
 
 PAGE_BYTES: Final = 4096
 """Bytes of the page in which a process shows the call that it is in; its last words follow in the same file."""
+
+KEPT_BACK_S_MAX: Final = 1.0
+"""Seconds that a block's output waits for that of further blocks, about."""
 
 FORK, WAIT = b"F", b"W"
 NUMBER: Final = struct.Struct("<i")
@@ -159,7 +162,7 @@ class LaneServer:
         outputs = batch.run()
         if meter is not None:
             outputs = meter.measured(outputs, lambda: self._cache.look(definition.name))
-        for run in in_runs(outputs, OUTPUT_BYTES):
+        for run in _in_runs(outputs):
             wire.send(Say.OUTPUT, outputs_to_bytes(run))
         consumed = [place_to_bytes(*place, offset) for place, offset in sorted(batch.consumed.items())]
         wire.send(Say.DONE, *consumed)
@@ -210,6 +213,20 @@ class LaneServer:
         else:
             self._wire.send(Say.OUTPUT, outputs_to_bytes([BlockOutput(block.record.block, records)]))
             self._wire.send(Say.DONE, prints.encode())
+
+
+def _in_runs(outputs: Iterable[BlockOutput]) -> Iterator[list[BlockOutput]]:
+    """Yield outputs in runs; what has taken long is not kept back, so that the worker sees that the lane gets on."""
+    run: list[BlockOutput] = []
+    size, sent_s = 0, time.monotonic()
+    for each in outputs:
+        run.append(each)
+        size += values_size(each.records)
+        if size >= OUTPUT_BYTES or time.monotonic() - sent_s >= KEPT_BACK_S_MAX:
+            yield run
+            run, size, sent_s = [], 0, time.monotonic()
+    if run:
+        yield run
 
 
 def _text(text: str) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Final
@@ -100,7 +101,8 @@ class Nonsense(Exception):
 class Wire:
     """Frames over a socket.
 
-    ``tick`` is called about once per ``tick_s`` seconds of waiting, and may raise. ``bytes_max`` says how many bytes a frame from the other
+    ``tick`` is called about once per ``tick_s`` seconds, whatever arrives meanwhile, but only while something is sent or awaited; it may
+    raise. ``bytes_max`` says how many bytes a frame from the other
     end may have.
     """
 
@@ -113,7 +115,13 @@ class Wire:
     ) -> None:
         self._sock = sock
         self._tick = tick
+        self._tick_s = tick_s
+        self._next_tick_s = time.monotonic() + tick_s
         self._bytes_max = bytes_max
+        self.begun = 0
+        """Frames that have begun to arrive."""
+        self.arrived = 0
+        """Those of which all has."""
         sock.settimeout(None if tick is None else tick_s)
 
     def send(self, say: Say, *parts: bytes) -> None:
@@ -126,10 +134,10 @@ class Wire:
             try:
                 rest = rest[self._sock.send(rest) :]
             except TimeoutError:
-                assert self._tick is not None
-                self._tick()
+                pass
             except OSError as error:
                 raise Gone from error
+            self._tick_in_time()
 
     def receive(self) -> tuple[Say, bytearray]:
         """Return the next frame. Raises `Gone`, `Nonsense`."""
@@ -140,7 +148,9 @@ class Wire:
             raise Nonsense(f"frame {number}") from None
         if size > self._bytes_max(say):
             raise Nonsense(f"a frame {say.name} of {size} bytes")
-        return say, self._take(size)
+        data = self._take(size)
+        self.arrived = self.begun
+        return say, data
 
     def close(self) -> None:
         """Close the connection."""
@@ -162,15 +172,23 @@ class Wire:
             try:
                 read = self._sock.recv_into(rest)
             except TimeoutError:
-                assert self._tick is not None
-                self._tick()
+                self._tick_in_time()
                 continue
             except OSError as error:
                 raise Gone from error
             if not read:
                 raise Gone
             rest = rest[read:]
+            if self.begun == self.arrived:
+                self.begun += 1
+            self._tick_in_time()
         return taken
+
+    def _tick_in_time(self) -> None:
+        """Tick if it is time to. Some processes send just enough that nobody waits for them."""
+        if self._tick is not None and (now := time.monotonic()) >= self._next_tick_s:
+            self._next_tick_s = now + self._tick_s
+            self._tick()
 
 
 # --- outputs: the sizes of all parts first, so that one call of C takes them apart ---
