@@ -14,10 +14,9 @@ from validator.protocols.kit import ascends, broken_deposits, broken_index, chan
 from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue
 from validator.protocols.router.state import RouterState
 
-
 LEFT_BY_THE_CHAIN: Final = (
-    "as_the_chain: the chain itself leaves places of requests that are gone, uncounted requests and acceptances, reserved deposits without a "
-    "request, and watermarks and digests of paras that are gone: they are kept apart, and the rest must agree"
+    "as_the_chain: the chain itself leaves places of requests that are gone, uncounted requests and acceptances, reserved deposits without "
+    "a request, and watermarks and digests of paras that are gone: they are kept apart, and the rest must agree"
 )
 """What `router_rules 1.11` demands and the chain breaks (chain_2026 3.18)."""
 
