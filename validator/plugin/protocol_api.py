@@ -231,8 +231,8 @@ class ProtocolDefinition:
     displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
     ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md). ``rule_profiles`` are
     rules that a chain can choose by height in its own list, which then takes the place of ``rules``. ``invariants`` raises
-    `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each block, and shows the sentence that
-    it may return, about what it does not compare, once. ``reconfigure`` gives a
+    `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each block, and shows once what it may
+    return, a sentence about what it does not compare. ``reconfigure`` gives a
     state in the middle of a chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit
     keeps the value in force. It raises ``ValueError`` for a limit that only a chain's beginning may set.
 
