@@ -121,7 +121,7 @@ class Forker:
     def end_orphans(self) -> int:
         """End the processes that those of lanes have left to this one, and return how many there were.
 
-        Each leaves its own children to this one when it ends, so this goes on until none is left.
+        Each leaves its own children to this one when it ends, so this continues until none is left.
         """
         ended, until_s = 0, time.monotonic() + ORPHANS_S_MAX
         while (orphans := self.orphans()) and time.monotonic() < until_s:
@@ -155,7 +155,7 @@ class Forker:
 
 
 def _words() -> IO[bytes]:
-    """Return a file with the page of a process's calls and room for its last words, which has this size for ever."""
+    """Return a file with the page of a process's calls and room for its last words, whose size nothing changes."""
     if not hasattr(os, "memfd_create"):
         words = tempfile.TemporaryFile()  # noqa: SIM115 - the process's
         words.truncate(WORDS_FILE_BYTES)

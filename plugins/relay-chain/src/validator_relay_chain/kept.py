@@ -96,7 +96,7 @@ class Blocks(Protocol):
         """Take a header that a node gave."""
 
     def note(self, kept: Kept, answer: Mapping[str, Any]) -> None:
-        """Take note of an answer in JSON by which a block has grown."""
+        """Keep an answer in JSON by which a block has grown."""
 
 
 class KeptChain(Chain):
