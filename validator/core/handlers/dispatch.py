@@ -232,18 +232,17 @@ def machine_cause(error: BaseException) -> str | None:
     That is exhaustion, a thread that the system did not give, and an `OSError` with an error number, as the system gives it: an `OSError`
     that a handler makes up has none. A handler's own classes are not asked.
     """
-    left, seen = [error], set[int]()
-    while left and len(seen) < _CAUSES_MAX:
-        each = left.pop()
+    left = [error]
+    for _ in range(_CAUSES_MAX):
+        if not left:
+            break
+        each = left.pop(0)
         kind = type(each)
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
         arguments = _own(BaseException, "args", each)
         if (
             issubclass(kind, _EXHAUSTED)
             or (issubclass(kind, OSError) and _own(OSError, "errno", each) is not None)
-            or (issubclass(kind, RuntimeError) and arguments[:1] and str(arguments[0]) in _NO_THREAD)
+            or (issubclass(kind, RuntimeError) and any(type(said) is str and said in _NO_THREAD for said in arguments))
         ):
             return kind.__name__
         behind = [_own(BaseException, name, each) for name in ("__cause__", "__context__")]

@@ -115,7 +115,7 @@ class ApartBatch:
             process.say(Say.CHUNK, pickle.dumps(tuple(chunk)))
         process.say(Say.CHUNKS_END)
         yield from self._serve(process, genesis, start)
-        process.check_left(", ".join(self.request.definition.all_handlers))
+        process.check_left()
         for write in self._writes:
             write()
         if self._head is not None:

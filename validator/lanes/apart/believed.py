@@ -64,7 +64,7 @@ class Given:
             raise Nonsense(f"{place[0]}[{place[1]}] taken up to {offset}, which it does not have")
 
     def check_head(self, lane: str, data: bytes) -> None:
-        """Raise `Nonsense` or an error of decoding if a head cannot be this lane's."""
+        """Raise `Nonsense` or an error of decoding if a head is not one that this lane has."""
         parked, head = stored_parts(data)
         if parked is None:
             Head.decode(head or b"")

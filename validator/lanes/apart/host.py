@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import mmap
 import os
@@ -12,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,17 +20,12 @@ from typing import IO, Final, NoReturn
 from validator.codec.encode import BlockOutput
 from validator.document import printable
 from validator.errors import UserError
+from validator.lanes.apart.looks import WORDS_BYTES_MAX, below, children_of, how, occupied, where, words_file
+from validator.lanes.apart.pace import Pace
 from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
 from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
-from validator.plugin.watchdog import (
-    BLOCK_CALLS_MAX,
-    BYTES_PER_S,
-    LAST_RESORT_S,
-    LOOK_S,
-    RECOVERY_CALLS_MAX,
-    CallsSeen,
-)
+from validator.plugin.watchdog import LAST_RESORT_S, LOOK_S, CallsSeen
 
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 """Variables of the environment that a process of a lane gets: any other may be a secret."""
@@ -44,21 +37,12 @@ AUDIT_HASH_SEED: Final = "1"
 
 WORDS_S: Final = 0.2
 """Seconds for a process to write where it hangs before it is killed."""
-WORDS_BYTES_MAX: Final = 64 * 1024
-WORDS_FILE_BYTES: Final = PAGE_BYTES + WORDS_BYTES_MAX
 
 ORPHANS_S_MAX: Final = 5.0
 """Seconds for ending processes that others have left behind: some start new ones meanwhile."""
 
-PROCESSES_MAX: Final = 10_000
-"""Processes that are looked at, of those that a lane's has started: they may be new ones all the time."""
-
 BESIDES_BYTES: Final = 256 * 1024 * 1024
 """Bytes that the process of a lane may occupy beyond the limit of its data: libraries, and what it has of the process it is forked from."""
-
-
-_RECOVERS: Final = (Say.LOAD_SLOTS, Say.LOAD_JOURNAL)
-"""What a process asks for to bring its lane back into memory."""
 
 
 class LaneProcessFailed(Exception):
@@ -101,7 +85,7 @@ class Forker:
     def fork(self, start: Start) -> LaneProcess:
         """Fork the process of a lane."""
         ours, theirs = socket.socketpair()
-        words = _words()
+        words = words_file()
         with theirs:
             socket.send_fds(self._control, [FORK], [theirs.fileno(), words.fileno()])
         pid = self._number()
@@ -116,12 +100,12 @@ class Forker:
 
     def orphans(self) -> list[int]:
         """Return the processes that those of lanes have left to this one."""
-        return [each for each in _children_of(self._process.pid) if each not in self._forked]
+        return [each for each in children_of(self._process.pid) if each not in self._forked]
 
     def end_orphans(self) -> int:
         """End the processes that those of lanes have left to this one, and return how many there were.
 
-        Each leaves its own children to this one when it ends, so this continues until none is left.
+        Each leaves its own children to this one when it ends, so this is repeated until none is left.
         """
         ended, until_s = 0, time.monotonic() + ORPHANS_S_MAX
         while (orphans := self.orphans()) and time.monotonic() < until_s:
@@ -154,18 +138,6 @@ class Forker:
         return number
 
 
-def _words() -> IO[bytes]:
-    """Return a file with the page of a process's calls and room for its last words, whose size nothing changes."""
-    if not hasattr(os, "memfd_create"):
-        words = tempfile.TemporaryFile()  # noqa: SIM115 - the process's
-        words.truncate(WORDS_FILE_BYTES)
-        return words
-    number = os.memfd_create("words", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.truncate(number, WORDS_FILE_BYTES)
-    fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    return os.fdopen(number, "r+b", buffering=0)
-
-
 class LaneProcess:
     """The process of one lane. ``words`` is the file with the page of its calls, and its last words."""
 
@@ -179,20 +151,11 @@ class LaneProcess:
         self._occupied_max = start.memory_bytes + BESIDES_BYTES
         self._ended: tuple[int | None, str] | None = None
         self._wire = Wire(sock, self._look, LOOK_S, said_bytes_max)
-        self._lane = ""
+        self._lane = self._handlers = ""
         self._is_new = True
         self._loads = False
         """Whether it has been asked for something, and has not said yet that it has the plugins."""
-        self._recovers = False
-        """Whether it imports plugins or brings its lane back into memory."""
-        self._may_recover = False
-        """Whether it can begin to bring its lane back: once in a batch."""
-        self._bytes = 0
-        """Bytes that were said and heard in this batch."""
-        self._looks = 0
-        """How often it was looked at since it got on."""
-        self._frame, self._frame_looks = 0, 0
-        """A frame that had begun when it was looked at, and how often that was so."""
+        self._pace = Pace(self._wire)
         self.say(Say.START, pickle.dumps(start))
 
     def ask(self, say: Say, request: BatchRequest | AgainRequest, *, may_recover: bool = False) -> None:
@@ -200,15 +163,15 @@ class LaneProcess:
 
         With ``may_recover`` the lane may not be in its memory.
         """
-        self._lane = request.definition.name
+        self._lane, self._handlers = request.definition.name, ", ".join(request.definition.all_handlers)
         self._call_s_max = request.definition.handler_seconds_max
-        self._loads, self._recovers, self._may_recover = True, self._is_new, may_recover
-        self._bytes = self._looks = 0
+        self._loads = True
+        self._pace.begin(self._call_s_max, LAST_RESORT_S, imports=self._is_new, may_recover=may_recover)
         self.say(say, pickle.dumps(request))
 
     def say(self, say: Say, *parts: bytes) -> None:
         """Say something. Raises `LaneProcessFailed`."""
-        self._bytes += sum(map(len, parts))
+        self._pace.said(sum(map(len, parts)))
         with self.taking_apart():
             self._wire.send(say, *parts)
 
@@ -222,7 +185,7 @@ class LaneProcess:
                 if said is Say.LOADED:  # what plugins start when they are imported is not a call's
                     self._threads = self._count_threads()
                     self._is_new = False
-                    self.got_on()
+                    self._pace.heard(said, 0)
                     said, data = self._wire.receive()
                 elif said is Say.REFUSED and self._is_new:  # no handler has been called in it
                     refused = printable(text_of(data))
@@ -231,38 +194,33 @@ class LaneProcess:
         if refused:
             own = f"lane {self._lane}: "
             raise UserError(refused if refused.startswith(own) else own + refused)
-        self._bytes += len(data)
-        if said in _RECOVERS and self._may_recover:
-            self.got_on()
-            self._recovers, self._may_recover = True, False
-        elif said is Say.RECOVERED and self._recovers:
-            self.got_on()
+        self._pace.heard(said, len(data))
         return said, data
 
     def got_on(self) -> None:
-        """Note that it has completed something: from now on it has the time of a block."""
-        self._recovers = False
-        self._looks = 0
+        """Note that it has completed a block."""
+        self._pace.got_on()
 
     def outputs(self, data: bytearray) -> list[BlockOutput]:
         """Return what the lane emits. Raises `LaneProcessFailed`."""
         with self.taking_apart():
             return outputs_of_bytes(data, self._lane)
 
-    def check_left(self, handlers: str) -> None:
+    def check_left(self) -> None:
         """Raise `LaneProcessFailed` if its handlers have left threads or processes behind: they may do anything at any time."""
         self._check_memory()
-        threads, children = self._count_threads() - self._threads, len(_below(self._pid)) + self._forker.end_orphans()
+        threads, children = self._count_threads() - self._threads, len(below(self._pid)) + self._forker.end_orphans()
         left = [f"{threads} thread{'s' * (threads > 1)}"] * (threads > 0)
         left += [f"{children} process{'es' * (children > 1)}"] * (children > 0)
         if left and self.lives:
             self.end()
             block = f", in block {place[0]} at the latest" if (place := self._calls.place()) else ""
-            what = f"one of its handlers ({handlers}) left {' and '.join(left)} behind{block}"
+            what = f"one of its handlers ({self._handlers}) left {' and '.join(left)} behind{block}"
             raise LaneProcessFailed(what, Fault.HANDLER)
 
     def fail(self, what: object) -> NoReturn:
-        """End the process because of what it has sent."""
+        """End the process because of what it has sent, unless that came from what its handlers have left in it."""
+        self.check_left()
         self.end()
         raise LaneProcessFailed(f"its process sent what no lane sends: {what}", Fault.HANDLER)
 
@@ -307,59 +265,36 @@ class LaneProcess:
             self._forker.end_orphans()  # which are no other lane's
         words = os.pread(self._words.fileno(), WORDS_BYTES_MAX, PAGE_BYTES).rstrip(b"\0").decode("utf-8", "replace")
         self._words.close()
-        return code, _where(words)
+        return code, where(words)
 
     def _look(self) -> None:
-        """End the process if it occupies too much, or if it does not get on.
-
-        Its own clock and what it says of its calls may be anything. So besides a call, what is bounded is what the worker sees: the time of
-        a block, and of a frame. Looks are counted, and not the time between them: what stops both processes is nobody's fault.
-        """
+        """End the process if it occupies too much, if a call of a handler does not return, or if it does not get on otherwise."""
         self._check_memory()
         call_s_max = self._call_s_max + LAST_RESORT_S
         if self._calls.look() >= call_s_max:
             what = f"it did not return within {call_s_max:g} seconds, and no signal interrupted it"
-            self._end_hanging(f"handler {self._calls.name()}: {what}", "")
-        self._looks += 1
-        times = RECOVERY_CALLS_MAX if self._recovers else BLOCK_CALLS_MAX
-        most = times * self._call_s_max + LAST_RESORT_S + self._bytes / BYTES_PER_S
-        if self._looks * LOOK_S >= most:
-            what = (
-                "the import of its plugins"
-                if self._loads
-                else "its recovery"
-                if self._recovers
-                else "a block or its batch"
-            )
-            self._end_hanging(f"its process did not complete {what} within {most:.0f} seconds", self._during())
-        begun = self._wire.begun if self._wire.begun != self._wire.arrived else 0
-        self._frame_looks = self._frame_looks + 1 if begun and begun == self._frame else 0
-        self._frame = begun
-        if self._frame_looks * LOOK_S >= call_s_max:
-            self._end_hanging("its process did not end what it began to send", self._during())
+            self._end_hanging(f"handler {self._calls.name()}: {what}")
+        if overdue := self._pace.overdue():
+            self._end_hanging(overdue + (f", in handler {self._calls.name()}" if self._calls.inside else ""))
 
-    def _during(self) -> str:
-        """Return the call that it says it is in, as text to append."""
-        return f", in handler {self._calls.name()}" if self._calls.inside else ""
-
-    def _end_hanging(self, what: str, during: str) -> NoReturn:
+    def _end_hanging(self, what: str) -> NoReturn:
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGPROF)
         time.sleep(WORDS_S)
         place = self._calls.place()
-        _, where = self.end()
-        raise LaneProcessFailed(f"{what}{during}{where}", Fault.HANDLER, place)
+        _, at = self.end()
+        raise LaneProcessFailed(f"{what}{at}", Fault.HANDLER, place)
 
     def _check_memory(self) -> None:
         """End the process if it and its children occupy too much: memory that is shared is not in the limit of its data."""
         orphans = self._forker.orphans()  # of no other lane: those stand still
-        occupied = sum(map(_occupied, [self._pid, *_below(self._pid), *orphans, *_below(*orphans)]))
-        if occupied <= self._occupied_max:
+        found = sum(map(occupied, [self._pid, *below(self._pid), *orphans, *below(*orphans)]))
+        if found <= self._occupied_max:
             return
         place = self._calls.place()
         self.end()
-        found, most = (each // 2**20 for each in (occupied, self._occupied_max))
-        raise LaneProcessFailed(f"its process occupies {found} MiB, expected at most {most} MiB", Fault.HANDLER, place)
+        mib, most = found // 2**20, self._occupied_max // 2**20
+        raise LaneProcessFailed(f"its process occupies {mib} MiB, expected at most {most} MiB", Fault.HANDLER, place)
 
     @contextmanager
     def taking_apart(self) -> Iterator[None]:
@@ -369,13 +304,13 @@ class LaneProcess:
         except LaneProcessFailed:
             raise
         except Gone:
-            code, where = self.end()
+            code, at = self.end()
             place = self._calls.place() if self._calls.inside else None
             handler = f" in handler {self._calls.name()}" if place else ""
             if code == -signal.SIGSYS:
-                what = f"its process made a system call that no handler may make{handler}{where}"
+                what = f"its process made a system call that no handler may make{handler}{at}"
                 raise LaneProcessFailed(what, Fault.HANDLER, place) from None
-            raise LaneProcessFailed(f"its process died{handler} ({_how(code)}){where}", place=place) from None
+            raise LaneProcessFailed(f"its process died{handler} ({how(code)}){at}", place=place) from None
         except MemoryError:
             self._fail_without_memory()
         except Exception as error:  # noqa: BLE001 - whatever it has sent, it is not the job's
@@ -400,50 +335,6 @@ class LaneProcess:
             return len(list(Path(f"/proc/{self._pid}/task").iterdir()))
         except OSError:  # not Linux, or gone
             return 0
-
-
-def _below(*pids: int) -> list[int]:
-    """Return the children of processes, and theirs."""
-    found: list[int] = []
-    left = list(pids)
-    while left and len(found) < PROCESSES_MAX:
-        children = _children_of(left.pop())
-        found += children
-        left += children
-    return found
-
-
-def _children_of(pid: int) -> list[int]:
-    found: list[int] = []
-    with suppress(OSError):
-        for each in os.scandir(f"/proc/{pid}/task"):
-            found += map(int, Path(each.path, "children").read_text(encoding="ascii").split())
-    return found
-
-
-def _occupied(pid: int) -> int:
-    """Return the bytes that a process has in memory, those included that it shares; 0 if it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
-    except (OSError, IndexError):
-        return 0
-
-
-def _how(code: int | None) -> str:
-    if code is None:
-        return "unknown how"
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:  # one that has no name
-        return f"signal {-code}"
-
-
-def _where(words: str) -> str:
-    """Return the innermost place that a process was at, as text to append; empty if its last words do not say."""
-    found = next((line.strip() for line in words.splitlines() if line.startswith("  File ")), "")
-    return f": {found}" if found else ""
 
 
 class LaneProcesses:

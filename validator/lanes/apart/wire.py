@@ -34,7 +34,7 @@ TEXT_BYTES_MAX: Final = 64 * 1024
 """Bytes of a text that a lane's process sends."""
 
 _TAKEN_BYTES: Final = 1024**2
-"""Bytes of a frame that get memory before they have arrived."""
+"""Bytes of a frame that may have memory before they have arrived."""
 
 OUTPUT_BYTES: Final = 256 * 1024
 """Bytes of record values after which what was executed is sent on."""

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lane's process says, leaves behind and waits for costs its own lane: never the worker, the job or another lane."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.hostile import HOSTILE, block_records
+from tests.throwaway import files_of, importable, packed
+from tests.unit.lanes.chains import Record, inputs_of
+from tests.unit.lanes.test_apart import FATAL_AT, LANE, Apart, definition
+from validator.lanes.apart import batch, host, pace
+from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
+from validator.lanes.apart.process import Start
+from validator.lanes.parked import Fault, point_of, stored_parts
+from validator.lanes.parking import Suspect
+
+KINDS = (
+    HOSTILE
+    + """
+import struct
+
+def frame(number, data=b"", size=None):
+    from validator.lanes.apart.questions import AskedGenesis
+    said = struct.pack("<IB", len(data) if size is None else size, number) + data
+    AskedGenesis.wire._sock.sendall(said)
+
+def output(*blocks):
+    from validator.codec.encode import BlockOutput, OutputRecord, avro_text
+    from validator.lanes.apart.wire import Say, outputs_to_bytes
+    made = [BlockOutput(block, [OutputRecord(topic, b"apart", value)]) for block, topic, value in blocks]
+    frame(Say.OUTPUT, outputs_to_bytes(made))
+
+def says_refused(context, payload):
+    frame(37, b"the driver has another plugin")
+
+def says_loaded(context, payload):
+    frame(36)
+
+def takes_too_much(context, payload):
+    from validator.lanes.apart.wire import place_to_bytes
+    frame(22, place_to_bytes("test.blocks", 0, 2**64 - 1))
+
+def takes_elsewhere(context, payload):
+    from validator.lanes.apart.wire import place_to_bytes
+    frame(22, place_to_bytes("elsewhere", 2**32 - 1, 5))
+
+def ends_short(context, payload):
+    frame(22, b"\\xff")
+
+def asks_for_others(context, payload):
+    from validator.lanes.apart.wire import place_to_bytes
+    frame(27, place_to_bytes("test.blocks", 0, 0, 2**63, 2**63))
+
+def lacks_headers(context, payload):
+    from validator.codec.encode import avro_text
+    output((None, "dead-letters", bytes(10) + avro_text("apart")))
+
+def removes_a_slot(context, payload):
+    frame(33, (12345).to_bytes(4, "little"))
+
+def saves_far_away(context, payload):
+    frame(32, b"\\xff" * 5)
+
+def saves_nonsense(context, payload):
+    frame(31, b"nonsense")
+
+def saves_much(context, payload):
+    for number in range(9):
+        frame(32, number.to_bytes(4, "little") + bytes(64 * 1024 * 1024))
+
+def promises_much(context, payload):
+    frame(24, b"", 2**31 - 1)
+
+def recovers_for_ever(context, payload):
+    frame(25, struct.pack("<?QQd", True, 1, 1, float("nan")))
+
+def skips_blocks(context, payload):
+    import validator.lanes.apart.process as process
+    genuine = process.outputs_to_bytes
+    process.outputs_to_bytes = lambda outputs: genuine([each for each in outputs if each.block != 8])
+
+def repeats_blocks(context, payload):
+    import validator.lanes.apart.process as process
+    genuine = process.outputs_to_bytes
+    process.outputs_to_bytes = lambda outputs: genuine([*outputs, *[each for each in outputs if each.block]])
+
+def hides_blocks(context, payload):
+    import validator.lanes.apart.process as process
+    genuine = process.outputs_to_bytes
+    process.outputs_to_bytes = lambda outputs: genuine([type(each)(None, each.records) for each in outputs])
+
+def leaves_a_chain(context, payload):
+    libc = ctypes.PyDLL(None)
+    for _ in range(6):
+        if libc.fork():
+            break
+        os.setsid()
+    else:
+        time.sleep(3600)
+    if os.getpid() != os.getsid(0) or os.getppid() != FORKER[0]:
+        time.sleep(3600)
+    time.sleep(0.3)
+
+FORKER = [os.getppid()]
+
+def forks_later(context, payload):
+    libc = ctypes.PyDLL(None)
+
+    def double_fork(*_):
+        if libc.fork() == 0:
+            os.setsid()
+            if libc.fork():
+                libc._exit(0)
+            while True:
+                time.sleep(1)
+
+    signal.signal(signal.SIGUSR1, double_fork)
+    event = struct.pack("QiiQ", 0, signal.SIGUSR1, 0, 0) + bytes(64)
+    timer = ctypes.c_void_p()
+    assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
+    assert libc.timer_settime(timer, 0, struct.pack("qqqq", 1, 0, 1, 0), None) == 0
+
+def trickles(context, payload):
+    import validator.core.execute
+    from validator.lanes.apart.questions import AskedGenesis
+
+    def trickle(**_):
+        frame(24, b"", 1000)
+        while True:
+            AskedGenesis.wire._sock.send(b"x")
+            time.sleep(0.2)
+
+    validator.core.execute.Receipt = trickle
+
+def says_nothing_all_the_time(context, payload):
+    import validator.core.execute
+
+    def say_nothing(**_):
+        while True:
+            frame(24)
+            time.sleep(0.2)
+
+    validator.core.execute.Receipt = say_nothing
+
+def calls_all_the_time(context, payload):
+    import validator.plugin.watchdog as watchdog
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    shown = watchdog._shown
+    while True:
+        shown.leave()
+        shown.enter(shown._named, context.block, context.origin)
+        time.sleep(0.2)
+
+def hangs_afterwards(context, payload):
+    import validator.core.execute
+    validator.core.execute.Receipt = lambda **_: time.sleep(3600)
+
+def is_nearly_too_slow(context, payload):
+    time.sleep(0.8)
+
+KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in enumerate([
+    counts, says_refused, says_loaded, takes_too_much, takes_elsewhere, ends_short, asks_for_others, lacks_headers, removes_a_slot,
+    saves_far_away, saves_nonsense, saves_much, promises_much, recovers_for_ever, skips_blocks, repeats_blocks, hides_blocks,
+    leaves_a_chain, forks_later, trickles, says_nothing_all_the_time, calls_all_the_time, hangs_afterwards, is_nearly_too_slow,
+])]
+"""
+)
+NAMES = (
+    "counts", "says-refused", "says-loaded", "takes-too-much", "takes-elsewhere", "ends-short", "asks-for-others", "lacks-headers",
+    "removes-a-slot", "saves-far-away", "saves-nonsense", "saves-much", "promises-much", "recovers-for-ever", "skips-blocks",
+    "repeats-blocks", "hides-blocks", "leaves-a-chain", "forks-later", "trickles", "says-nothing-all-the-time", "calls-all-the-time",
+    "hangs-afterwards", "is-nearly-too-slow",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    archive = packed(tmp_path_factory.mktemp("limits") / "hostile.zip", files_of("hostile", "1.0.0", KINDS))
+    with importable(archive):
+        yield
+
+
+@pytest.fixture
+def processes() -> Iterator[LaneProcesses]:
+    started = LaneProcesses()
+    yield started
+    started.close()
+
+
+def records(*kinds: str, lane: str = LANE, blocks: int = 10) -> list[Record]:
+    """Return blocks with two counted messages each; one block has further messages between them."""
+    made = []
+    for block in range(1, blocks + 1):
+        inner = kinds if block == FATAL_AT else ()
+        made += block_records(lane, block, [bytes([NAMES.index(kind), block]) for kind in ("counts", *inner, "counts")])
+    return made
+
+
+@pytest.fixture
+def may_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let handlers do what they can do on a system without seccomp."""
+    monkeypatch.setattr(batch, "Start", partial(Start, repeats=True))
+
+
+@pytest.mark.usefixtures("may_fork")
+def test_what_a_chain_of_sessions_leaves_is_ended_and_counted(processes: LaneProcesses) -> None:
+    lane = Apart(processes, definition())
+    with pytest.raises(LaneProcessFailed, match=re.escape("(hostile@1.0.0) left 6 processes behind")) as failed:
+        lane.run(inputs_of(records("leaves-a-chain")))
+    assert failed.value.fault is Fault.HANDLER
+    assert not [each for forker in processes._forkers.values() for each in forker.orphans()]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (["trickles"], "its process did not end what it began to send: File"),
+        (["says-nothing-all-the-time"], "its process did not complete a block or its batch within 5 seconds: File"),
+        (
+            ["calls-all-the-time"],
+            "a block or its batch within 5 seconds, in handler hostile@1.0.0 (calls-all-the-time)",
+        ),
+        (["hangs-afterwards"], "its process did not complete a block or its batch within 5 seconds: File"),
+        (["is-nearly-too-slow"] * 10, "its process did not complete a block or its batch within 2 seconds, in handler"),
+    ],
+)
+def test_a_process_that_does_not_get_on_is_ended_by_the_clock_of_the_worker(
+    processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch, kinds: list[str], said: str
+) -> None:
+    monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
+    monkeypatch.setattr(pace, "BLOCK_CALLS_MAX", 4 if len(kinds) == 1 else 1)
+    lane = Apart(processes, definition(seconds_max=1))
+    began_s = time.monotonic()
+    with pytest.raises(LaneProcessFailed, match=re.escape(said)) as failed:
+        lane.run(inputs_of(records(*kinds)))
+    assert time.monotonic() - began_s < 60
+    assert (failed.value.fault, failed.value.place) == (Fault.HANDLER, (FATAL_AT, 2000))
+
+
+def test_a_process_may_take_its_time_for_each_block(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
+    monkeypatch.setattr(pace, "BLOCK_CALLS_MAX", 2)
+    lane = Apart(processes, definition(seconds_max=2))
+    made = [
+        each
+        for block in range(1, 9)
+        for each in block_records(LANE, block, [bytes([NAMES.index("is-nearly-too-slow"), block])])
+    ]
+    lane.run(inputs_of(made))
+    assert lane.log.last.block == 8
+
+
+def test_a_process_that_is_stopped_between_batches_goes_on(processes: LaneProcesses) -> None:
+    lane, items = Apart(processes, definition()), inputs_of(records())
+    lane.run(items[:12])
+    (idle,) = processes._idle.values()
+    os.kill(idle._pid, signal.SIGSTOP)
+    lane.run(items[12:])
+    assert lane.log.last.block == 10
+
+
+@pytest.mark.usefixtures("may_fork")
+def test_no_other_lane_is_blamed_for_what_starts_between_batches(
+    processes: LaneProcesses, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lane, items = Apart(processes, definition()), inputs_of(records("forks-later"))
+    lane.run(items)
+    time.sleep(1.5)
+    other = Apart(processes, definition("other"))
+    others = inputs_of(records(lane="other", blocks=30))
+    for at in range(0, len(others), 12):
+        other.run(others[at : at + 12])
+        time.sleep(0.5)
+    assert other.log.last.block == 30
+    assert other.fault() is None
+    found = [json.loads(line) for line in capfd.readouterr().err.splitlines() if '"processes ended"' in line]
+    assert [(each["left_by"], each["before"]) for each in found] == [(LANE, "other")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("says-refused", "REFUSED"),
+        ("says-loaded", "LOADED"),
+        ("takes-too-much", "test.blocks[0] taken up to 18446744073709551615, which it does not have"),
+        ("takes-elsewhere", "elsewhere[4294967295] taken up to 5, which it does not have"),
+        ("ends-short", "67 bytes expected at offset 1, 0 left"),
+        ("asks-for-others", "inputs 0 to 9223372036854775808 of test.blocks[0], which it does not have"),
+        ("lacks-headers", "a dead letter without its headers"),
+        ("removes-a-slot", "slot 12345 to be removed, which it does not have"),
+        ("saves-far-away", "slot 4294967295"),
+        ("saves-nonsense", "state head version 110, expected 3"),
+        ("saves-much", "more than 536870912 bytes for its state in one batch"),
+        ("promises-much", "a frame BUG of 2147483647 bytes"),
+        ("recovers-for-ever", "a recovery of nan seconds"),
+        ("skips-blocks", "block 9 after block 7"),
+        ("repeats-blocks", "block 1 after block 10"),
+        ("hides-blocks", "records of no block on dispatches"),
+    ],
+)
+def test_what_it_says_costs_the_lane_and_not_the_job(processes: LaneProcesses, kind: str, said: str) -> None:
+    lane, items = Apart(processes, definition()), inputs_of(records(kind))
+    with pytest.raises(LaneProcessFailed) as failed:
+        lane.run(items)
+    assert str(failed.value).startswith("its process sent what no lane sends: ")
+    assert said in str(failed.value)
+    assert failed.value.fault is Fault.HANDLER
+    assert not {call for call in lane.attempt.calls if not call.startswith("load")}
+    lane.suspects = {LANE: Suspect(point_of(None), str(failed.value), Fault.HANDLER)}
+    lane.run(items)
+    assert lane.fault() is Fault.HANDLER
+
+
+def test_a_suspect_is_parked_without_a_process(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, items = Apart(processes, definition()), inputs_of(records())
+    lane.run(items[:7])
+    point = point_of(lane.store.committed.head)
+    monkeypatch.setattr(processes, "take", None)
+    lane.suspects = {LANE: Suspect(point, "it fails whatever it does", Fault.HANDLER)}
+    lane.run(items[7:])
+    parked = stored_parts(lane.store.committed.head)[0]
+    assert parked is not None
+    assert (parked.fault, parked.reason) == (Fault.HANDLER, "it fails whatever it does")
+    assert {span.end for span in parked.held.values()} == {10}
+
+
+def test_what_is_left_out_between_two_batches_is_found(processes: LaneProcesses) -> None:
+    lane, items = Apart(processes, definition()), inputs_of(records())
+    lane.run(items[:12])
+    point, block = processes.left[LANE]
+    assert block == 6
+    processes.left[LANE] = point, block - 1
+    with pytest.raises(LaneProcessFailed, match="block 7 after block 5"):
+        lane.run(items[12:])
