@@ -59,8 +59,10 @@ def asks_for_others(context, payload):
     frame(27, place_to_bytes("test.blocks", 0, 0, 2**63, 2**63))
 
 def lacks_headers(context, payload):
-    from validator.codec.encode import avro_text
-    output((None, "dead-letters", bytes(10) + avro_text("apart")))
+    from validator.codec.encode import encode_dead_letter
+    from validator.core.inputs import DeadLetter, DeadReason, Source
+    letter = encode_dead_letter(DeadLetter("apart", DeadReason.UNDECODABLE, "", Source("x", 0, 1), b""))
+    output((None, letter.topic, letter.value))
 
 def removes_a_slot(context, payload):
     frame(33, (12345).to_bytes(4, "little"))
@@ -80,6 +82,38 @@ def promises_much(context, payload):
 
 def recovers_for_ever(context, payload):
     frame(25, struct.pack("<?QQd", True, 1, 1, float("nan")))
+
+def speaks_of_a_block(context, payload):
+    from validator.codec.encode import avro_text
+    from validator.codec.schemas import schemas
+    header = schemas().of_topic("lanes")[0].header
+    output((None, "lanes", header + avro_text("apart") + b"nonsense"))
+
+def sends_no_verdicts(context, payload):
+    import validator.codec.encode as encode
+    genuine = encode.Encoder.verdict
+    encode.Encoder.verdict = lambda *fields: genuine(*fields)[:-1]
+
+def moves_verdicts(context, payload):
+    import validator.lanes.apart.process as process
+    from validator.codec.encode import BlockOutput
+    genuine = process.outputs_to_bytes
+    process.outputs_to_bytes = lambda outputs: genuine([
+        BlockOutput(one.block, other.records[:1] + one.records[1:]) for one, other in zip(outputs, [*outputs[1:], outputs[0]])
+    ])
+
+def measures_others(context, payload):
+    from validator.metrics.report import LANE, Report
+    report = Report(LANE, "other")
+    report.put("validator_lane_executed_block", 2**32 - 1)
+    output((None, "metrics", report.encode()))
+
+def measures_nonsense(context, payload):
+    output((None, "metrics", b"{"))
+
+def breaks_the_terminal(context, payload):
+    from validator.lanes.parked import Fault, Parked
+    frame(31, Parked(Fault.HANDLER, chr(27) + "[2J", None).encode(None))
 
 def skips_blocks(context, payload):
     import validator.lanes.apart.process as process
@@ -168,14 +202,18 @@ def is_nearly_too_slow(context, payload):
 KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in enumerate([
     counts, says_refused, says_loaded, takes_too_much, takes_elsewhere, ends_short, asks_for_others, lacks_headers, removes_a_slot,
     saves_far_away, saves_nonsense, saves_much, promises_much, recovers_for_ever, skips_blocks, repeats_blocks, hides_blocks,
-    leaves_a_chain, forks_later, trickles, says_nothing_all_the_time, calls_all_the_time, hangs_afterwards, is_nearly_too_slow,
+    leaves_a_chain, forks_later, speaks_of_a_block,
+    sends_no_verdicts, moves_verdicts, measures_others, measures_nonsense, breaks_the_terminal, trickles, says_nothing_all_the_time,
+    calls_all_the_time, hangs_afterwards, is_nearly_too_slow,
 ])]
 """
 )
 NAMES = (
     "counts", "says-refused", "says-loaded", "takes-too-much", "takes-elsewhere", "ends-short", "asks-for-others", "lacks-headers",
     "removes-a-slot", "saves-far-away", "saves-nonsense", "saves-much", "promises-much", "recovers-for-ever", "skips-blocks",
-    "repeats-blocks", "hides-blocks", "leaves-a-chain", "forks-later", "trickles", "says-nothing-all-the-time", "calls-all-the-time",
+    "repeats-blocks", "hides-blocks", "leaves-a-chain", "forks-later", "speaks-of-a-block",
+    "sends-no-verdicts", "moves-verdicts", "measures-others",
+    "measures-nonsense", "breaks-the-terminal", "trickles", "says-nothing-all-the-time", "calls-all-the-time",
     "hangs-afterwards", "is-nearly-too-slow",
 )  # fmt: skip
 
@@ -294,6 +332,12 @@ def test_no_other_lane_is_blamed_for_what_starts_between_batches(
         ("recovers-for-ever", "a recovery of nan seconds"),
         ("skips-blocks", "block 9 after block 7"),
         ("repeats-blocks", "block 1 after block 10"),
+        ("speaks-of-a-block", "found"),
+        ("sends-no-verdicts", "expected"),
+        ("moves-verdicts", "a record on verdicts of block 2 among those of block 1"),
+        ("measures-others", "a report of the lane other"),
+        ("measures-nonsense", "Expecting property name"),
+        ("breaks-the-terminal", "a reason of more than a line"),
         ("hides-blocks", "records of no block on dispatches"),
     ],
 )

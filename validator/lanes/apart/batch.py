@@ -84,7 +84,7 @@ class ApartBatch:
     def __post_init__(self) -> None:
         """Begin with what the lane's head says."""
         self._given = Given(self.request.head)
-        self._emitted = Emitted(self._last_block())
+        self._emitted = Emitted(self.request.definition.name, self._last_block())
 
     def _last_block(self) -> BlockNumber | None:
         """Return the block after which the lane continues, if that is known here."""
