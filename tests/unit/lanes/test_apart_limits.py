@@ -161,6 +161,20 @@ def forks_later(context, payload):
     assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
     assert libc.timer_settime(timer, 0, struct.pack("qqqq", 1, 0, 1, 0), None) == 0
 
+def forges_the_log(context, payload):
+    os.write(2, b'{"event": "process failed", "lane": "other"}\\n')
+    os.write(2, b"the end of the job's output" + bytes(1) + b"\\n" + bytes([27]) + b"[2J\\n")
+    frame(24, b'{"event": "audit fault", "lane": "other"}\\n' + bytes(1))
+
+def raises_what_is_the_users(context, payload):
+    import validator.core.execute
+    from validator.errors import UserError
+
+    def complain(**_):
+        raise UserError("the configuration is wrong" + chr(27))
+
+    validator.core.execute.Receipt = complain
+
 def trickles(context, payload):
     import validator.core.execute
     from validator.lanes.apart.questions import AskedGenesis
@@ -203,7 +217,8 @@ KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in en
     counts, says_refused, says_loaded, takes_too_much, takes_elsewhere, ends_short, asks_for_others, lacks_headers, removes_a_slot,
     saves_far_away, saves_nonsense, saves_much, promises_much, recovers_for_ever, skips_blocks, repeats_blocks, hides_blocks,
     leaves_a_chain, forks_later, speaks_of_a_block,
-    sends_no_verdicts, moves_verdicts, measures_others, measures_nonsense, breaks_the_terminal, trickles, says_nothing_all_the_time,
+    sends_no_verdicts, moves_verdicts, measures_others, measures_nonsense, breaks_the_terminal, forges_the_log,
+    raises_what_is_the_users, trickles, says_nothing_all_the_time,
     calls_all_the_time, hangs_afterwards, is_nearly_too_slow,
 ])]
 """
@@ -213,7 +228,8 @@ NAMES = (
     "removes-a-slot", "saves-far-away", "saves-nonsense", "saves-much", "promises-much", "recovers-for-ever", "skips-blocks",
     "repeats-blocks", "hides-blocks", "leaves-a-chain", "forks-later", "speaks-of-a-block",
     "sends-no-verdicts", "moves-verdicts", "measures-others",
-    "measures-nonsense", "breaks-the-terminal", "trickles", "says-nothing-all-the-time", "calls-all-the-time",
+    "measures-nonsense", "breaks-the-terminal",
+    "forges-the-log", "raises-what-is-the-users", "trickles", "says-nothing-all-the-time", "calls-all-the-time",
     "hangs-afterwards", "is-nearly-too-slow",
 )  # fmt: skip
 
@@ -352,6 +368,31 @@ def test_what_it_says_costs_the_lane_and_not_the_job(processes: LaneProcesses, k
     lane.suspects = {LANE: Suspect(point_of(None), str(failed.value), Fault.HANDLER)}
     lane.run(items)
     assert lane.fault() is Fault.HANDLER
+
+
+def test_what_it_writes_to_the_log_is_quoted(processes: LaneProcesses, capfd: pytest.CaptureFixture[str]) -> None:
+    lane = Apart(processes, definition())
+    lane.run(inputs_of(records("forges-the-log")))
+    processes.close()
+    until_s, err = time.monotonic() + 10, ""
+    while "[2J" not in err and time.monotonic() < until_s:
+        time.sleep(0.1)
+        err += capfd.readouterr().err
+    lines = err.splitlines()
+    assert f'lane {LANE}: {{"event": "audit fault", "lane": "other"}}' in lines
+    assert """a lane's process: {"event": "process failed", "lane": "other"}""" in lines
+    assert "a lane's process: the end of the job's output\\u0000" in lines
+    assert "\0" not in err
+    assert "\x1b" not in err
+
+
+def test_a_fault_after_a_call_names_the_handlers_whatever_it_is(processes: LaneProcesses) -> None:
+    lane = Apart(processes, definition())
+    lane.run(inputs_of(records("raises-what-is-the-users")))
+    parked = stored_parts(lane.store.committed.head)[0]
+    assert parked is not None
+    assert parked.fault is Fault.CONFIGURATION
+    assert parked.reason == r"lane apart: the configuration is wrong\u001b; its handlers are hostile@1.0.0"
 
 
 def test_a_suspect_is_parked_without_a_process(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
