@@ -20,6 +20,7 @@ from validator.core.inputs import Source
 from validator.core.limits import PARK_REASON_CHARACTERS_MAX, PARKED_SKIPS_MAX
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import BlockNumber
+from validator.document import printable
 
 PARKED_VERSION: Final = 0x81
 """The first byte of a stored parked lane; versions of heads are below 0x80."""
@@ -174,8 +175,8 @@ def point_of(stored: bytes | None) -> str:
 
 
 def shortened(reason: str) -> str:
-    """Return a reason in one line of bounded length."""
-    line = " ".join(reason.split()).encode("utf-8", "replace").decode()
+    """Return a reason in one line of bounded length, which any terminal shows as it is."""
+    line = printable(" ".join(reason.split()).encode("utf-8", "replace").decode())
     return line if len(line) <= PARK_REASON_CHARACTERS_MAX else f"{line[: PARK_REASON_CHARACTERS_MAX - 3]}..."
 
 

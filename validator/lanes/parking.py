@@ -44,6 +44,7 @@ from validator.lanes.marker import ForeignMarker, consumed_by
 from validator.lanes.parked import Fault, Parked, Place, Span, point_of, running, shortened, stored_parts
 from validator.lanes.processor import Observer, of_new_blocks
 from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBackend, StateUnusable, process_batch
+from validator.plugin.watchdog import handlers_were_called
 
 RESUMED_OFFSETS_MAX: Final = 50_000
 """Offsets, of any lane, that a resuming lane reads again in one batch."""
@@ -269,7 +270,7 @@ class LaneBatch:
             if fault is Fault.BUG:
                 self.on_bug(error)
             reason = _reason(self.lane, fault, error)
-            if fault in (Fault.BUG, Fault.MEMORY):
+            if fault in (Fault.BUG, Fault.MEMORY) or handlers_were_called():
                 reason = with_handlers(reason, self.definition)
             reason = shortened(reason)
             takes_shares = isinstance(error, DoesNotFit)  # only a whole batch raises it

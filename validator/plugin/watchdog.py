@@ -72,6 +72,11 @@ class CallsShown:
             self._page[_NAME_AT : _NAME_AT + len(name) + 1] = name + b"\0"
         self._number[0] += 1
 
+    @property
+    def has_entered(self) -> bool:
+        """Whether there was a call."""
+        return self._named is not None
+
     def leave(self) -> None:
         """Show that it has ended."""
         self._number[0] += 1
@@ -115,6 +120,11 @@ def show_calls(page: mmap.mmap) -> None:
     """From now on, show the calls of this process on a page."""
     global _shown
     _shown = CallsShown(page)
+
+
+def handlers_were_called() -> bool:
+    """Return whether this process shows its calls, and has shown one: whatever goes wrong in it then, a handler may have caused."""
+    return _shown is not None and _shown.has_entered
 
 
 class Watchdog:

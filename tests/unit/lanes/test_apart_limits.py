@@ -61,8 +61,10 @@ def asks_for_others(context, payload):
     frame(27, place_to_bytes("test.blocks", 0, 0, 2**63, 2**63))
 
 def lacks_headers(context, payload):
-    from validator.codec.encode import avro_text
-    output((None, "dead-letters", bytes(10) + avro_text("apart")))
+    from validator.codec.encode import encode_dead_letter
+    from validator.core.inputs import DeadLetter, DeadReason, Source
+    letter = encode_dead_letter(DeadLetter("apart", DeadReason.UNDECODABLE, "", Source("x", 0, 1), b""))
+    output((None, letter.topic, letter.value))
 
 def removes_a_slot(context, payload):
     frame(33, (12345).to_bytes(4, "little"))
@@ -82,6 +84,38 @@ def promises_much(context, payload):
 
 def recovers_for_ever(context, payload):
     frame(25, struct.pack("<?QQd", True, 1, 1, float("nan")))
+
+def speaks_of_a_block(context, payload):
+    from validator.codec.encode import avro_text
+    from validator.codec.schemas import schemas
+    header = schemas().of_topic("lanes")[0].header
+    output((None, "lanes", header + avro_text("apart") + b"nonsense"))
+
+def sends_no_verdicts(context, payload):
+    import validator.codec.encode as encode
+    genuine = encode.Encoder.verdict
+    encode.Encoder.verdict = lambda *fields: genuine(*fields)[:-1]
+
+def moves_verdicts(context, payload):
+    import validator.lanes.apart.process as process
+    from validator.codec.encode import BlockOutput
+    genuine = process.outputs_to_bytes
+    process.outputs_to_bytes = lambda outputs: genuine([
+        BlockOutput(one.block, other.records[:1] + one.records[1:]) for one, other in zip(outputs, [*outputs[1:], outputs[0]])
+    ])
+
+def measures_others(context, payload):
+    from validator.metrics.report import LANE, Report
+    report = Report(LANE, "other")
+    report.put("validator_lane_executed_block", 2**32 - 1)
+    output((None, "metrics", report.encode()))
+
+def measures_nonsense(context, payload):
+    output((None, "metrics", b"{"))
+
+def breaks_the_terminal(context, payload):
+    from validator.lanes.parked import Fault, Parked
+    frame(31, Parked(Fault.HANDLER, chr(27) + "[2J", None).encode(None))
 
 def skips_blocks(context, payload):
     import validator.lanes.apart.process as process
@@ -129,6 +163,20 @@ def forks_later(context, payload):
     assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
     assert libc.timer_settime(timer, 0, struct.pack("qqqq", 1, 0, 1, 0), None) == 0
 
+def forges_the_log(context, payload):
+    os.write(2, b'{"event": "process failed", "lane": "other"}\\n')
+    os.write(2, b"the end of the job's output" + bytes(1) + b"\\n" + bytes([27]) + b"[2J\\n")
+    frame(24, b'{"event": "audit fault", "lane": "other"}\\n' + bytes(1))
+
+def raises_what_is_the_users(context, payload):
+    import validator.core.execute
+    from validator.errors import UserError
+
+    def complain(**_):
+        raise UserError("the configuration is wrong" + chr(27))
+
+    validator.core.execute.Receipt = complain
+
 def trickles(context, payload):
     import validator.core.execute
     from validator.lanes.apart.questions import AskedGenesis
@@ -170,14 +218,20 @@ def is_nearly_too_slow(context, payload):
 KINDS = [(bytes([at]), each.__name__.replace("_", "-"), each) for at, each in enumerate([
     counts, says_refused, says_loaded, takes_too_much, takes_elsewhere, ends_short, asks_for_others, lacks_headers, removes_a_slot,
     saves_far_away, saves_nonsense, saves_much, promises_much, recovers_for_ever, skips_blocks, repeats_blocks, hides_blocks,
-    leaves_a_chain, forks_later, trickles, says_nothing_all_the_time, calls_all_the_time, hangs_afterwards, is_nearly_too_slow,
+    leaves_a_chain, forks_later, speaks_of_a_block,
+    sends_no_verdicts, moves_verdicts, measures_others, measures_nonsense, breaks_the_terminal, forges_the_log,
+    raises_what_is_the_users, trickles, says_nothing_all_the_time,
+    calls_all_the_time, hangs_afterwards, is_nearly_too_slow,
 ])]
 """
 )
 NAMES = (
     "counts", "says-refused", "says-loaded", "takes-too-much", "takes-elsewhere", "ends-short", "asks-for-others", "lacks-headers",
     "removes-a-slot", "saves-far-away", "saves-nonsense", "saves-much", "promises-much", "recovers-for-ever", "skips-blocks",
-    "repeats-blocks", "hides-blocks", "leaves-a-chain", "forks-later", "trickles", "says-nothing-all-the-time", "calls-all-the-time",
+    "repeats-blocks", "hides-blocks", "leaves-a-chain", "forks-later", "speaks-of-a-block",
+    "sends-no-verdicts", "moves-verdicts", "measures-others",
+    "measures-nonsense", "breaks-the-terminal",
+    "forges-the-log", "raises-what-is-the-users", "trickles", "says-nothing-all-the-time", "calls-all-the-time",
     "hangs-afterwards", "is-nearly-too-slow",
 )  # fmt: skip
 
@@ -304,6 +358,12 @@ def test_no_other_lane_is_blamed_for_what_starts_between_batches(
         ("recovers-for-ever", "a recovery of nan seconds"),
         ("skips-blocks", "block 9 after block 7"),
         ("repeats-blocks", "block 1 after block 10"),
+        ("speaks-of-a-block", "found"),
+        ("sends-no-verdicts", "expected"),
+        ("moves-verdicts", "a record on verdicts of block 2 among those of block 1"),
+        ("measures-others", "a report of the lane other"),
+        ("measures-nonsense", "Expecting property name"),
+        ("breaks-the-terminal", "a reason of more than a line"),
         ("hides-blocks", "records of no block on dispatches"),
     ],
 )
@@ -318,6 +378,31 @@ def test_what_it_says_costs_the_lane_and_not_the_job(processes: LaneProcesses, k
     lane.suspects = {LANE: Suspect(point_of(None), str(failed.value), Fault.HANDLER)}
     lane.run(items)
     assert lane.fault() is Fault.HANDLER
+
+
+def test_what_it_writes_to_the_log_is_quoted(processes: LaneProcesses, capfd: pytest.CaptureFixture[str]) -> None:
+    lane = Apart(processes, definition())
+    lane.run(inputs_of(records("forges-the-log")))
+    processes.close()
+    until_s, err = time.monotonic() + 10, ""
+    while "[2J" not in err and time.monotonic() < until_s:
+        time.sleep(0.1)
+        err += capfd.readouterr().err
+    lines = err.splitlines()
+    assert f'lane {LANE}: {{"event": "audit fault", "lane": "other"}}' in lines
+    assert """a lane's process: {"event": "process failed", "lane": "other"}""" in lines
+    assert "a lane's process: the end of the job's output\\u0000" in lines
+    assert "\0" not in err
+    assert "\x1b" not in err
+
+
+def test_a_fault_after_a_call_names_the_handlers_whatever_it_is(processes: LaneProcesses) -> None:
+    lane = Apart(processes, definition())
+    lane.run(inputs_of(records("raises-what-is-the-users")))
+    parked = stored_parts(lane.store.committed.head)[0]
+    assert parked is not None
+    assert parked.fault is Fault.CONFIGURATION
+    assert parked.reason == r"lane apart: the configuration is wrong\u001b; its handlers are hostile@1.0.0"
 
 
 def test_a_suspect_is_parked_without_a_process(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from validator.lanes.apart.believed import Emitted, Given
 from validator.lanes.apart.host import AUDIT_HASH_SEED, LaneProcess, LaneProcesses, LaneProcessFailed
 from validator.lanes.apart.process import RECOVERY, AgainRequest, BatchRequest, Start
 from validator.lanes.apart.questions import AskedGenesis, refusal_of
+from validator.lanes.apart.quoted import write_quoted
 from validator.lanes.apart.wire import Nonsense, Say, outputs_to_bytes, place_of_bytes, reading, text_of
 from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.auditing import fault_key, is_chosen
@@ -84,7 +85,7 @@ class ApartBatch:
     def __post_init__(self) -> None:
         """Begin with what the lane's head says."""
         self._given = Given(self.request.head)
-        self._emitted = Emitted(self._last_block())
+        self._emitted = Emitted(self.request.definition.name, self._last_block())
 
     def _last_block(self) -> BlockNumber | None:
         """Return the block after which the lane continues, if that is known here."""
@@ -212,7 +213,7 @@ class ApartBatch:
                         recovery = self._recovery(data)
                     services.recovered(recovery)
                 case Say.BUG:
-                    sys.stderr.write(text_of(data))
+                    write_quoted(text_of(data), f"lane {self.request.definition.name}: ")
                 case _:
                     process.fail(said.name)
 

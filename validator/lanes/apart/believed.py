@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from validator.codec.encode import BlockOutput, OutputRecord, reason_of, source_header, source_of
 from validator.codec.inflight import Arrival, has_only_inputs, unpack
 from validator.codec.orders import LaneOrder
+from validator.codec.reading import record_reader
+from validator.codec.schemas import HEADER_SIZE, schemas
+from validator.codec.strict import StrictReader
+from validator.core.inputs import DeadReason, Source
 from validator.core.limits import PARK_REASON_CHARACTERS_MAX, RECORD_BYTES_MAX, U32_MAX
 from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
@@ -16,6 +21,7 @@ from validator.lanes.apart.wire import Nonsense
 from validator.lanes.arrived import Chunk
 from validator.lanes.parked import Place, Span, held_with, stored_parts
 from validator.lanes.store import Head
+from validator.metrics.report import LANE, Report
 from validator.topics import DEAD_LETTERS, LANES, METRICS
 
 OF_NO_BLOCK: Final = frozenset({DEAD_LETTERS, LANES, METRICS})
@@ -83,14 +89,15 @@ class Given:
 class Emitted:
     """What a lane emits in a batch: each block's records once, in the order of blocks. ``last`` is the block before, if it is known."""
 
-    def __init__(self, last: BlockNumber | None) -> None:
+    def __init__(self, lane: str, last: BlockNumber | None) -> None:
+        self._lane = lane
         self.last = last
 
     def check(self, outputs: Iterable[BlockOutput]) -> None:
         """Raise `Nonsense` for what no lane emits here."""
         for block, records in outputs:
             for each in records:
-                _check(each)
+                _check(each, self._lane, block)
             topics = [each.topic for each in records]
             if block is None:
                 if not OF_NO_BLOCK.issuperset(topics):
@@ -105,17 +112,44 @@ class Emitted:
                 raise Nonsense(f"block {block} without its one receipt at the end")
 
 
-def _check(record: OutputRecord) -> None:
+def _check(record: OutputRecord, lane: str, block: BlockNumber | None) -> None:
+    """Raise `Nonsense` for a record that a reader of its topic fails at, or that says something of another lane or block."""
     topic, key, value, headers = record
     if len(value) > VALUE_BYTES_MAX or len(key) > KEY_BYTES_MAX:
         raise Nonsense(f"a record on {topic} of {len(key)} and {len(value)} bytes")
-    if topic != DEAD_LETTERS:
-        if headers:
-            raise Nonsense(f"a record on {topic} with headers")
+    if headers and topic != DEAD_LETTERS:
+        raise Nonsense(f"a record on {topic} with headers")
+    if topic == METRICS:
+        report = Report.decode(value)
+        if (report.of, report.reporter) != (LANE, lane) or report.own:
+            raise Nonsense(f"a report of the {report.of} {report.reporter}")
         return
-    try:
-        reason, source = reason_of(record), source_of(record)
-    except (KeyError, ValueError) as error:
-        raise Nonsense(f"a dead letter without its headers: {error}") from None
-    if headers != (("reason", reason.name.encode()), ("source", source_header(source))):
-        raise Nonsense("a dead letter with other headers")
+    read = _readers().get((topic, value[:HEADER_SIZE]))
+    if read is None:
+        raise Nonsense(f"a record on {topic} of a schema that it does not have")
+    datum = read(value, HEADER_SIZE)
+    if block is not None:
+        if datum["block"] != block:
+            raise Nonsense(f"a record on {topic} of block {datum['block']} among those of block {block}")
+    elif topic == DEAD_LETTERS:
+        _check_dead_letter(record, datum)
+    elif not all(each.isprintable() for each in datum.values() if isinstance(each, str)):
+        raise Nonsense(f"a record on {topic} of more than a line")
+
+
+def _check_dead_letter(record: OutputRecord, datum: dict[str, Any]) -> None:
+    source = Source(datum["topic"], datum["partition"], datum["offset"])
+    if record.headers != (("reason", datum["reason"].encode()), ("source", source_header(source))):
+        raise Nonsense("a dead letter without its headers")
+    if datum["reason"] not in DeadReason.__members__ or (reason_of(record), source_of(record)) != (
+        DeadReason[datum["reason"]],
+        source,
+    ):
+        raise Nonsense(f"a dead letter of {source} because of {datum['reason']}")
+
+
+@cache
+def _readers() -> dict[tuple[str, bytes], StrictReader]:
+    """Return what reads records of each topic, by the header of the current schema."""
+    current = schemas().current.values()
+    return {(each.topic, each.header): record_reader(each, each) for each in current if each.topic is not None}

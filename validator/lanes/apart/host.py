@@ -23,6 +23,7 @@ from validator.errors import UserError
 from validator.lanes.apart.looks import WORDS_BYTES_MAX, below, children_of, how, occupied, where, words_file
 from validator.lanes.apart.pace import Pace
 from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
+from validator.lanes.apart.quoted import quoting_pipe
 from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
 from validator.plugin.watchdog import LAST_RESORT_S, LOOK_S, CallsSeen
@@ -70,14 +71,17 @@ class Forker:
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         command = [sys.executable, "-c", f"from {main.__module__} import main; main({theirs.fileno()})"]
+        said = quoting_pipe()
         with theirs:
             self._process = subprocess.Popen(
                 command,
                 env=kept,
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),  # a worker's own is a connection to Spark
+                stdout=said,
+                stderr=said,
             )
+        os.close(said)
         self._control = ours
         self._forked: set[int] = set()
         """Processes of lanes that are not waited for yet."""
