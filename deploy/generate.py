@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from deploy.chart import made_chart
@@ -28,6 +29,11 @@ def made() -> Iterator[tuple[Path, str]]:
 
 
 if __name__ == "__main__":
+    # without options: it says what it does, and refuses what it does not know
+    argparse.ArgumentParser(
+        prog="python -m deploy.generate",
+        description="Writes the Helm chart, the alerts, and the topics and users of Strimzi below deploy/, from their sources.",
+    ).parse_args()
     for path, text in made():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

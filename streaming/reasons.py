@@ -8,7 +8,15 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, WORKER_DIED, WORKER_LATE, executed_lane, executor_lost, worker_died
+from streaming.deaths import (
+    EXECUTOR_LOST,
+    TALKS_TO_PLANNER,
+    WORKER_DIED,
+    WORKER_LATE,
+    executed_lane,
+    executor_lost,
+    worker_died,
+)
 from streaming.pace import OUT_OF_MEMORY
 
 _GONE = ".InputsRemoved: "
@@ -46,6 +54,9 @@ _CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
 
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "Command exited with code 52")
 """What Spark says if its JVM, or an executor's, runs out of memory."""
+
+_LOST = re.compile(rf"\((\S+) executor \S+\): {re.escape(EXECUTOR_LOST)}")
+_EXIT_CODE = re.compile(r"Command exited with code (\d+)")
 
 _RAISED = "Traceback (most recent call last)"
 
@@ -122,6 +133,8 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         return OUT_OF_MEMORY, True
     if any(WORKER_LATE in line for line in lines) and _RAISED not in report:
         return TOO_BUSY, False
+    if (lost := _lost_executor(report)) is not None and _RAISED not in report:
+        return lost, False
     first = lines[0] if lines else type(error).__name__
     if _INPUTS_GONE in first:
         which = next(
@@ -154,6 +167,15 @@ def damaged_state(report: str) -> str | None:
     causes = [each[0] for line in lines if (each := _OF_FILES.search(line))]
     causes += [line.removeprefix(_CAUSE) for line in lines[::-1] if line.startswith(_CAUSE)]
     return f"Spark cannot read {where}: {(causes or [found])[0].strip()}"
+
+
+def _lost_executor(report: str) -> str | None:
+    """Return in short that an executor was lost, without what Spark guesses; None if none was."""
+    found = list(_LOST.finditer(report))
+    if not found:
+        return None
+    code = _EXIT_CODE.search(report, found[-1].end())
+    return f"an executor was lost ({found[-1][1]}{f', exit code {code[1]}' if code else ''})"
 
 
 def _raised(report: str) -> str | None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from streaming.batch_watch import BatchWatch, Stalled, signs_of
+from streaming.batch_watch import Stalled
 from streaming.deaths import Deaths
+from streaming.executors import Watch, watches
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
@@ -224,9 +225,7 @@ def _run_queries(
         settings.beat.create()
         return start_query(spark, replace(settings, suspects=deaths.suspects()))
 
-    def watch(query: StreamingQuery) -> BatchWatch:
-        return BatchWatch(config.job.stalled_after, signs_of(spark, query, settings.beat))
-
+    watch = watches(spark, config, outages.log)
     parked = ParkedLog(
         settings.kafka, settings.prefix, settings.definitions, outages.log, Patience(config.job.give_up_after)
     )
@@ -244,7 +243,7 @@ def _run_queries(
 def run_queries(
     start: Callable[[], StreamingQuery],
     outages: Outages,
-    watch: Callable[[StreamingQuery], BatchWatch],
+    watch: Callable[[StreamingQuery], Watch],
     commit: Callable[[str], None] = lambda _: None,
     deaths: Deaths | None = None,
     gone: Callable[[], Exception | None] = lambda: None,
@@ -313,7 +312,7 @@ def _follow(
     stop: StopSignal,
     log: Any,
     commit: Callable[[str], None] = lambda _: None,
-    watch: BatchWatch | None = None,
+    watch: Watch | None = None,
     gone: Callable[[], Exception | None] = lambda: None,
     ready: Callable[[], None] | None = None,
 ) -> int:

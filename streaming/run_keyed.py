@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming.batch_watch import BatchWatch, signs_of
+from streaming.executors import watches
 from streaming.kafka_calls import ABANDONED_S_MAX
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import locked, logger, own_output
@@ -143,9 +143,6 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
             settings.beat.create()
             return start_keyed_query(spark, begun)
 
-        def watch(query: StreamingQuery) -> BatchWatch:
-            return BatchWatch(config.job.stalled_after, signs_of(spark, query, settings.beat))
-
         try:
             inputs = [settings.prefix + topic for topic in (*settings.job.causes, *settings.job.effects)]
             patience = Patience(config.job.give_up_after)
@@ -153,7 +150,7 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
                 return run_queries(
                     start,
                     outages,
-                    watch,
+                    watches(spark, config, outages.log),
                     lambda _: keep_sums(Path(settings.checkpoint)),
                     gone=partial(reason_gone, spark),
                 )

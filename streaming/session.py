@@ -34,11 +34,13 @@ from streaming.outside import unwritable
 from streaming.pace import QUICK, OutOfMemory, Pace
 from streaming.sockets import make_sockets_folder, note_sockets_folder, remove_noted_sockets
 from streaming.stages import DECODE, LANES, start_planners, start_workers
+from streaming.standalone import log_after, refusal, unreachable
 from validator.errors import UserError
 from validator.kafka import class_archive
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 from validator.kafka.spark_home import use_lean_home
+from validator.service.spark_master import SECRET_OPTION, without_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,14 +131,14 @@ class SessionStart(threading.Thread):
     def wait(self) -> SparkSession:
         """Return the session once it has started.
 
-        Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, `JvmGone` if the JVM ends meanwhile,
-        `StartFailed` if the job's folder cannot be written.
+        Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, or the secret is wrong, `JvmGone` if the
+        JVM ends meanwhile, `StartFailed` if the job's folder cannot be written, or a standalone master does not answer.
         """
         self.join()
         failure = self._failure
         if failure is not None:
             reason = unwritable(f"OSError: {failure}" if isinstance(failure, OSError) else str(failure))
-            if reason is None or isinstance(failure, UserError):
+            if reason is None or isinstance(failure, UserError | StartFailed):
                 raise failure
             raise StartFailed(reason) from failure
         assert self._session is not None
@@ -196,6 +198,8 @@ def spark_session(settings: SessionSettings) -> Iterator[SparkSession]:
 
 
 def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
+    if (why := unreachable(settings.master)) is not None:
+        raise StartFailed(why)
     os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
     if is_local(settings.master):
         use_lean_home()
@@ -222,7 +226,7 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
     options |= cluster_options(settings.master, settings.jit) | worker_options(settings.master)
     options |= checkpoint_options(settings.master)
-    spark = _started(options)
+    spark = _started(options, logs / SPARK_LOG)
     if DECODE in settings.stages:
         start_planners(spark)
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
@@ -256,11 +260,12 @@ def scratch_folder(directory: Path) -> Path:
     return scratch
 
 
-def _started(options: dict[str, str]) -> SparkSession:
-    """Start a session. Raises `UserError` if the cluster's secret is not known, `JvmGone`."""
+def _started(options: dict[str, str], log: Path) -> SparkSession:
+    """Start a session. Raises `UserError` if the cluster's secret is not known or wrong, `StartFailed`, `JvmGone`."""
     from pyspark import SparkConf, SparkContext
 
     master = options["spark.master"]
+    logged = log.stat().st_size if log.exists() else 0
     if is_local(master):
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK  # for executors of local-cluster
     try:
@@ -281,11 +286,10 @@ def _started(options: dict[str, str]) -> SparkSession:
         gateway = SparkContext._gateway
         if gateway is None or _has_ended(gateway, JVM_END_S_MAX):
             raise JvmGone from error
-        if "spark.authenticate.secret" in str(error):
-            raise UserError(
-                f"[job] master {master}: expected the cluster's spark.authenticate.secret in spark-defaults.conf, found none: the job does "
-                "not use a cluster that admits everybody"
-            ) from error
+        if SECRET_OPTION in str(error):
+            raise without_secret(master) from error
+        if (why := refusal(master, str(error), log_after(log, logged))) is not None:
+            raise StartFailed(why) from error
         raise
 
 

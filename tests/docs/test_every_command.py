@@ -20,7 +20,9 @@ NOT_RUN: Final = {
     "docker compose up -d --build": "tests/deploy/ runs what the services run",
     "mkdir -p .validator && openssl rand -hex 16 > .validator/grafana-admin": "the next command needs it",
     "docker compose --profile console --profile monitoring up -d": "the same",
-    "kubectl apply --kustomize deploy/kubernetes/example": "it needs a cluster; tests/deploy/ checks the manifests",
+    "cp -r deploy/kubernetes/example deploy/kubernetes/mine": "tests/deploy/ builds the example itself",
+    "kubectl kustomize deploy/kubernetes/mine": "the same",
+    "kubectl apply --kustomize deploy/kubernetes/mine": "it needs a cluster; tests/deploy/ checks the manifests",
     "kubectl --namespace validator logs deployment/validator-console": "the same",
     "kubectl --namespace validator port-forward service/validator-console 8480": "the same",
     **dict.fromkeys(
@@ -35,6 +37,33 @@ NOT_RUN: Final = {
         ),
         "it needs a cluster; tests/deploy/ checks the manifests and the chart",
     ),
+    **dict.fromkeys(
+        (
+            "python3 -m venv --copies environment",
+            "environment/bin/pip install --constraint constraints.txt editables hatchling setuptools wheel",
+            (
+                "environment/bin/pip install --constraint constraints.txt --no-build-isolation "
+                "'.[spark]' ./plugins/hrmp-calls ./plugins/balances ./plugins/remark"
+            ),
+            "tar cf environment.tar.gz --use-compress-program 'gzip -1' -C environment .",
+        ),
+        "it takes minutes; tests/streaming/standalone.py makes an archive of an environment that has its packages elsewhere",
+    ),
+    **dict.fromkeys(
+        (
+            "spark-class org.apache.spark.deploy.master.Master --host spark-master --port 7077 --properties-file cluster.conf",
+            (
+                "spark-class org.apache.spark.deploy.worker.Worker --cores 2 --memory 4g --work-dir /var/lib/spark "
+                "--properties-file cluster.conf spark://spark-master:7077"
+            ),
+            "export SPARK_CONF_DIR=/etc/validator/spark",
+            "validator topics create",
+            "validator run",
+        ),
+        "tests/streaming/standalone.py starts the same classes, and tests/streaming/test_standalone.py runs the job on them",
+    ),
+    "python add_partitions.py 4 validator.blocks validator.candidates": "tests/added_partitions.py makes the same call",
+    "validator topics list": "tests/cli/ runs it",
     "make demo": "tests/cli/test_demo.py runs `validator demo`; make sets up this very environment",
     "make demo-real": "tests/cli/test_demo_real.py runs what it runs",
     "make demo-channel": "tests/channel/test_demo.py runs examples/channel/demo.py",

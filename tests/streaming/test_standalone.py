@@ -29,6 +29,7 @@ from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
 from tests.streaming.standalone import ENVIRONMENT, Cluster, standalone
 from validator import exit_codes
 from validator.kafka.topics import create_topics
+from validator.service.health import ask
 
 EARLY = 20
 """The last block that is executed before a worker dies."""
@@ -182,3 +183,53 @@ def test_folder_that_executors_do_not_share_is_said_in_one_line(
         in failed["reason"]
     )
     assert consume(kafka, prefix, ("verdicts",))["verdicts"] == []
+
+
+def test_job_whose_master_was_started_again_ends_and_its_next_start_waits_for_a_master(
+    kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a recovery directory the new master knows no application, and has the workers end the job's executor."""
+    prefix = "forgotten."
+    create_topics(kafka, prefix=prefix)
+    records = [record for chain in chains() for record in chain.records]
+    produce(kafka, prefix, [record for record in records if record.block <= EARLY])
+    (tmp_path / ENVIRONMENT).symlink_to(sys.prefix)
+    monkeypatch.chdir(tmp_path)
+    with standalone(tmp_path / "cluster", 1) as cluster:
+        for name, value in cluster.client().items():
+            monkeypatch.setenv(name, value)
+        settings = write_configuration(tmp_path, chains(), kafka, prefix, master=cluster.address, driver_memory="512m")
+        table = json.loads(settings.read_text())
+        table["metrics"] = {"listen": "127.0.0.1:0"}
+        settings.write_text(json.dumps(table))
+        without = f"Spark's master at {cluster.address} gives the job no executor since "
+        with job(settings) as running:
+            running.wait_for_records(kafka, prefix, "receipts", EARLY * len(chains()))
+            cluster.master.kill()
+            cluster.restart_master()
+            produce(kafka, prefix, [record for record in records if record.block > EARLY])
+            running.wait_for(lambda: running.named("waiting") != [], "the job says that it has no executor")
+            assert running.named("executor lost")[0]["executors"] == 0
+            assert running.named("waiting")[0]["reason"].startswith(without)
+            found = ask(running.named("metrics")[0]["address"].removeprefix("http://").removesuffix("/metrics"))
+            assert not found.healthy
+            assert found.line.startswith(f"the job waits: {without}")
+            assert running.end() == exit_codes.STOPPED
+        (failed,) = running.named("failed")
+        assert failed["reason"].startswith(without)
+        assert "the next start registers it" in failed["reason"]
+
+        cluster.master.kill()
+        with job(settings) as running:
+            running.wait_for(lambda: running.named("waiting") != [], "the job waits for a master")
+            reason = running.named("waiting")[0]["reason"]
+            assert reason.startswith(f"Spark's master at {cluster.address} cannot be reached: Connection refused")
+            cluster.restart_master()
+            blocks = sum(record.topic == "blocks" for record in records)
+            running.wait_for_records(kafka, prefix, "receipts", blocks)
+            assert running.terminate() == exit_codes.OK
+
+    outputs = consume(kafka, prefix, (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes"))
+    assert decoded(outputs, "dead-letters") == []
+    for simulated, chain in zip((IMMEDIATE, ON_INCLUSION), chains(), strict=True):
+        assert first_difference(of_lane(outputs, chain.lane), reference(simulated)) is None

@@ -14,8 +14,8 @@ PAGE = ROOT / "docs" / "changing.md"
 
 NOTES: Final[dict[str, str]] = {
     "topics.prefix": "a checkpoint belongs to its topics: another prefix needs another `[job] directory`",
-    "topics.input_partitions": "change an existing topic with Kafka's tools; restart job, transports and console after it",
-    "topics.output_partitions": "change an existing topic with Kafka's tools; restart job, transports and console after it",
+    "topics.input_partitions": "[add partitions](#add-partitions) to an existing topic",
+    "topics.output_partitions": "[add partitions](#add-partitions) to an existing topic",
     "topics.replication_factor": "change an existing topic with Kafka's tools",
     "topics.retention_ms": "change an existing topic with Kafka's tools",
     "kafka": "the same cluster under any address: an input topic with another id than before (`topics.json` in the job's folder), or that "

@@ -103,7 +103,11 @@ def describe(event: Event) -> str:
         case "audit fault":
             return f"lane {event['lane']}, block {event['block']}: {event['check']}: {event['detail']}"
         case "stopped":
-            return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
+            return (
+                f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "no batch since the query started"
+            )
+        case "executor added" | "executor lost":
+            return f"on {event['host']}; the job has {event['executors'] or 'none'} now"
         case "starting":
             return f"a broker in {event['broker']}; it will answer at {event['bootstrap_servers']}"
         case "taking over":

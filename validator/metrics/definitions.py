@@ -60,6 +60,8 @@ _JOB: Final = (
     _gauge("build_info", ("version",), Origin.JOB, "Always 1; the version of the program is a label."),
     _gauge("job_ready", (), Origin.JOB, "1 while the query runs, 0 while the job starts, restarts or waits."),
     _gauge("job_outage", (), Origin.JOB, "1 while the job waits for something outside, such as Kafka or space on a disk."),
+    _gauge("job_executors", (), Origin.JOB, "Executors of the job on a cluster of Spark; no series in a local job."),
+    _gauge("job_without_executor_timestamp_seconds", ("master",), Origin.JOB, "Since when the job has none, in Unix time; else no series."),
     _counter("job_restarts", (), Origin.JOB, "Restarts of the query after a failed batch."),
     _counter("job_batches", (), Origin.JOB, "Completed batches that had input records."),
     _counter("job_records", (), Origin.JOB, "Input records of completed batches, of all lanes."),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 HEALTH: Final = (
     "validator_job_ready",
     "validator_job_outage",
+    "validator_job_without_executor_timestamp_seconds",
     "validator_lane_state",
     "validator_lane_blocks_behind",
     "validator_lane_audit_fault_block",
@@ -32,6 +34,7 @@ HEALTH: Final = (
 
 _SAMPLE: Final = re.compile(rf"({'|'.join(HEALTH)})(?:\{{(.*)\}})? (\S+)")
 _LABEL: Final = re.compile(r'\blane="([a-z0-9._-]+)"')
+_MASTER: Final = re.compile(r'\bmaster="([^"]*)"')
 _Sample: TypeAlias = tuple[str, str, float]
 """A metric's name, its labels as the page has them, and its value."""
 
@@ -84,6 +87,9 @@ def judge(page: str) -> Health:
     values = {name: value for name, _, value in samples}
     if "validator_job_ready" not in values:
         return Health(healthy=False, line="the endpoint is not that of a job")
+    for name, labels, value in samples:
+        if name == "validator_job_without_executor_timestamp_seconds":
+            return Health(healthy=False, line=f"the job waits: {_without_executor(labels, value)}")
     if values.get("validator_job_outage"):
         return Health(healthy=False, line="the job waits for something outside, such as Kafka or space on a disk")
     if not values["validator_job_ready"]:
@@ -104,6 +110,14 @@ def judge(page: str) -> Health:
     if values.get("validator_metrics_kafka_up") == 0:
         line += "; the endpoint cannot read Kafka, so this may be old"
     return Health(healthy=not silent, line=line)
+
+
+def _without_executor(labels: str, since: float) -> str:
+    found = _MASTER.search(labels)
+    at = f" at {found[1]}" if found is not None else ""
+    return (
+        f"Spark's master{at} gives the job no executor since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S UTC}"
+    )
 
 
 def _behind(samples: list[_Sample], lanes: int) -> str:

@@ -21,7 +21,7 @@ class JobFigures:
 
     def __init__(self, store: MetricStore, lanes: Collection[str], wall_clock: Callable[[], float] = time.time) -> None:
         self._store, self._lanes, self._wall_clock = store, lanes, wall_clock
-        self._is_ready = False
+        self._is_ready = self._lacks_executors = False
         self._set_ready(value=False)
         store.set("validator_job_outage", 0)
         for name in ("restarts", "batches", "records"):
@@ -35,7 +35,9 @@ class JobFigures:
         match event["event"]:
             case "ready":
                 self._set_ready(value=True)
-                self._store.set("validator_job_outage", 0)
+                self._end_outage()
+            case "executor added" | "executor lost":
+                self._executors(event["executors"])
             case "batch":
                 self._batch(event)
             case "restarting" | "failed":
@@ -44,6 +46,10 @@ class JobFigures:
                 self._abort(str(event.get("reason", "")))
             case "waiting":
                 self._store.set("validator_job_outage", 1)
+                if "master" in event:
+                    self._lacks_executors = True
+                    self._store.set("validator_job_executors", 0)
+                    self._store.set("validator_job_without_executor_timestamp_seconds", event["since"], event["master"])
                 self._abort(str(event.get("reason", "")))
             case "parked":
                 self._state(event["lane"], "parked", event["fault"])
@@ -57,12 +63,24 @@ class JobFigures:
     def kafka_answers(self) -> None:
         """Note that Kafka answers: an outage that no batch has met is over."""
         if self._is_ready:
+            self._end_outage()
+
+    def _executors(self, count: int) -> None:
+        self._store.set("validator_job_executors", count)
+        if count and self._lacks_executors:
+            self._lacks_executors = False
+            self._store.remove("validator_job_without_executor_timestamp_seconds")
+            self.kafka_answers()
+
+    def _end_outage(self) -> None:
+        """Note that what was away is back, unless the job has no executor either."""
+        if not self._lacks_executors:
             self._store.set("validator_job_outage", 0)
 
     def _batch(self, event: Mapping[str, Any]) -> None:
         store = self._store
         self._set_ready(value=True)
-        store.set("validator_job_outage", 0)
+        self._end_outage()
         store.add("validator_job_batches_total", 1)
         store.add("validator_job_records_total", event["records"])
         store.set("validator_job_unread_records", event["unread"])

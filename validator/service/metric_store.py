@@ -75,6 +75,11 @@ class MetricStore(Collector):
         with self._lock:
             self._own[name][labels] = value
 
+    def remove(self, name: str) -> None:
+        """Remove all values of a metric."""
+        with self._lock:
+            self._own[name].clear()
+
     def choose(self, name: str, chosen: str | None, *labels: str) -> None:
         """Set the series of one choice to 1, and remove those of all others; None chooses nothing."""
         with self._lock:

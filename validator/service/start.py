@@ -13,6 +13,7 @@ from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
 from validator.service.job import JobProcess
 from validator.service.look import look_offline
+from validator.service.spark_master import check_secret
 from validator.service.waiting import Patience, wait_out
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ RESTART_S: Final = 1.0
 def check_job(config: Config) -> None:
     """Check, before anything is started or written for it, what can be known of a job without Kafka.
 
-    Errors, in order: pyspark is not installed, another job is using the directory, the checkpoint belongs to other topics, a state file is
-    not usable.
+    Errors, in order: a standalone cluster's secret is missing, pyspark is not installed, another job is using the directory, the checkpoint
+    belongs to other topics, a state file is not usable.
     """
+    check_secret(config.job.master)
     JobProcess(config, lambda _: None).check()
     look_offline(config)
     lane_definitions(config)

@@ -156,3 +156,23 @@ def test_lane_that_no_new_block_reaches_is_unhealthy(
     assert line.endswith(f"; {said}")
     store.set("validator_lane_silent", 0, "polkadot")
     assert asked(address, tmp_path)[0] == 0
+
+
+def test_job_without_executors_is_unhealthy_and_says_since_when(
+    served: tuple[JobFigures, MetricStore, str], tmp_path: Path
+) -> None:
+    figures, store, address = served
+    figures.note({"event": "executor added", "host": "a", "executors": 1})
+    figures.note({"event": "ready"})
+    assert asked(address, tmp_path)[0] == 0
+    figures.note({"event": "executor lost", "host": "a", "executors": 0})
+    reason = "Spark's master at spark://there:7077 gives the job no executor since 2026-11-27 15:00:00 UTC"
+    lacking = {"event": "waiting", "reason": reason, "master": "spark://there:7077", "since": 1795791600.0}
+    figures.note(lacking)
+    figures.kafka_answers()  # which ends no outage of Spark's master
+    assert asked(address, tmp_path) == (1, f"the job waits: {reason}\n")
+    assert [
+        each.samples[0].value for each in store.only(["validator_job_outage", "validator_job_executors"]).collect()
+    ] == [1, 0]
+    figures.note({"event": "executor added", "host": "b", "executors": 1})
+    assert asked(address, tmp_path)[0] == 0

@@ -96,7 +96,8 @@ def test_workers_of_a_cluster_run_the_named_interpreter(tmp_path: Path, monkeypa
 
 def test_folder_of_the_drivers_sockets_is_short_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ensure_jars", lambda _: [])
-    monkeypatch.setattr(module, "_started", lambda options: options)
+    monkeypatch.setattr(module, "unreachable", lambda _: None)
+    monkeypatch.setattr(module, "_started", lambda options, _: options)
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_LAUNCHER_OPTS"):
         monkeypatch.setenv(name, "")
     sockets, job = tmp_path / "s", tmp_path / "a-long-name" / "job"
@@ -126,6 +127,7 @@ def test_jvm_that_may_not_stop_by_itself_is_killed_first(
         (OSError(28, "No space left on device"), StartFailed),
         (Exception("java.io.IOException: No space left on device\n\tat java.base"), StartFailed),
         (OSError(13, "Permission denied"), PermissionError),
+        (StartFailed("Spark's master cannot be reached"), StartFailed),
         (UserError("Java is missing: No space left on device"), UserError),
         (Exception("something"), Exception),
     ],

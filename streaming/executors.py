@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says which executors a job on a cluster gains and loses, and that it has none, which nothing else reports.
+
+A standalone master that was started again without its recovery directory knows no application of the one before: the workers end the job's
+executors. Spark's driver does not register again, so the job would wait forever. It ends instead, and the next start registers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from streaming.batch_watch import LOOK_S, BatchWatch, beat_next_to, signs_of
+from streaming.options import is_local
+from validator.errors import GivenUp
+from validator.lanes.configured import job_directory
+from validator.service.spark_master import is_standalone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from validator.config import Config
+
+NONE_SAID_S: Final = 30.0
+"""Seconds without an executor after which the job says so: a cluster starts another one in less. Each further line takes twice as long."""
+
+NONE_S_MAX: Final = 120.0
+"""Seconds without an executor, after there was one, after which a job on a standalone cluster ends."""
+
+_DRIVER: Final = "driver"
+"""The driver's name in Spark's list of executors."""
+
+
+class Watch(Protocol):
+    """Something that is looked at while the query runs."""
+
+    def look(self) -> None:
+        """Raise if the query does not continue by itself."""
+
+
+class ExecutorWatch:
+    """Looks at the executors of a session, whichever query it runs. ``executors`` returns the machine of each by its name.
+
+    The time in which this process itself was stopped does not count.
+    """
+
+    def __init__(
+        self,
+        master: str,
+        executors: Callable[[], Mapping[str, str]],
+        give_up_after_s: float,
+        log: Any,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._master, self._executors, self._log = master, executors, log
+        self._give_up_after_s = give_up_after_s
+        self._clock, self._wall_clock = clock, wall_clock
+        self._known: Mapping[str, str] = {}
+        self._had_one = False
+        self._looked_s = clock()
+        self._without_s = 0.0
+        self._since = wall_clock()
+        self._said_s = NONE_SAID_S
+
+    @property
+    def has_executors(self) -> bool:
+        """Whether there was one at the last look."""
+        return bool(self._known)
+
+    def look(self) -> None:
+        """Say what has changed. Raises `GivenUp` if there has been no executor for too long. Looks every `LOOK_S` at most."""
+        now = self._clock()
+        passed_s = now - self._looked_s
+        if passed_s < LOOK_S:
+            return
+        self._looked_s = now
+        before, self._known = self._known, dict(self._executors())
+        self._note_changes(before)
+        if self._known:
+            self._had_one = True
+            return
+        if before:
+            self._without_s, self._since, self._said_s = 0.0, self._wall_clock(), NONE_SAID_S
+        self._without_s += min(passed_s, 2 * LOOK_S)
+        self._wait()
+
+    def _note_changes(self, before: Mapping[str, str]) -> None:
+        for name in before.keys() - self._known.keys():
+            self._log.warning("executor lost", host=before[name], executors=len(self._known))
+        for name in self._known.keys() - before.keys():
+            self._log.info("executor added", host=self._known[name], executors=len(self._known))
+
+    def _wait(self) -> None:
+        since = datetime.fromtimestamp(self._since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        reason = f"Spark's master at {self._master} gives the job no executor since {since}"
+        ends = self._had_one and is_standalone(self._master)
+        limit_s = min(NONE_S_MAX, self._give_up_after_s) if ends else self._give_up_after_s
+        if self._without_s >= limit_s:
+            why = (
+                ": a master that was started again does not know the job, and the next start registers it there"
+                if ends
+                else f"; gave up after {self._without_s:.0f} s, [job] give_up_after is {self._give_up_after_s:g}"
+            )
+            raise GivenUp(reason + why)
+        if self._without_s >= self._said_s:
+            self._said_s = 2 * self._without_s
+            self._log.warning(
+                "waiting",
+                reason=reason,
+                seconds=LOOK_S,
+                waited=round(self._without_s, 1),
+                give_up_after=limit_s,
+                master=self._master,
+                since=self._since,
+            )
+
+
+class _OnCluster:
+    """Looks at the executors, and while there are any at the batch: without them it makes no progress."""
+
+    def __init__(self, executors: ExecutorWatch, batch: BatchWatch) -> None:
+        self._executors, self._batch = executors, batch
+
+    def look(self) -> None:
+        self._executors.look()
+        if self._executors.has_executors:
+            self._batch.look()
+
+
+def watches(spark: SparkSession, config: Config, log: Any) -> Callable[[StreamingQuery], Watch]:
+    """Return what is to be looked at while a query of a session runs."""
+
+    def batch(query: StreamingQuery) -> BatchWatch:
+        beat = beat_next_to(job_directory(config) / "checkpoint")
+        return BatchWatch(config.job.stalled_after, signs_of(spark, query, beat))
+
+    master = config.job.master
+    if is_local(master):
+        return batch
+    executors = ExecutorWatch(master, lambda: executors_of(spark), config.job.give_up_after, log)
+    return lambda query: _OnCluster(executors, batch(query))
+
+
+def executors_of(spark: SparkSession) -> dict[str, str]:
+    """Return the machine of each executor that lives, by its name."""
+    context: Any = spark.sparkContext._jsc.sc()
+    listed = context.statusStore().executorList(True)  # noqa: FBT003 - Scala's activeOnly
+    found = (listed.apply(at) for at in range(listed.size()))
+    return {each.id(): str(each.hostPort()).rpartition(":")[0] for each in found if each.id() != _DRIVER}
