@@ -261,9 +261,16 @@ class World:
             self.run_job()
 
     def wait(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-        """Wait for a condition; meanwhile, supervise all processes and compare new output."""
-        deadline = time.monotonic() + patience_s
+        """Wait for a condition; meanwhile, supervise all processes and compare new output.
+
+        A job that executes a long history again has more time with each batch, up to ten times as much.
+        """
+        began, batches = time.monotonic(), self.logged["batch"]
+        deadline = began + patience_s
         while not condition():
+            if self.logged["batch"] != batches:
+                batches = self.logged["batch"]
+                deadline = min(time.monotonic() + patience_s, began + 10 * patience_s)
             if time.monotonic() > deadline:
                 raise Failure(f"waited {patience_s:.0f} s in vain: {what}; still to come: {self.reader.missing()}")
             self.supervise()
