@@ -265,12 +265,10 @@ class World:
 
         A job that executes a long history again has more time with each batch, up to ten times as much.
         """
-        began, batches = time.monotonic(), self.logged["batch"]
-        deadline = began + patience_s
+        began, batches, deadline = time.monotonic(), self.logged["batch"], time.monotonic() + patience_s
         while not condition():
-            if self.logged["batch"] != batches:
-                batches = self.logged["batch"]
-                deadline = min(time.monotonic() + patience_s, began + 10 * patience_s)
+            if (seen := self.logged["batch"]) != batches:
+                batches, deadline = seen, min(time.monotonic() + patience_s, began + 10 * patience_s)
             if time.monotonic() > deadline:
                 raise Failure(f"waited {patience_s:.0f} s in vain: {what}; still to come: {self.reader.missing()}")
             self.supervise()

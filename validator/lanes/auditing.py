@@ -52,7 +52,7 @@ class Outcome(StrEnum):
     SOUND = "sound"
     FAULTY = "faulty"
     INCOMPLETE = "incomplete"
-    """No fault was found, but not everything was checked: the state is too large, memory was short, or a handler was too slow."""
+    """No fault was found, but not everything was checked: the state is too large, memory was short, or the second process was killed."""
 
 
 class AuditFault(NamedTuple):
@@ -291,8 +291,12 @@ def checking(number: BlockNumber, check: str, what: str) -> Iterator[None]:
         yield
     except (Incomplete, Raised):
         raise
-    except (HandlerFault, MemoryError) as error:
+    except MemoryError as error:
         raise Incomplete from error
+    except HandlerFault as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise Incomplete from error
+        raise Raised(AuditFault(number, check, f"{what} raised {_named(error)}")) from error
     except (Exception, SystemExit) as error:
         raise Raised(AuditFault(number, check, f"{what} raised {_named(error)}")) from error
 

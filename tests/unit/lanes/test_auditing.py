@@ -267,12 +267,14 @@ def test_lane_is_parked_before_the_faulty_block_emits_anything_and_continues_onc
     assert running.output() == undisturbed(running).output()
 
 
-@pytest.mark.parametrize("error", [HandlerFault("tally", "a", "it did not end"), MemoryError()])
+@pytest.mark.parametrize("of_a_handler", [False, True])
 def test_second_execution_that_is_not_possible_here_is_no_fault(
-    error: BaseException, make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+    of_a_handler: bool, make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_: Any) -> None:
-        raise error
+        if of_a_handler:
+            raise HandlerFault("tally", "a", "MemoryError raised") from MemoryError()
+        raise MemoryError
 
     running = make()
     ends = audited(running)
@@ -281,6 +283,20 @@ def test_second_execution_that_is_not_possible_here_is_no_fault(
         running.run(items)
     assert faults(running) == []
     assert ends.counts == {Outcome.SOUND: 11, Outcome.INCOMPLETE: 1}
+
+
+def test_second_execution_that_ends_with_a_fault_of_a_handler_differs(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Any) -> None:
+        raise HandlerFault("tally", "a", "it did not end")
+
+    running = make()
+    ends = audited(running)
+    monkeypatch.setattr(auditing, "execute", Twice(second=fails))
+    for items in batches_of(running.chain):
+        running.run(items)
+    assert ends.counts == {Outcome.SOUND: 11, Outcome.FAULTY: 1}
 
 
 def test_state_that_is_too_large_is_not_executed_twice(

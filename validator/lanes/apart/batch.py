@@ -23,13 +23,18 @@ from validator.lanes.apart.quoted import write_quoted
 from validator.lanes.apart.wire import Nonsense, Say, outputs_to_bytes, place_of_bytes, reading, text_of
 from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.auditing import fault_key, is_chosen
-from validator.lanes.definition import LaneDefinition
+from validator.lanes.definition import LaneDefinition, named_handlers
 from validator.lanes.parked import Fault, Place, Span, point_of, stored_parts
 from validator.lanes.parking import RESUMED_BYTES_MAX, LaneBatch
 from validator.lanes.store import Head, LaneCache, Recovery, StateBackend
 
 WRITTEN_SHARE: Final = 2
 """What a batch writes to a lane's store is at most this part of the memory of its process, which has it next to the lane itself."""
+
+_REPEATS: Final = (Say.OUTPUT, Say.DONE, Say.FAILED)
+"""What a process that executes a block for the audit says."""
+_OTHERWISE: Final = b"otherwise"
+"""No output: a second execution had none."""
 
 _WRITE_BYTES: Final = 256
 """Bytes that each write takes besides its content, about."""
@@ -181,7 +186,7 @@ class ApartBatch:
                         before = self._emitted.last
                         self._emitted.check(outputs)
                         if self._emitted.last != before:
-                            process.got_on()
+                            process.pace.got_on()
                     self._compare(outputs)
                     yield from outputs
                 case Say.DONE:
@@ -301,20 +306,37 @@ class ApartBatch:
             return "", b"", b""
         lane = self.request.definition.name
         process = self.processes.take(lane, replace(start, repeats=True), AUDIT_HASH_SEED)
-        output = b""
+        heard: dict[Say, bytes] = {}
         try:
             process.ask(Say.AGAIN, AgainRequest(replace(self.request.definition, genesis=()), packed))
             said, found = process.hear()
-            if said is Say.OUTPUT:
-                output = self._repeated[number] = bytes(found)
-                _, found = process.hear()
+            while said is not Say.REPEATED:
+                if said not in _REPEATS or said in heard:
+                    process.fail(said.name)
+                heard[said] = bytes(found)
+                said, found = process.hear()
         except LaneProcessFailed as failed:
-            return "" if failed.fault is Fault.HANDLER else f"a second execution: {failed}", b"", b""
+            if failed.fault is Fault.MEMORY or (failed.fault is None and (failed.code is None or failed.code < 0)):
+                return "", b"", b""  # the system or a person may have done that
+            return self._differs(number, f"a second execution: {failed}")
         except BaseException:
             process.end()
             raise
+        process.end_left()
         self.processes.put(lane, process, AUDIT_HASH_SEED)
-        return ("", output, bytes(found)) if output else (text_of(found), b"", b"")
+        if Say.OUTPUT in heard and Say.DONE in heard:
+            self._repeated[number] = heard[Say.OUTPUT]
+            return "", heard[Say.OUTPUT], heard[Say.DONE]
+        if heard.get(Say.FAILED) == b"":
+            return "", b"", b""
+        return self._differs(
+            number, text_of(bytearray(heard.get(Say.FAILED, b"a second execution ended without a result")))
+        )
+
+    def _differs(self, number: BlockNumber, how: str) -> tuple[str, bytes, bytes]:
+        """Return that a second execution ended otherwise, and note it: the lane has to say so, too."""
+        self._repeated[number] = _OTHERWISE
+        return how + named_handlers(self.request.definition, number), b"", b""
 
     def _compare(self, outputs: list[BlockOutput]) -> None:
         """Note blocks that the lane's process emits otherwise than the audit's, unless it has said so itself."""

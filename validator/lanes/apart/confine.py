@@ -71,7 +71,7 @@ FORBIDDEN: Final = {
 """By machine: its number, system calls that end the process, and those that do so depending on their arguments. Source: Linux, headers
 asm/unistd_64.h and asm-generic/unistd.h."""
 
-FORKS: Final = frozenset({"fork", "vfork", "clone", "clone3", "setsid", "timer_create"})
+FORKS: Final = frozenset({"fork", "vfork", "clone", "clone3", "setsid", "timer_create", "kill", "tgkill"})
 """What a process may do that copies itself for each block; a copy may not."""
 
 _SECCOMP, _FILTER = 22, 2

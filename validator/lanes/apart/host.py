@@ -50,11 +50,19 @@ class LaneProcessFailed(Exception):
     """The process of a lane is gone, and what it has said of this batch does not count.
 
     ``fault`` is None if it died, which a person or the system may have caused; otherwise another attempt would end in the same way.
-    ``place`` is the block and the para of the message that was being processed, if one was.
+    ``place`` is the block and the para of the message that was being processed, if one was. ``code`` is how it died, if that is known: its
+    exit code, or the number of a signal with a minus.
     """
 
-    def __init__(self, reason: str, fault: Fault | None = None, place: tuple[int, int | None] | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        fault: Fault | None = None,
+        place: tuple[int, int | None] | None = None,
+        code: int | None = None,
+    ) -> None:
         super().__init__(printable(reason))
+        self.code = code
         self.fault = fault
         self.place = place
 
@@ -156,10 +164,11 @@ class LaneProcess:
         self._ended: tuple[int | None, str] | None = None
         self._wire = Wire(sock, self._look, LOOK_S, said_bytes_max)
         self._lane = self._handlers = ""
-        self._is_new = True
+        self.is_new = True
+        """Whether it has not executed anything yet."""
         self._loads = False
         """Whether it has been asked for something, and has not said yet that it has the plugins."""
-        self._pace = Pace(self._wire)
+        self.pace = Pace(self._wire)
         self.say(Say.START, pickle.dumps(start))
 
     def ask(self, say: Say, request: BatchRequest | AgainRequest, *, may_recover: bool = False) -> None:
@@ -170,12 +179,12 @@ class LaneProcess:
         self._lane, self._handlers = request.definition.name, ", ".join(request.definition.all_handlers)
         self._call_s_max = request.definition.handler_seconds_max
         self._loads = True
-        self._pace.begin(self._call_s_max, LAST_RESORT_S, imports=self._is_new, may_recover=may_recover)
+        self.pace.begin(self._call_s_max, LAST_RESORT_S, imports=self.is_new, may_recover=may_recover)
         self.say(say, pickle.dumps(request))
 
     def say(self, say: Say, *parts: bytes) -> None:
         """Say something. Raises `LaneProcessFailed`."""
-        self._pace.said(sum(map(len, parts)))
+        self.pace.said(sum(map(len, parts)))
         with self.taking_apart():
             self._wire.send(say, *parts)
 
@@ -188,22 +197,18 @@ class LaneProcess:
                 self._loads = False
                 if said is Say.LOADED:  # what plugins start when they are imported is not a call's
                     self._threads = self._count_threads()
-                    self._is_new = False
-                    self._pace.heard(said, 0)
+                    self.is_new = False
+                    self.pace.heard(said, 0)
                     said, data = self._wire.receive()
-                elif said is Say.REFUSED and self._is_new:  # no handler has been called in it
+                elif said is Say.REFUSED and self.is_new:  # no handler has been called in it
                     refused = printable(text_of(data))
                 else:
                     raise Nonsense(said.name)
         if refused:
             own = f"lane {self._lane}: "
             raise UserError(refused if refused.startswith(own) else own + refused)
-        self._pace.heard(said, len(data))
+        self.pace.heard(said, len(data))
         return said, data
-
-    def got_on(self) -> None:
-        """Note that it has completed a block."""
-        self._pace.got_on()
 
     def outputs(self, data: bytearray) -> list[BlockOutput]:
         """Return what the lane emits. Raises `LaneProcessFailed`."""
@@ -238,10 +243,12 @@ class LaneProcess:
         with suppress(OSError):
             os.kill(self._pid, signal.SIGCONT)
 
-    @property
-    def is_new(self) -> bool:
-        """Whether it has not executed anything yet."""
-        return self._is_new
+    def end_left(self) -> None:
+        """End what it has left behind: it has executed for another process, and is not at fault by that alone."""
+        for each in below(self._pid):
+            with suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+        self._forker.end_orphans()
 
     @property
     def lives(self) -> bool:
@@ -278,7 +285,7 @@ class LaneProcess:
         if self._calls.look() >= call_s_max:
             what = f"it did not return within {call_s_max:g} seconds, and no signal interrupted it"
             self._end_hanging(f"handler {self._calls.name()}: {what}")
-        if overdue := self._pace.overdue():
+        if overdue := self.pace.overdue():
             self._end_hanging(overdue + (f", in handler {self._calls.name()}" if self._calls.inside else ""))
 
     def _end_hanging(self, what: str) -> NoReturn:
@@ -314,7 +321,7 @@ class LaneProcess:
             if code == -signal.SIGSYS:
                 what = f"its process made a system call that no handler may make{handler}{at}"
                 raise LaneProcessFailed(what, Fault.HANDLER, place) from None
-            raise LaneProcessFailed(f"its process died{handler} ({how(code)}){at}", place=place) from None
+            raise LaneProcessFailed(f"its process died{handler} ({how(code)}){at}", place=place, code=code) from None
         except MemoryError:
             self._fail_without_memory()
         except Exception as error:  # noqa: BLE001 - whatever it has sent, it is not the job's

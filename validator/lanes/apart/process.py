@@ -33,6 +33,7 @@ from validator.codec.schemas import schemas
 from validator.errors import UserError
 from validator.lanes import garbage
 from validator.lanes.apart.confine import confine, forbid
+from validator.lanes.apart.packed import unpacked_block
 from validator.lanes.apart.questions import AskedGenesis, WorkersState, asked, execute_elsewhere
 from validator.lanes.apart.wire import (
     OUTPUT_BYTES,
@@ -130,6 +131,7 @@ class LaneServer:
             self._wire.send(Say.LOADED)
             if say is Say.AGAIN:
                 _in_a_copy(partial(self._execute_again, request))
+                self._wire.send(Say.REPEATED)
             else:
                 self._execute(request)
             gc.collect()
@@ -201,9 +203,9 @@ class LaneServer:
         self._wire.send(Say.BUG, text.encode("utf-8", "replace")[-TEXT_BYTES_MAX:])
 
     def _execute_again(self, request: AgainRequest) -> None:
-        """Execute a block for the audit. What the lane's process has pickled may be anything, and can spoil this process only."""
+        """Execute a block for the audit. What the lane's process has packed may be anything, but brings no code along."""
         definition = request.definition
-        before, block, intervals = pickle.loads(request.packed)  # noqa: S301 - see above
+        before, block, intervals = unpacked_block(request.packed)
         try:
             records, prints = execute_again(definition, before, block, intervals)
         except Incomplete:
@@ -251,8 +253,11 @@ def _in_a_copy(do: Callable[[], None]) -> None:
     _copies = False
     if pid:
         _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):  # as it did, so does this one
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
+            os.kill(os.getpid(), os.WTERMSIG(status))
         if status:
-            os._exit(1)
+            os._exit(os.waitstatus_to_exitcode(status))
         return
     _end_with_parent()
     forbid()

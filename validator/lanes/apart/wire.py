@@ -80,6 +80,8 @@ class Say(IntEnum):
     """The plugins are imported."""
     REFUSED = 37
     """They are not those of the driver."""
+    REPEATED = 38
+    """The copy that has executed a block for the audit has ended."""
 
 
 _LONG: Final = frozenset({Say.OUTPUT, Say.AUDIT, Say.SAVE_HEAD, Say.SAVE_SLOT, Say.APPEND_JOURNAL})
