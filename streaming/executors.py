@@ -55,8 +55,12 @@ class ExecutorWatch:
         log: Any,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        *,
+        may_have_none: bool = False,
     ) -> None:
+        """With ``may_have_none``, Spark itself gives executors back while there is nothing to do."""
         self._master, self._executors, self._log = master, executors, log
+        self._may_have_none = may_have_none
         self._give_up_after_s = give_up_after_s
         self._clock, self._wall_clock = clock, wall_clock
         self._known: Mapping[str, str] = {}
@@ -67,9 +71,9 @@ class ExecutorWatch:
         self._said_s = NONE_SAID_S
 
     @property
-    def has_executors(self) -> bool:
-        """Whether there was one at the last look."""
-        return bool(self._known)
+    def lacks_executors(self) -> bool:
+        """Whether there was none at the last look, although there should be."""
+        return not self._known and not self._may_have_none
 
     def look(self) -> None:
         """Say what has changed. Raises `GivenUp` if there has been no executor for too long. Looks every `LOOK_S` at most."""
@@ -80,8 +84,8 @@ class ExecutorWatch:
         self._looked_s = now
         before, self._known = self._known, dict(self._executors())
         self._note_changes(before)
-        if self._known:
-            self._had_one = True
+        self._had_one = self._had_one or bool(self._known)
+        if not self.lacks_executors:
             return
         if before:
             self._without_s, self._since, self._said_s = 0.0, self._wall_clock(), NONE_SAID_S
@@ -101,7 +105,7 @@ class ExecutorWatch:
         limit_s = min(NONE_S_MAX, self._give_up_after_s) if ends else self._give_up_after_s
         if self._without_s >= limit_s:
             why = (
-                ": a master that was started again does not know the job, and the next start registers it there"
+                ": it has no worker for the job, or was started again and does not know it; the next start registers the job"
                 if ends
                 else f"; gave up after {self._without_s:.0f} s, [job] give_up_after is {self._give_up_after_s:g}"
             )
@@ -120,14 +124,14 @@ class ExecutorWatch:
 
 
 class _OnCluster:
-    """Looks at the executors, and while there are any at the batch: without them it makes no progress."""
+    """Looks at the executors, and unless they are lacking at the batch, which makes no progress without them."""
 
     def __init__(self, executors: ExecutorWatch, batch: BatchWatch) -> None:
         self._executors, self._batch = executors, batch
 
     def look(self) -> None:
         self._executors.look()
-        if self._executors.has_executors:
+        if not self._executors.lacks_executors:
             self._batch.look()
 
 
@@ -141,7 +145,8 @@ def watches(spark: SparkSession, config: Config, log: Any) -> Callable[[Streamin
     master = config.job.master
     if is_local(master):
         return batch
-    executors = ExecutorWatch(master, lambda: executors_of(spark), config.job.give_up_after, log)
+    dynamic = spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
+    executors = ExecutorWatch(master, lambda: executors_of(spark), config.job.give_up_after, log, may_have_none=dynamic)
     return lambda query: _OnCluster(executors, batch(query))
 
 

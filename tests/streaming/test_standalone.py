@@ -147,6 +147,7 @@ def test_executor_that_is_lost_in_a_batch_costs_only_its_own_tasks(
             running.wait_for_records(kafka, prefix, "receipts", blocks)
             assert running.terminate() == exit_codes.OK
         assert running.named("restarting") == []
+        assert len(running.named("executor lost")) >= LOST
         assert cluster.master.count("Launching executor .* on worker") >= 2 + LOST
 
     outputs = consume(kafka, prefix, (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes"))
@@ -217,7 +218,7 @@ def test_job_whose_master_was_started_again_ends_and_its_next_start_waits_for_a_
             assert running.end() == exit_codes.STOPPED
         (failed,) = running.named("failed")
         assert failed["reason"].startswith(without)
-        assert "the next start registers it" in failed["reason"]
+        assert "the next start registers the job" in failed["reason"]
 
         cluster.master.kill()
         with job(settings) as running:
