@@ -226,10 +226,11 @@ class _Step:
 
     def _read_queues(self, chain: KeptChain) -> None:
         """Read the downward queues whose heads the block has moved, unless they were read with it: a session may bring paras."""
-        kept = chain.blocks.find(self.header.hash)
+        kept, has_pages = chain.blocks.find(self.header.hash), self.runtime.has_downward_pages
+        items = (keys.DMP_QUEUES, keys.DMP_META) if has_pages else (keys.DMP_QUEUES,)
         before, after = (read_heads(chain, self.para_ids, each) for each in (self.before.hash, self.header.hash))
         for para in self.para_ids:
-            is_read = kept is not None and keys.para_key(keys.DMP_QUEUES, para) in kept.values
+            is_read = kept is not None and all(keys.para_key(item, para) in kept.values for item in items)
             if before[para] == after[para] or is_read:
                 continue
             with suppress(DecodeError):
@@ -237,7 +238,7 @@ class _Step:
                     para,
                     self.header.number,
                     lambda wanted: chain.values(wanted, self.header.hash),
-                    has_pages=self.runtime.has_downward_pages,
+                    has_pages=has_pages,
                 )
 
     def _read_requests(self) -> None:
