@@ -8,6 +8,7 @@ committed, 3 another job has taken over, 4 a batch failed too often.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any, TypedDict
 
@@ -71,4 +72,6 @@ def run(work: Work) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(json.load(sys.stdin)))
+    code = run(json.load(sys.stdin))
+    sys.stderr.flush()
+    os._exit(code)  # as Spark's workers do: librdkafka's threads may crash while the libraries below them are closed
