@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from validator.plugin.api import DecodeError, Reader
+from validator_relay_chain.event_scan import length
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.layout import DESCRIPTOR_BYTES
 from validator_relay_chain.limits import CANDIDATES_MAX
@@ -122,26 +123,26 @@ def _quickly(descriptor: bytes, data: bytes, start: int, *, signals: bool) -> tu
     """
     try:
         upward, at = [], start
-        count, at = _length(data, at)
+        count, at = length(data, at)
         for _ in range(count):
-            size, at = _length(data, at)
+            size, at = length(data, at)
             upward.append(data[at : at + size])
             at += size
         horizontal = []
-        count, at = _length(data, at)
+        count, at = length(data, at)
         for _ in range(count):
-            size, begin = _length(data, at + 4)
+            size, begin = length(data, at + 4)
             horizontal.append(
                 HorizontalMessage(int.from_bytes(data[at : at + 4], "little"), data[begin : begin + size])
             )
             at = begin + size
         if data[at]:
             return None  # it has new code
-        size, at = _length(data, at + 1)
+        size, at = length(data, at + 1)
         head_data = data[at : at + size]
         end = at + size + 8
-        votes, at = _length(data, end)
-        bits, at = _length(data, at + votes * VOTE_BYTES)
+        votes, at = length(data, end)
+        bits, at = length(data, at + votes * VOTE_BYTES)
     except IndexError:
         return None
     at += (bits + 7) // 8
@@ -150,18 +151,6 @@ def _quickly(descriptor: bytes, data: bytes, start: int, *, signals: bool) -> tu
     processed, watermark = _TWO_U32.unpack_from(data, end - 8)
     parts = tuple(upward), tuple(horizontal), processed, watermark, head_data
     return _of(descriptor, data[start:end], *parts, signals=signals), at
-
-
-def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Return a compact integer of up to four bytes and the position after it. Raises ``IndexError`` for any other."""
-    first = data[at]
-    if first & 3 == 0:
-        return first >> 2, at + 1
-    if first & 3 == 1 and data[at + 1]:
-        return (first | data[at + 1] << 8) >> 2, at + 2
-    if first & 3 == 2 and (data[at + 2] or data[at + 3]):
-        return int.from_bytes(data[at : at + 4], "little") >> 2, at + 4
-    raise IndexError
 
 
 def _candidate(descriptor: bytes, reader: Reader, *, signals: bool) -> BackedCandidate:
@@ -231,7 +220,7 @@ def _skip_bitfields(reader: Reader) -> None:
 def _end_of_equal_bitfields(data: bytes, start: int, count: int) -> int | None:
     """Return where bitfields end if each has as many bits as the first: usually a bit for each core. Their lengths are a stride apart."""
     try:
-        bits, after = _length(data, start)
+        bits, after = length(data, start)
     except IndexError:
         return None
     stride = after - start + (bits + 7) // 8 + 4 + SIGNATURE_BYTES
