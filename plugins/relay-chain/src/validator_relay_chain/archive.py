@@ -73,6 +73,8 @@ class Archive:
         self._numbers: OrderedDict[bytes, int] = OrderedDict()
         """Of blocks that were in memory and their parents, by hash."""
         self._later: dict[bytes, list[Mapping[str, Any]]] = {}
+        self._ends_whole = False
+        """Whether it is known that `LATER` ends with a whole line."""
         self._headers: dict[bytes, Header] = {}
         self._versions: dict[bytes, Version] = {}
         """Of the runtimes after the blocks before the first ones of files, by hash."""
@@ -204,11 +206,10 @@ class Archive:
         path = self._folder / LATER
         try:
             with path.open("ab+") as file:
-                end = file.tell()
-                if end:  # what a killed process left of a line
+                if not self._ends_whole:  # a killed process may have left part of a line
                     file.seek(0)
-                    end = file.read().rfind(b"\n") + 1
-                    file.truncate(end)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+                    self._ends_whole = True
                 file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
         except OSError as error:
             raise FollowError(f"{path}: cannot be written: {error.strerror}") from error

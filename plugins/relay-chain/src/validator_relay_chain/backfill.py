@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 @dataclass
 class _UnderWay:
-    """The blocks of a range that are being read (`archive.Blocks`)."""
+    """The blocks of a range that are being read (`kept.Blocks`)."""
 
     kept: dict[bytes, Kept] = field(default_factory=dict)
 
