@@ -21,10 +21,10 @@ from streaming.workers import tune_garbage_collector
 from validator.codec.encode import write
 from validator.codec.schemas import schemas
 from validator.config import Config
+from validator.job.plugin_job import configured_job, create_job_topics
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics
-from validator.service.plugin_job import configured_job, create_job_topics
 
 LANE, PREFIX = "bench", "bench."
 PAYLOAD_BYTES = 64 * 1024

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from streaming.batch_watch import LOOK_S, BatchWatch, beat_next_to, signs_of
 from streaming.options import is_local
 from validator.errors import GivenUp
+from validator.job.spark_master import is_standalone
 from validator.lanes.configured import job_directory
-from validator.service.spark_master import is_standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

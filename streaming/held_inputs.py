@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.kafka_calls import PROGRESS_S_MAX, WatchedReader
 from streaming.transactions import KafkaGone
+from validator.checkpoint.second_look import PERSON_S, Lack, SecondLook, SeenTwice
 from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.core.inputs import Source
@@ -19,7 +20,6 @@ from validator.kafka.registry import known_ids
 from validator.lanes.definition import LaneDefinition, job_codec
 from validator.lanes.parked import Place, Span
 from validator.lanes.parking import InputsGone, Suspect
-from validator.service.second_look import PERSON_S, Lack, SecondLook, SeenTwice
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from streaming.stages import DECODE, KEPT_WORKERS_MAX, LANES, local_cores, with_own_workers
 from validator.config import Config
 from validator.core.inputs import Source
+from validator.job.schema_ids import NO_IDS, SchemaIds
 from validator.kafka.spark_options import spark_options
 from validator.lanes.auditing import MILLIONTHS, AuditSettings
 from validator.lanes.configured import job_directory
@@ -37,7 +38,6 @@ from validator.lanes.marker import Consumed
 from validator.lanes.meter import MeterSettings
 from validator.lanes.parking import Suspect
 from validator.lanes.sink import LaneSink
-from validator.service.schema_ids import NO_IDS, SchemaIds
 from validator.topics import INPUT_TOPICS
 
 

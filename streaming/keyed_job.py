@@ -32,12 +32,12 @@ from streaming.stages import CONDENSE, KEYED, with_own_workers
 from streaming.workers import bound_worker, tune_garbage_collector
 from validator.codec.framing import plain_form
 from validator.errors import UserError
+from validator.job.schema_ids import NO_IDS, SchemaIds
 from validator.kafka.registry import with_known_ids
 from validator.kafka.spark_options import spark_options
 from validator.lanes.keyed import KeyedCache, Recovery, Step, StepSink, ordered, process_keyed
 from validator.lanes.sink import Sink
 from validator.plugin.job_api import Job, JobItem, JobRecord
-from validator.service.schema_ids import NO_IDS, SchemaIds
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, items binary"
 """Each row is a run of one key's items from one Kafka partition."""

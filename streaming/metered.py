@@ -8,20 +8,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any
 
 from streaming.outside import Outages
+from validator.checkpoint.files import consumed_by_batch, last_committed_batch
 from validator.config import Config
 from validator.core.types import BlockNumber
 from validator.errors import UserError
+from validator.job.figures import JobFigures
+from validator.job.health import HEALTH
+from validator.job.metric_feed import Feed, FeedThread
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec, job_directory
 from validator.lanes.meter import MeterSettings
-from validator.service.checkpoint import consumed_by_batch, last_committed_batch
-from validator.service.health import HEALTH
-from validator.service.job_figures import JobFigures
-from validator.service.metric_endpoint import endpoint
-from validator.service.metric_feed import Feed, FeedThread
-from validator.service.metric_store import MetricStore
-from validator.service.transport_lines import fed_lanes
+from validator.metrics.endpoint import endpoint
+from validator.metrics.store import MetricStore
 from validator.topics import METRICS_TOPIC
+from validator.transports.lines import fed_lanes
 
 
 class JobMetrics:

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.deaths import WORKER_LATE
 from streaming.kafka_calls import KAFKA_GONE
+from validator.checkpoint.retention import unread_inputs
+from validator.checkpoint.second_look import SeenTwice
 from validator.errors import GivenUp
+from validator.job.schema_ids import SchemaIds, schema_ids
 from validator.kafka.retry import passes_in_java
-from validator.service.retention import unread_inputs
-from validator.service.schema_ids import SchemaIds, schema_ids
-from validator.service.second_look import SeenTwice
-from validator.service.waiting import Patience, Pause, wait_out
+from validator.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from validator.checkpoint.second_look import SecondLook
     from validator.config import Config
-    from validator.service.schema_ids import RecordSchemas
-    from validator.service.second_look import SecondLook
+    from validator.job.schema_ids import RecordSchemas
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Outages:
         self._patience.sleep(seconds, self._stopping)
 
     def wait_out(self, attempt: Callable[[], T]) -> T:
-        """Return what ``attempt`` returns; raises as `validator.service.waiting.wait_out` does."""
+        """Return what ``attempt`` returns; raises as `validator.waiting.wait_out` does."""
         return wait_out(attempt, self._patience, self._say, self._stopping)
 
     def registry_ids(self, config: Config, records: Iterable[RecordSchemas]) -> SchemaIds:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from validator.codec.json_form import shown_json
 from validator.errors import GivenUp, UserError
+from validator.job.orders import command_of, remedy_of
 from validator.kafka.open_transactions import open_transactions
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.lanes.parked import shortened
-from validator.service.parked import command_of, remedy_of
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
     from validator.kafka.open_transactions import OpenTransaction
     from validator.kafka.reader import TopicRecord
-    from validator.service.waiting import Patience
+    from validator.waiting import Patience
 
 PAUSE_S: Final = 5.0
 """Seconds after an error that nobody has foreseen, and between attempts without a word."""

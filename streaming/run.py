@@ -47,20 +47,20 @@ from streaming.session import (
 from streaming.transactions import WriterFenced
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
+from validator.checkpoint.files import follow_move, has_checkpoint
+from validator.checkpoint.read_topics import checked_ids
+from validator.checkpoint.second_look import SecondLook
+from validator.checkpoint.sums import REMEDY, keep_sums
 from validator.config import Config
 from validator.errors import GivenUp, Unavailable, UserError
+from validator.job.look import Look, checkpoint_of, has_changed, look, look_offline
+from validator.job.schema_ids import records_of
 from validator.kafka.registry import with_known_ids
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
-from validator.service.checkpoint import follow_move, has_checkpoint
-from validator.service.look import Look, checkpoint_of, has_changed, look, look_offline
-from validator.service.read_topics import checked_ids
-from validator.service.schema_ids import records_of
-from validator.service.second_look import SecondLook
-from validator.service.sums import REMEDY, keep_sums
-from validator.service.waiting import Patience
 from validator.topics import INPUT_TOPICS
+from validator.waiting import Patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,21 +24,21 @@ from streaming.rivals import Rivals, end_open_transactions
 from streaming.run import TOPICS_S_MAX, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED
+from validator.checkpoint.files import follow_move, has_checkpoint, refuse_foreign
+from validator.checkpoint.read_topics import checked_ids, keep_ids
+from validator.checkpoint.second_look import SecondLook
+from validator.checkpoint.sums import keep_sums, refuse_damaged
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import Unavailable, UserError
+from validator.job.plugin_job import configured_job
+from validator.job.schema_ids import records_of_job
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import configured_codec, job_directory
 from validator.lanes.keyed import Recovery
 from validator.plugin.job_api import JobRecord
-from validator.service.checkpoint import follow_move, has_checkpoint, refuse_foreign
-from validator.service.plugin_job import configured_job
-from validator.service.read_topics import checked_ids, keep_ids
-from validator.service.schema_ids import records_of_job
-from validator.service.second_look import SecondLook
-from validator.service.sums import keep_sums, refuse_damaged
-from validator.service.waiting import Patience
 from validator.topics import TOPICS
+from validator.waiting import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -36,11 +36,11 @@ from streaming.sockets import make_sockets_folder, note_sockets_folder, remove_n
 from streaming.stages import DECODE, LANES, start_planners, start_workers
 from streaming.standalone import log_after, refusal, unreachable
 from validator.errors import UserError
+from validator.job.spark_master import SECRET_OPTION, without_secret
 from validator.kafka import class_archive
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 from validator.kafka.spark_home import use_lean_home
-from validator.service.spark_master import SECRET_OPTION, without_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

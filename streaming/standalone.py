@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from validator.errors import UserError
-from validator.service.spark_master import SCHEME, is_standalone
+from validator.job.spark_master import SCHEME, is_standalone
 
 PORT: Final = 7077
 """The port of a master whose address has none."""

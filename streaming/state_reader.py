@@ -18,9 +18,9 @@ from streaming.changelog import StoreUnreadable
 from streaming.spark_rows import binary_of, lane_and_slot, lane_of_key, list_of
 from streaming.state_store import Store, open_store
 from validator import exit_codes
+from validator.checkpoint.files import consumed_by_batch, last_committed_batch, numbered, state_options
 from validator.errors import UserError
 from validator.lanes.stored import Part, write_end, write_entry, write_header
-from validator.service.checkpoint import consumed_by_batch, last_committed_batch, numbered, state_options
 
 ATTEMPTS_MAX = 5
 """Attempts, each at a newer batch because the job has removed files that the previous one needs."""

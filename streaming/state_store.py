@@ -22,7 +22,7 @@ from rocksdict import AccessType, Options, Rdict
 
 from streaming.changelog import Change, Kind, StoreUnreadable, read_changes
 from streaming.spark_rows import variable_prefix
-from validator.service.checkpoint import CHANGELOG, SNAPSHOT
+from validator.checkpoint.files import CHANGELOG, SNAPSHOT
 
 TABLES = "SSTs"
 _METADATA = "metadata"

@@ -144,7 +144,7 @@ class TransactionalWriter:
     ) -> None:
         """Take over the lane for a job and fence off its previous writer. Raises `WriteFailed`.
 
-        ``frames`` has, by topic and header of a record, the header that it is sent with (`validator.service.schema_ids`).
+        ``frames`` has, by topic and header of a record, the header that it is sent with (`validator.job.schema_ids`).
         """
         self._frames = frames
         self._kafka = kafka

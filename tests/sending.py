@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
-from validator.service.sender import RecordSender
+from validator.kafka.sender import RecordSender
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

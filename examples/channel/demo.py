@@ -28,7 +28,7 @@ from screen import draw, progress_line
 from traffic import Traffic
 
 from validator.config import DEFAULT_PROTOCOL
-from validator.service.simulation import chain_table, simulation_of
+from validator.demo.simulation import chain_table, simulation_of
 from validator.simulate import Simulation, settings_of_profile
 
 TEAMS = 3

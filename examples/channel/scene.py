@@ -19,7 +19,7 @@ from typing import Any
 
 from validator_channel.client import ClientConfig, load_config
 
-from validator.service.toml import to_toml
+from validator.config.toml import to_toml
 
 BIN = Path(sys.executable).parent
 SESSION_MS = 6_000

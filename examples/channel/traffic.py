@@ -14,7 +14,7 @@ from typing import Any
 from scene import PeerFiles
 from validator_channel.client import ChannelClient, ClientClosed, ClientLimits, Refused
 
-from validator.service.comparison import Comparison
+from validator.demo.comparison import Comparison
 from validator.simulate import Simulation
 
 FIRST_BLOCKS = 5

@@ -27,13 +27,13 @@ from validator.kafka.topics import create_topics
 from validator.plugin.api import TransportContext
 from validator.plugin.job_api import JobContext, JobItem, JobRecord
 from validator.plugin.registry import PluginError
-from validator.service.transport import (
+from validator.testing.transport import MemoryTransport
+from validator.transports.runner import (
     KafkaTransportContext,
     TransportGroup,
     choose_transport,
     create_topics_of_jobs,
 )
-from validator.testing.transport import MemoryTransport
 
 SENDER, RECIPIENT = 1, 2
 BODY, LARGE = [b"one", b"two"], [bytes(600_000), b"end"]

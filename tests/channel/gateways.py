@@ -21,10 +21,10 @@ from validator_channel.application import SUBMIT_TOPICS
 from validator_channel.events import MessageDelivered
 
 from validator.codec.json_form import to_json
+from validator.config.toml import to_toml
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.kafka.topics import create_topics
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.service.toml import to_toml
 
 INJECT = Path(__file__).parent / "inject"
 SESSION_MS = 6_000

@@ -24,9 +24,9 @@ from validator_channel.events import SessionClosed
 from tests.channel.gateways import Delivered, Gateways, as_text, free_port
 from tests.sending import send
 from validator.codec.json_form import encode_input, encode_json
+from validator.config.toml import to_toml
 from validator.core.inputs import RecordKind
 from validator.kafka.broker import EmbeddedBroker
-from validator.service.toml import to_toml
 
 CANDIDATES = SUBMIT_TOPICS["candidates"]
 

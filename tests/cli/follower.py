@@ -14,12 +14,12 @@ from tests.sending import send
 from validator.cli.demo import configuration
 from validator.cli.main import app
 from validator.config import Config, load_config
+from validator.config.toml import to_toml
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.service.toml import to_toml
 from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:

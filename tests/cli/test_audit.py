@@ -12,13 +12,13 @@ from tests.cli.follower import LANE, follower, invoke, lines
 from tests.cli.stored_job import Job, refused
 from tests.codecs import encoded
 from tests.sending import send
+from validator.ask import state
 from validator.cli.audit import _shown
 from validator.codec.json_form import encode_json, to_json
 from validator.codec.schemas import schemas
 from validator.core.types import BlockNumber
-from validator.service import state
-from validator.service.audit import Audit
-from validator.service.findings import Finding
+from validator.history.audit import Audit
+from validator.history.findings import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

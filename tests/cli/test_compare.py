@@ -12,8 +12,8 @@ import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import send
+from validator.config.toml import to_toml
 from validator.kafka.topics import create_topics
-from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,9 +10,9 @@ import pytest
 from tests.cli.follower import invoke, lines
 from tests.sending import in_transactions
 from validator.codec.encode import encode_dead_letter
+from validator.config.toml import to_toml
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.kafka.topics import create_topics
-from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,8 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics
-from validator.service.dead_letters import Place
-from validator.service.replayer import Replayer, Task
+from validator.letters.dead_letters import Place
+from validator.letters.replayer import Replayer, Task
 from validator.topics import INPUT_TOPICS, TOPICS
 
 if TYPE_CHECKING:

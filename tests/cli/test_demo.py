@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tests.cli.follower import invoke
 from validator.cli.demo_screen import PHASES, DemoProgress, DemoScreen, print_summary
-from validator.service.comparison import Comparison
+from validator.demo.comparison import Comparison
 from validator.simulate import SimulationSettings
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from tests.cli.follower import invoke
 from tests.cli.stored_job import BATCH, refused, write_store
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import chain, inputs_of
+from validator.ask import state
 from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.core.rules import pages
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
-from validator.service import state
-from validator.service.toml import to_toml
 from validator.simulate.settings import SimulationSettings
 
 if TYPE_CHECKING:

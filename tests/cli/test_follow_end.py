@@ -17,8 +17,8 @@ from validator_relay_chain import command
 from validator_relay_chain.mock import MockNode
 
 from validator.cli.main import app
+from validator.config.toml import to_toml
 from validator.kafka.topics import create_topics
-from validator.service.toml import to_toml
 
 PREFIX: Final = "follow-end."
 FIRST: Final = 17_844_553

@@ -16,6 +16,8 @@ from tests.sending import send
 from validator import __version__
 from validator.codec.orders import encode_order
 from validator.core.rules import pages
+from validator.job import lag
+from validator.job.look import Look
 from validator.kafka.process import start_time
 from validator.kafka.topics import create_topics
 from validator.lanes.accepted import NOTHING
@@ -29,8 +31,6 @@ from validator.lanes.configured import (
 from validator.lanes.kept_start import StartedEpoch, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.parked import Fault, Parked, Span, running
-from validator.service import lag
-from validator.service.look import Look
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,17 +18,17 @@ from validator.cli.lanes import app
 from validator.codec.inflight import Arrival
 from validator.codec.orders import InputSpan, LaneOrder, decode_order
 from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.core.inputs import RecordKind, Source
 from validator.errors import UserError
+from validator.history.lane_inputs import InputPartition
+from validator.job import orders as parked_service
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import chain_runtime, configured_codec
 from validator.lanes.marker import Marker
 from validator.lanes.parked import Fault, Parked, Span, running
 from validator.plugin.pack import pack
-from validator.service import parked as parked_service
-from validator.service.lane_inputs import InputPartition
-from validator.service.toml import to_toml
 
 PREFIX = "parked-cli."
 LANE = "alpha"

@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 
 from tests.cli.follower import LANE, Follower, follower, invoke
 from validator import client, exit_codes
+from validator.config.toml import to_toml
 from validator.errors import UserError
 from validator.kafka import broker as broker_module
 from validator.kafka import refusals, retry
@@ -34,11 +35,10 @@ from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.client import admin_config
 from validator.kafka.login import USER
 from validator.kafka.reader import TopicReader
-from validator.service.cursors import Cursors
-from validator.service.lease import Lease
-from validator.service.output_reader import KafkaOutputReader
-from validator.service.record_queue import RecordQueue
-from validator.service.toml import to_toml
+from validator.transports.cursors import Cursors
+from validator.transports.lease import Lease
+from validator.transports.output_reader import KafkaOutputReader
+from validator.transports.record_queue import RecordQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from validator.cli import up
+from validator.job import process as job_module
 from validator.kafka.process import start_time
-from validator.service import job as job_module
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ time.sleep(600)
 
 PROGRAM = """
 import sys
-from validator.service import job
+from validator.job import process as job
 program = sys.argv.pop()
 job.job_command = lambda: [sys.executable, "-c", program]
 from validator.cli.main import main

@@ -22,9 +22,9 @@ from validator.codec.framing import framed_id, id_header
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.config import load_config
 from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.job.schema_ids import records_of, register, schema_ids
 from validator.lanes.configured import configured_codec
-from validator.service.output_reader import KafkaOutputReader
-from validator.service.schema_ids import records_of, register, schema_ids
+from validator.transports.output_reader import KafkaOutputReader
 
 OUTPUTS = ("verdicts", "dispatches", "channel-events", "headroom", "receipts", "lanes")
 

@@ -13,14 +13,14 @@ import pytest
 from tests.cli.follower import LANE, invoke, lines
 from tests.cli.stored_job import Job
 from tests.sending import send
+from validator.checkpoint.markers import read_markers
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason
 from validator.core.types import BlockNumber
+from validator.job.look import compare
 from validator.lanes.accepted import NOTHING
 from validator.lanes.configured import lane_definitions
 from validator.lanes.marker import Marker
-from validator.service.look import compare
-from validator.service.markers import read_markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,11 @@ import pytest
 
 from tests.cli.follower import LANE, invoke
 from tests.cli.stored_job import BATCH, Job, refused
+from validator.ask import state
 from validator.config import load_config
 from validator.lanes.configured import lane_definition
 from validator.lanes.kept_start import keep_start, start_of
 from validator.protocols.router.statefile import write_state
-from validator.service import state
 
 if TYPE_CHECKING:
     from pathlib import Path

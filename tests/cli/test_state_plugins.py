@@ -15,10 +15,10 @@ from tests.cli.stored_job import Job, refused
 from tests.throwaway import files_of, importable, install
 from tests.unit.lanes.test_upgrades import TALLY
 from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.core.handlers.state import HandlerStates
 from validator.lanes.configured import lane_definition
 from validator.protocols.router.rules import Router
-from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,12 +16,12 @@ from tests.protocol_from_outside import FILES, NAME
 from tests.throwaway import importable, install
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import chain, inputs_of
+from validator.ask import state
 from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
 from validator.plugin.runtime import installed_protocol
-from validator.service import state
-from validator.service.toml import to_toml
 from validator.simulate.settings import SimulationSettings
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import codec_for
 from validator import exit_codes
 from validator.codec.json_form import to_json
+from validator.kafka import sender
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.reader import TopicReader
-from validator.service import sender
 
 
 @pytest.fixture

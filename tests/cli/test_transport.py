@@ -19,10 +19,10 @@ from tests.cli.follower import invoke
 from tests.sending import send
 from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
 from validator import exit_codes
+from validator.config.toml import to_toml
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.metrics.report import TRANSPORT, Report
-from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

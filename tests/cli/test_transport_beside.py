@@ -18,8 +18,8 @@ from validator_relay_chain.oracle import records
 
 from tests.sending import send
 from validator.cli.command_api import load_config, transport_beside
+from validator.config.toml import to_toml
 from validator.kafka.topics import create_topics
-from validator.service.toml import to_toml
 
 PREFIX: Final = "next-to."
 WAIT_S_MAX: Final = 60.0

@@ -20,11 +20,11 @@ from validator.cli.common import say
 from validator.cli.job_log import log_printer
 from validator.cli.main import app
 from validator.cli.table import PlainTable, VisibleConsole, cells, print_table
+from validator.demo import expectation
+from validator.demo.expectation import Difference
 from validator.errors import UserError
 from validator.plugin.protocol_api import StateSection
 from validator.plugin.rule_pages import Entry, Sort
-from validator.service import expectation
-from validator.service.expectation import Difference
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:

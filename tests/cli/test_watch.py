@@ -22,12 +22,12 @@ from validator.kafka import tail
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.rule_pages import anchor
-from validator.service.plugin_topics import plugin_topics
+from validator.transports.topics import plugin_topics
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from validator.service.comparison import Json
+    from validator.demo.comparison import Json
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from validator.cli.watched import watchable, watched
 from validator.codec.dry_runs import DryRunAnswer, DryRunRequest, encode_answer, encode_request
 from validator.codec.json_form import encode_json
 from validator.config import Config
+from validator.config.toml import to_toml
 from validator.kafka.topics import create_topics
-from validator.service.plugin_topics import plugin_topics
-from validator.service.toml import to_toml
 from validator.topics import DAY_MS, Topic
+from validator.transports.topics import plugin_topics
 
 NAME = "relay-chain.disagreements"
 DISAGREEMENT: dict[str, Any] = {

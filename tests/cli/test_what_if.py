@@ -17,12 +17,12 @@ from tests.sending import send
 from tests.unit.lanes.chains import inputs_of, record
 from validator.codec.json_form import to_json
 from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.core.inputs import Input
 from validator.errors import UserError
+from validator.history.cases import read_sweep
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
-from validator.service.cases import read_sweep
-from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

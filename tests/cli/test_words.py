@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.tidy.tree import ROOT
+from validator.ask.plain_view import _sections, _whole
 from validator.cli.rows import ROWS, why
 from validator.core.limits import U32_MAX
 from validator.protocols.router.presets import PRESETS
 from validator.protocols.router.state import HrmpChannel, RouterState
 from validator.protocols.router.state_sections import channel_sections, para_sections
-from validator.service.plain_view import _sections, _whole
 
 SENTINELS = ("None", "null", str(U32_MAX), f"{U32_MAX:,}")
 

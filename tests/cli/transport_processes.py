@@ -14,8 +14,8 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 
 from tests.unit.plugin.distributions import IMPORTS, install
+from validator.config.toml import to_toml
 from validator.kafka.topics import create_topics
-from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,9 +20,9 @@ from validator.console.model import Model
 from validator.console.verdict_rows import Wanted, listed
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
+from validator.job.lag import Lag
 from validator.kafka.reader import TopicRecord
-from validator.service.lag import Lag
-from validator.service.transport_lines import Fed
+from validator.transports.lines import Fed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

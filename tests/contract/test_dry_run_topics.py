@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from validator.ask.dry_run_transport import dry_run_plugin, own_topics
 from validator.client import UserError, aio, connect, in_memory
 from validator.client.backend import MemoryBackend
 from validator.config import Config
 from validator.kafka.topics import create_topics
 from validator.plugin.registry import configure, transports_of
-from validator.service.dry_run_transport import dry_run_plugin, own_topics
-from validator.service.transport import Chosen, TransportGroup, record_forms, run_transport
-from validator.service.transport_lines import transport_lines
 from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, TOPICS
+from validator.transports.lines import transport_lines
+from validator.transports.runner import Chosen, TransportGroup, record_forms, run_transport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,13 +16,13 @@ from streaming.transactions import KafkaGone
 from tests.added_partitions import add_partitions
 from tests.contract.test_lane_writer import LANE, block, committed, dead_letters_at, opened
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
+from validator.checkpoint.markers import read_markers
 from validator.codec.encode import BlockOutput
 from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.partitioner import partition_of
 from validator.kafka.topics import create_topics
 from validator.lanes.marker import ForeignMarker, Marker
 from validator.lanes.processor import LaneProcessor
-from validator.service.markers import read_markers
 from validator.simulate import SimulationSettings
 from validator.topics import MARKERS, RECEIPTS
 

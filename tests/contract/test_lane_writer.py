@@ -16,10 +16,12 @@ from streaming.markers import read_marker
 from streaming.rivals import Rivals
 from streaming.sink import ExactlyOnceOutput
 from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
+from validator.checkpoint.markers import read_markers
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
+from validator.job.look import refuse_written
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.topics import create_topics
 from validator.lanes import sink as sink_module
@@ -27,8 +29,6 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
 from validator.lanes.sink import LaneSink
 from validator.plugin.runtime import RuntimePlan
-from validator.service.look import refuse_written
-from validator.service.markers import read_markers
 
 LANE = "polkadot"
 

@@ -16,19 +16,19 @@ from confluent_kafka.admin import AdminClient
 
 from tests.sending import send
 from tests.unit.lanes.chains import Chain, chain, config_of
+from validator.checkpoint.second_look import SecondLook
 from validator.codec.encode import OutputRecord
 from validator.config import Config
 from validator.errors import UserError
+from validator.history.lane_inputs import InputPartition, by_block
+from validator.job import look as look_module
+from validator.job.look import Look, look, look_offline
 from validator.kafka.client import admin_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import lane_definitions
 from validator.lanes.marker import Marker
 from validator.lanes.processor import LaneProcessor
-from validator.service import look as look_module
-from validator.service.lane_inputs import InputPartition, by_block
-from validator.service.look import Look, look, look_offline
-from validator.service.second_look import SecondLook
 from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 

@@ -19,8 +19,8 @@ from validator.kafka import open_transactions as module
 from validator.kafka.client import producer_config
 from validator.kafka.open_transactions import open_transactions
 from validator.kafka.topics import create_topics
-from validator.service.waiting import Patience
 from validator.topics import INPUT_TOPICS
+from validator.waiting import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

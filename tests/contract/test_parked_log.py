@@ -19,7 +19,7 @@ from validator.kafka.reader import TopicReader, TopicRecord
 from validator.kafka.topics import create_topics
 from validator.lanes.auditing import AuditFault, fault_record
 from validator.lanes.parked import Fault, Parked, running
-from validator.service.waiting import Patience
+from validator.waiting import Patience
 
 PREFIX = "parked-log."
 AWAITED_S_MAX = 60.0

@@ -14,8 +14,8 @@ from tests.contract.transport_backends import Backend, InMemory, OnKafka
 from validator.kafka.client import producer_config
 from validator.plugin.api import LeaseLost, Record, TransportContext
 from validator.plugin.limits import CURSOR_BYTES_MAX, CURSORS_MAX
-from validator.service.cursors import NUMBER_BYTES, Cursors
 from validator.topics import CURSORS
+from validator.transports.cursors import NUMBER_BYTES, Cursors
 
 
 @pytest.fixture(params=["kafka", "memory"])

@@ -18,7 +18,7 @@ from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader
 from validator.plugin.enqueued import CLOSED
 from validator.plugin.limits import ENQUEUED_BYTES_MAX, ENQUEUED_RECORDS_MAX, KEY_BYTES_MAX
-from validator.service.record_queue import RecordQueue
+from validator.transports.record_queue import RecordQueue
 
 
 class Results:

@@ -16,9 +16,9 @@ from tests.contract.transport_backends import acquire
 from validator.errors import LeaseLost, UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics
-from validator.service import lease as module
-from validator.service.lease import Lease
-from validator.service.transport import TransportGroup
+from validator.transports import lease as module
+from validator.transports.lease import Lease
+from validator.transports.runner import TransportGroup
 
 WAIT_S = 60.0
 

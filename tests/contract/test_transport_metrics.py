@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.transport_backends import LANE, Measured
 from validator.config import Config
-from validator.service.transport_meter import measuring
+from validator.transports.meter import measuring
 
 
 @pytest.fixture

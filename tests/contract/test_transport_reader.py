@@ -15,9 +15,10 @@ from validator.errors import Unavailable, UserError
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
 from validator.plugin.api import OutputReader, OutputRecord, Record
-from validator.service import output_reader, transport
-from validator.service.output_reader import KafkaOutputReader
 from validator.topics import CURSORS_TOPIC
+from validator.transports import output_reader
+from validator.transports import runner as transport
+from validator.transports.output_reader import KafkaOutputReader
 
 
 def numbered(count: int, topic: str = "verdicts") -> list[Record]:
@@ -151,7 +152,7 @@ def test_closed_reader_is_of_no_use_and_readers_close_with_the_transport(backend
 
 
 def test_open_readers_are_bounded(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("validator.service.transport", "validator.testing.transport"):
+    for module in ("validator.transports.runner", "validator.testing.transport"):
         monkeypatch.setattr(f"{module}.READERS_MAX", 2)
     context = backend.start()
     first, _ = context.reader(["verdicts"]), context.reader(["verdicts"])

@@ -14,18 +14,18 @@ from confluent_kafka.admin import AdminClient
 
 from tests.sending import send
 from validator.config import Config
+from validator.job.plugin_job import configured_job
 from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
 from validator.plugin.job_api import OwnTopic
-from validator.service.lease import Lease
-from validator.service.plugin_job import configured_job
-from validator.service.transport import KafkaTransportContext, TransportGroup, record_forms
-from validator.service.transport_meter import MeasuredContext, TransportMeter
 from validator.testing.transport import MemoryTransport
 from validator.topics import CURSORS_TOPIC
 from validator.topics import TOPICS as TOPICS_OF_LANES
+from validator.transports.lease import Lease
+from validator.transports.meter import MeasuredContext, TransportMeter
+from validator.transports.runner import KafkaTransportContext, TransportGroup, record_forms
 
 TOPICS = ("verdicts", "lanes")
 CONFIG = SimpleNamespace(peer="x")

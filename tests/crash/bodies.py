@@ -30,12 +30,12 @@ from tests.crash.injected import arm, injected
 from tests.crash.processes import jvm_of, of_session, send, workers_of
 from tests.crash.world import PATIENCE_S, Failure, World
 from validator.config import Config
+from validator.config.toml import to_toml
+from validator.job.plugin_job import configured_job, of_job
+from validator.job.process import JobProcess
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
-from validator.service.job import JobProcess
-from validator.service.plugin_job import configured_job, of_job
-from validator.service.toml import to_toml
 
 BLOCKS = 28
 BUCKETS = 2

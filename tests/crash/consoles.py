@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from tests.crash.world import PATIENCE_S, Failure, World
-from validator.service.toml import to_toml
+from validator.config.toml import to_toml
 
 KILLS: Final = ("console", "console and broker", "broker", "console and machine", "machine", "console")
 """Which processes die together; each time in the middle of traffic."""

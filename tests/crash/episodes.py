@@ -24,7 +24,7 @@ from tests.crash.processes import of_session, send
 from tests.crash.world import PATIENCE_S, Failure, World
 from validator import exit_codes
 from validator.errors import UserError
-from validator.service.job import JobProcess, job_command
+from validator.job.process import JobProcess, job_command
 
 REBUILD_RECORDS = 50_000
 """Records per batch of a job that reads all inputs again."""

@@ -18,7 +18,7 @@ from validator_relay_chain import follow
 
 from validator.cli.transport import run
 from validator.errors import UserError
-from validator.service import cursors
+from validator.transports import cursors
 
 BLOCKS_PER_COMMIT: Final = 3
 STEPS: Final = ("converted", "produced", "commit-before", "commit-during", "commit-after")

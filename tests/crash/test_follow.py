@@ -24,9 +24,9 @@ from validator_relay_chain.oracle.records import FACTS, own_topics  # noqa: E402
 
 from tests.crash.follow_process import STEPS  # noqa: E402
 from validator.config import load_config  # noqa: E402
+from validator.config.toml import to_toml  # noqa: E402
 from validator.kafka.reader import TopicReader  # noqa: E402
 from validator.kafka.topics import create_topics  # noqa: E402
-from validator.service.toml import to_toml  # noqa: E402
 from validator.testing.transport import MemoryTransport  # noqa: E402
 from validator.topics import INPUT_TOPICS  # noqa: E402
 

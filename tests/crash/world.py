@@ -29,9 +29,9 @@ from tests.unit.lanes.chains import Chain, config_of
 from validator.codec.orders import encode_order
 from validator.config import Config
 from validator.errors import UserError
+from validator.job.process import JobProcess
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
-from validator.service.job import JobProcess
 
 PREFIX = "crash."
 

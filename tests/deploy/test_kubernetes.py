@@ -17,7 +17,7 @@ from tests.cli.follower import invoke
 from tests.deploy.tools import BASE, MANIFESTS, ROOT, built, documents, manifests
 from validator.config import Config, load_config
 from validator.kafka.java import find_java
-from validator.service.metric_endpoint import BRIEF
+from validator.metrics.endpoint import BRIEF
 
 FOUND = manifests()
 

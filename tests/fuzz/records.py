@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.avro_data import datum_of, written
 from tests.codecs import codec_for
 from tests.fuzz.target import Target
+from validator.ask.answerer import Answerer
 from validator.client import in_memory
 from validator.client.backend import MemoryBackend
 from validator.codec.codec import ORDER_SCHEMA
@@ -24,7 +25,6 @@ from validator.codec.schemas import HEADER_SIZE, Schema, SchemaSet
 from validator.codec.strict import StrictReader, strict_reader
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.errors import UserError
-from validator.service.answerer import Answerer
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:

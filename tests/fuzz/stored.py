@@ -33,8 +33,8 @@ from validator.lanes.store import HEAD_VERSION, Head, LaneCache, restore_lane
 from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
 from validator.metrics.own import PluginMetric, exported
 from validator.metrics.report import KEY, LANE, TRANSPORT, Report
+from validator.metrics.store import MetricStore
 from validator.plugin.runtime import RulesOutdated
-from validator.service.metric_store import MetricStore
 from validator.simulate import SimulationSettings
 from validator.topics import OUTPUT_TOPICS
 

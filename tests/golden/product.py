@@ -17,13 +17,16 @@ from typer.testing import CliRunner
 
 from streaming import workers
 from streaming.decode_stage import decode_stage
+from validator.ask import state as state_service
 from validator.cli.main import app
 from validator.codec import encode, json_form
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.codec.inflight import unpack
 from validator.codec.schemas import schemas
 from validator.config import Config
+from validator.config.toml import to_toml
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind
+from validator.demo.simulation import chain_table, simulation_of
 from validator.errors import UserError
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
@@ -38,9 +41,6 @@ from validator.lanes.store import Head, LaneCache, process_batch, restore_lane
 from validator.lanes.stored import MemoryState, Part, write_end, write_entry, write_header
 from validator.plugin.runtime import RuntimePlan, codec_of, installed_protocol
 from validator.replay.suites import suite_files, suite_names
-from validator.service import state as state_service
-from validator.service.simulation import chain_table, simulation_of
-from validator.service.toml import to_toml
 from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 

@@ -33,6 +33,7 @@ from validator import exit_codes
 from validator.client import connect
 from validator.codec.encode import OutputRecord
 from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.errors import UserError
 from validator.kafka import broker as broker_module
 from validator.kafka.broker import EmbeddedBroker
@@ -42,7 +43,6 @@ from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.lanes.marker import Marker
 from validator.rights import RIGHTS, rows
-from validator.service.toml import to_toml
 from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, METRICS_TOPIC, TOPICS
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from tests.streaming.harness import Stream, consume, decoded
 from validator.config import Config
 from validator.errors import LeaseLost
 from validator.lanes.configured import lane_definition
-from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
+from validator.transports.runner import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
 
 RECORDED = DATA / "rpc" / "polkadot"
 PLUGIN_TESTS = Path(__file__).resolve().parents[2] / "plugins" / "relay-chain" / "tests"

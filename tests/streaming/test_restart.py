@@ -43,7 +43,7 @@ from validator.lanes.processor import SNAPSHOT_VERSION
 from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD_VERSION, Head
 from validator.metrics.report import Report
-from validator.service.metric_store import MetricStore
+from validator.metrics.store import MetricStore
 from validator.topics import METRICS, METRICS_TOPIC
 
 LANE = ON_INCLUSION.lane

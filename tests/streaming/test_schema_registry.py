@@ -26,9 +26,9 @@ from validator import exit_codes
 from validator.codec.framing import MAGIC, id_header, plain_form
 from validator.codec.schemas import HEADER_SIZE
 from validator.config import Config
+from validator.job.schema_ids import records_of, register, schema_ids
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec
-from validator.service.schema_ids import records_of, register, schema_ids
 
 PREFIX = "registry."
 CHAIN = chains()[0]

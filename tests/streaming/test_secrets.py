@@ -22,9 +22,9 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from tests.crash.processes import of_session, workers_of
 from tests.streaming.harness import produce, wait_until
 from tests.streaming.reference import chains
+from validator.config.toml import to_toml
 from validator.kafka.client import admin_config
 from validator.kafka.topics import create_topics, list_topics
-from validator.service.toml import to_toml
 
 MARK = "5ecre7-of-the-marked-user"
 USER = "marked"

@@ -28,8 +28,8 @@ from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
 from tests.streaming.standalone import ENVIRONMENT, Cluster, standalone
 from validator import exit_codes
+from validator.job.health import ask
 from validator.kafka.topics import create_topics
-from validator.service.health import ask
 
 EARLY = 20
 """The last block that is executed before a worker dies."""

@@ -21,13 +21,13 @@ from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definitio
 from tests.streaming.spark_reader import lanes_by_spark
 from tests.unit.lanes.chains import Chain, Record, inputs_of
 from validator import exit_codes
+from validator.ask.state import restore
+from validator.checkpoint.files import SNAPSHOT, last_committed_batch
 from validator.cli.main import app
+from validator.config.toml import to_toml
 from validator.errors import UserError
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.stored import StateExport
-from validator.service.checkpoint import SNAPSHOT, last_committed_batch
-from validator.service.state import restore
-from validator.service.toml import to_toml
 
 
 def definitions() -> dict[str, object]:

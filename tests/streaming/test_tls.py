@@ -19,12 +19,12 @@ from tests.streaming.harness import produce
 from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import IMMEDIATE, chains, reference
 from validator import exit_codes
+from validator.config.toml import to_toml
 from validator.kafka import refusals, retry
 from validator.kafka.broker import HOST, EmbeddedBroker, _free_ports
 from validator.kafka.login import server_login
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
-from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -142,7 +142,7 @@ def test_page_is_valid_for_promtool(promtool: str) -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from validator.metrics.report import LANE, TRANSPORT, Report
-    from validator.service.metric_store import MetricStore
+    from validator.metrics.store import MetricStore
 
     store = MetricStore(["polkadot"])
     for metric in METRICS:

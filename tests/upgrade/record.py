@@ -22,8 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from validator.service.simulation import chain_table, simulation_of
-from validator.service.toml import to_toml
+from validator.config.toml import to_toml
+from validator.demo.simulation import chain_table, simulation_of
 from validator.simulate import SimulationSettings
 
 HERE = Path(__file__).resolve().parent

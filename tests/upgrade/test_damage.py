@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.service.test_checkpoint import litter
+from tests.unit.checkpoint.test_files import litter
 from tests.upgrade.record import HERE, START_S_MAX, UP_LOG, consumed, has_consumed, submit, up, wait_until
 from validator import exit_codes
 

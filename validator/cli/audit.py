@@ -17,26 +17,26 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator import exit_codes
+from validator.checkpoint.retention import missing_blocks
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import counting, working
 from validator.cli.recorded_files import file_inputs
 from validator.cli.table import cells, cut_on_terminal, print_table
 from validator.config import load_config
 from validator.errors import UserError
+from validator.history.against import Deployment, check_lane, compare_deployments, different_settings
+from validator.history.audit import FINDINGS_MAX, Topics
+from validator.history.audit import audit as audit_lane
+from validator.history.lane_inputs import recorded_inputs
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
 from validator.plugin.pack import use_artefacts
-from validator.service.against import Deployment, check_lane, compare_deployments, different_settings
-from validator.service.audit import FINDINGS_MAX, Topics
-from validator.service.audit import audit as audit_lane
-from validator.service.lane_inputs import recorded_inputs
-from validator.service.retention import missing_blocks
 
 if TYPE_CHECKING:
+    from validator.ask.state import RestoredState
     from validator.config import Config
-    from validator.service.against import Against
-    from validator.service.audit import Audit
-    from validator.service.findings import Finding
-    from validator.service.state import RestoredState
+    from validator.history.against import Against
+    from validator.history.audit import Audit
+    from validator.history.findings import Finding
 
 FINDINGS_SHOWN = 50
 """Faults of a check, or differences, that a table shows."""
@@ -120,7 +120,7 @@ def _audit(config: Config, lane: str, records: Path | None, every: int) -> Audit
 
 def _stored(config: Config, lane: str) -> RestoredState | None:
     """Return the lane in the checkpoint, or None, with a line that says why, if there is none to read."""
-    from validator.service.state import restore, stored_lanes
+    from validator.ask.state import restore, stored_lanes
 
     directory = job_directory(config)
     if not (directory / "checkpoint").exists():

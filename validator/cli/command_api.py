@@ -30,24 +30,24 @@ from validator.cli.run import TOPICS_S_MAX, run_job
 from validator.cli.table import VisibleConsole
 from validator.cli.transport import run_named
 from validator.config import Config, load_config
+from validator.config.toml import to_toml
 from validator.errors import GivenUp, LeaseLost, Unavailable, UserError
+from validator.job.deployment import JOB_RESTARTS_MAX, Service
+from validator.job.orders import lane_reports
+from validator.job.plugin_job import configured_job, create_job_topics, of_job
+from validator.job.process import JobProcess
 from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
+from validator.kafka.sender import RecordSender
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import check_chains, job_directory, lane_definitions
 from validator.lanes.kept_rules import kept_rules, rules_changed
 from validator.lanes.kept_start import kept_starts
 from validator.plugin.limits import ENDING_S_MAX
-from validator.service.job import JobProcess
-from validator.service.parked import lane_reports
-from validator.service.plugin_job import configured_job, create_job_topics, of_job
-from validator.service.sender import RecordSender
-from validator.service.start import JOB_RESTARTS_MAX, Service
-from validator.service.toml import to_toml
-from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs
-from validator.service.transport import run_transport as run_chosen_transport
-from validator.service.transport_meter import measuring
-from validator.service.waiting import Patience, wait_out
+from validator.transports.meter import measuring
+from validator.transports.runner import TransportGroup, choose_transport, create_topics_of_jobs
+from validator.transports.runner import run_transport as run_chosen_transport
+from validator.waiting import Patience, wait_out
 
 __all__ = [
     "POLL_S",

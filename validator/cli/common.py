@@ -48,10 +48,10 @@ def load_job_config(path: Path | None, *, rebuild: bool = False, accepted: Seque
     Raises `UserError`, also if it has no chain, or one with limits, rules or plugins that the job would refuse, then as `check_job` does,
     then for an accepted change of an unknown lane: nothing is started for it.
     """
+    from validator.job.deployment import check_job
+    from validator.job.look import check_accepted
     from validator.lanes.accepted import read_accepted  # these imports are what few commands need
     from validator.lanes.configured import check_chains
-    from validator.service.look import check_accepted
-    from validator.service.start import check_job
 
     changes = read_accepted(accepted)
     config = load_config(path)

@@ -26,7 +26,7 @@ from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError
 from validator.hexadecimal import to_hex
-from validator.service.dead_letters import (
+from validator.letters.dead_letters import (
     Filter,
     LetterReader,
     Replay,
@@ -37,7 +37,7 @@ from validator.service.dead_letters import (
     replay_json,
     summary,
 )
-from validator.service.replayer import (
+from validator.letters.replayer import (
     TRANSACTION_BYTES_MAX,
     TRANSACTION_RECORDS_MAX,
     Declined,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
-    from validator.service.dead_letters import StoredLetter
+    from validator.letters.dead_letters import StoredLetter
 
 app = typer.Typer(
     add_completion=False,

@@ -26,17 +26,17 @@ from validator.cli.progress import jar_progress
 from validator.cli.table import VisibleConsole
 from validator.codec.json_form import to_json
 from validator.config import DEFAULT_PROTOCOL, load_config
+from validator.config.toml import to_toml
+from validator.demo.comparison import Comparison
+from validator.demo.feed import Feed
+from validator.demo.simulation import chain_table, simulation_of
 from validator.errors import UserError
+from validator.job.deployment import Service
+from validator.job.process import OUTPUT, configured_by_environment
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import TopicReader
 from validator.resources import state_directory
-from validator.service.comparison import Comparison
-from validator.service.feed import Feed
-from validator.service.job import OUTPUT, configured_by_environment
-from validator.service.simulation import chain_table, simulation_of
-from validator.service.start import Service
-from validator.service.toml import to_toml
 from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from threading import Event as Flag
 
     from validator.config import Config
+    from validator.job.process import Event
     from validator.kafka.reader import TopicRecord
-    from validator.service.job import Event
     from validator.simulate import Simulation
 
 OUTPUT_TOPICS: Final = ("verdicts", "dispatches", "channel-events", "dead-letters", "lanes")
@@ -159,7 +159,7 @@ def run_demo(play: Callable[[Path, Console], dict[str, Any]], directory: Path | 
 
 
 class DemoFeed(Protocol):
-    """What fills the input topics of a demo (`validator.service.feed.Feed`)."""
+    """What fills the input topics of a demo (`validator.demo.feed.Feed`)."""
 
     go: Flag
     done: Flag

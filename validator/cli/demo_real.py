@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from validator import exit_codes
 from validator.cli.demo import OUTPUT_TOPICS, Demo, DemoFeed, run_demo, summary_of
 from validator.cli.demo_screen import DemoProgress
+from validator.config.toml import to_toml
+from validator.demo.comparison import Comparison
 from validator.errors import UserError, in_one_line
 from validator.kafka.reader import TopicReader
 from validator.private import write_private
-from validator.service.comparison import Comparison
-from validator.service.toml import to_toml
 from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from validator.cli.command_api import RecordedRun
     from validator.config import Config
+    from validator.job.deployment import Service
     from validator.kafka.reader import TopicRecord
-    from validator.service.start import Service
 
 GROUP: Final = "validator.demos"
 NAME: Final = "real"

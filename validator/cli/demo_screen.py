@@ -20,7 +20,7 @@ from validator.cli.rows import ACCEPTED, REJECTED, deposits, why
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from validator.service.comparison import Comparison
+    from validator.demo.comparison import Comparison
     from validator.simulate import SimulationSettings
 
 PHASES: Final = ("Kafka", "topics", "Spark", "first verdict")

@@ -16,6 +16,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator import exit_codes
+from validator.ask.dry_run import KINDS, ask, document_of
+from validator.ask.standing import standing_of_checkpoint, standing_of_file
 from validator.cli.common import ConfigPath, Json, say, terminated_as_interrupted
 from validator.cli.json_lines import LINE_BYTES_MAX, opened, parse
 from validator.cli.progress import working
@@ -26,8 +28,6 @@ from validator.core.outcomes import InputKind
 from validator.errors import UserError
 from validator.plugin.pack import use_artefacts
 from validator.plugin.rule_pages import RuleReferences, RulesPage, installed_pages
-from validator.service.dry_run import KINDS, ask, document_of
-from validator.service.standing import standing_of_checkpoint, standing_of_file
 from validator.strict_json import JsonRefused, read_json
 
 UNREGISTERED: Final = "The para of a candidate need not be valid"

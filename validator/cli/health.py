@@ -10,7 +10,7 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath
 from validator.config import load_config
-from validator.service.health import ask, endpoint_of
+from validator.job.health import ask, endpoint_of
 
 
 def health(config_path: ConfigPath = None) -> None:

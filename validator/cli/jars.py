@@ -46,7 +46,7 @@ def _make_archives() -> None:
     missing = {program: each for program, each in archives.items() if each is not None and not each.is_usable()}
     if archives["spark"] is None or not missing:
         return
-    from validator.service.training import train
+    from validator.job.training import train
 
     try:
         with terminated_as_interrupted(), working("a short run of a job, with which Spark and the broker start faster"):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from validator.cli.table import VisibleConsole
-from validator.service.job import OUTPUT, parse_line
+from validator.job.process import OUTPUT, parse_line
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from validator.service.job import Event
+    from validator.job.process import Event
 
 _STYLES = {
     "failed": "bold red",

@@ -17,6 +17,9 @@ from validator.cli.progress import working
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
+from validator.job.lag import Lag, lags, newest_blocks
+from validator.job.next_start import refusal_of
+from validator.job.orders import command_of, lane_reports, lost_inputs, place_of, remedy_of, without_lane
 from validator.kafka.open_transactions import open_transactions
 from validator.lanes.configured import (
     chain_runtime,
@@ -28,11 +31,8 @@ from validator.lanes.configured import (
 )
 from validator.lanes.kept_start import LaneStart, StartedEpoch, epoch_at, kept_starts, started_epochs
 from validator.plugin.pack import use_artefacts
-from validator.service.lag import Lag, lags, newest_blocks
-from validator.service.next_start import refusal_of
-from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of, without_lane
-from validator.service.transport_lines import fed_lanes, feed_lines, feed_of, transport_lines
 from validator.topics import INPUT_TOPICS
+from validator.transports.lines import fed_lanes, feed_lines, feed_of, transport_lines
 from validator.visible import printable
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def import_(
     The file is an object with `first_block` and `state`, or the state keys alone. Every value, every derived key in the file and every
     invariant is checked. A lane that has executed blocks keeps its own state.
     """
-    from validator.service.importing import import_state
+    from validator.job.importing import import_state
 
     config = load_config(config_path)
 
@@ -343,7 +343,7 @@ def resume_(
     The order is a record of the topic `blocks`, so the job gets it whenever it runs. Exits with code 1 if the lane is parked again, or if
     the job does not answer.
     """
-    from validator.service.parked import order_to_resume, resume
+    from validator.job.orders import order_to_resume, resume
 
     config = load_config(config_path)
     config = config.model_copy(update={"kafka": kafka_table(config)})

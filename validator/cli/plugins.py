@@ -59,7 +59,7 @@ def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
 
 
 def _rows(config: Config) -> list[dict[str, Any]]:
-    from validator.service.transport import shipped_transports  # imports the client of Kafka
+    from validator.transports.runner import shipped_transports  # imports the client of Kafka
 
     lock = None if config.plugins.lock is None else read_lock(Path(config.plugins.lock))
     return rows_of(discover(), config, shipped_transports(config), lock)

@@ -12,15 +12,15 @@ from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, Source
 from validator.errors import UserError
-from validator.service.lane_inputs import PROGRESS_RECORDS, by_block
+from validator.history.lane_inputs import PROGRESS_RECORDS, by_block
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.core.inputs import Input
+    from validator.history.lane_inputs import Progress
     from validator.lanes.definition import LaneDefinition
-    from validator.service.lane_inputs import Progress
 
 
 _OF_A_LANE: Final = re.compile(rb'\s*\{.*"lane".*\}\s*$', re.DOTALL)

@@ -20,9 +20,9 @@ from validator.cli.common import (
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
 from validator.errors import Unavailable
+from validator.job.process import JobProcess
 from validator.kafka.jars import ensure_jars
 from validator.kafka.topics import wait_for_topics
-from validator.service.job import JobProcess
 
 TOPICS_S_MAX: Final = 3.0
 """Seconds to wait until every broker knows topics that were just created."""

@@ -101,8 +101,8 @@ def register(config_path: ConfigPath = None, as_json: Json = False) -> None:
     A schema that a subject has already is left as it is. A subject that is new gets the compatibility that `schemas list --json` shows. The
     schemas of installed plugins are among them; those of records that only the product itself reads are not.
     """
-    from validator.service.schema_ids import records_in
-    from validator.service.schema_ids import register as register_in
+    from validator.job.schema_ids import records_in
+    from validator.job.schema_ids import register as register_in
 
     config = load_config(config_path)
     if config.schema_registry.url is None:
@@ -136,7 +136,7 @@ def _find(name: str, version: int | None) -> Schema:
 
 
 def _installed() -> tuple[SchemaSet, dict[str, str]]:
-    from validator.service.all_schemas import all_schemas
+    from validator.job.all_schemas import all_schemas
 
     with working("loading every plugin"):
         return all_schemas()

@@ -98,7 +98,7 @@ def simulate(
         _refuse_options_of_the_chain(context)
         return
     from validator.config.table import LANE_PATTERN
-    from validator.service.simulation import simulation_of
+    from validator.demo.simulation import simulation_of
     from validator.simulate import settings_of_profile
 
     if (out is None) == (not to_stdout):
@@ -163,8 +163,8 @@ def _write_lines(simulation: Any, stream: TextIO) -> None:
 
 
 def _write_files(simulation: Any, out: Path) -> dict[str, int]:
-    from validator.service.simulation import chain_table
-    from validator.service.toml import to_toml
+    from validator.config.toml import to_toml
+    from validator.demo.simulation import chain_table
 
     chain = simulation.chain()
     for path in (out / name for name in (CONFIGURATION, CHAIN, *(f"{kind}.jsonl" for kind in FILES))):

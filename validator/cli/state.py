@@ -25,9 +25,9 @@ from validator.plugin.pack import use_artefacts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from validator.ask.state import RestoredState
     from validator.config import Config
     from validator.lanes.stored import StateExport
-    from validator.service.state import RestoredState
 
 app = typer.Typer(
     add_completion=False,
@@ -58,9 +58,9 @@ def show(
     Reading does not disturb a running job. With --json, prints the state keys of the conformance format; for a complete lane this is a
     STATE.json for `validator lanes import`.
     """
+    from validator.ask.state import restore
+    from validator.ask.state_document import document, plugin_document
     from validator.cli.state_tables import channel_tables, lane_tables, para_tables, plugin_tables
-    from validator.service.state import restore
-    from validator.service.state_document import document, plugin_document
 
     given = [
         name for name, value in (("--para", para), ("--channel", channel), ("--plugin", plugin)) if value is not None
@@ -98,7 +98,7 @@ def verify(
     Compares the executed block, the record counts, the state root, the page of every para, waiting records, the receipts of all blocks, and
     the last receipts with those on the topic. Exit code 0 if everything is the same, 1 if not.
     """
-    from validator.service.state import restore
+    from validator.ask.state import restore
 
     config = load_config(config_path)
     if lane is not None and lane not in config.chains:
@@ -121,7 +121,7 @@ def verify(
 
 def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
     from validator.cli.state_tables import check_tables, differing
-    from validator.service.verification import compare, rebuild
+    from validator.history.verification import compare, rebuild
 
     name = restored.name
     definition = definition_beside(config, name)
@@ -178,7 +178,7 @@ def _channel_id(text: str) -> tuple[int, int]:
 
 @contextmanager
 def _stored(config: Config, lanes: list[str]) -> Iterator[StateExport]:
-    from validator.service.state import stored_lanes
+    from validator.ask.state import stored_lanes
 
     use_artefacts(config.plugins.artefacts)
     with terminated_as_interrupted(), ExitStack() as stack:

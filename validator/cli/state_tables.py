@@ -9,20 +9,20 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from validator.ask.state import about_channel, about_para, entries_of_plugin, kept_by_plugins
 from validator.cli.fitted import FittedTable
 from validator.cli.table import cells, cut_on_terminal
 from validator.hexadecimal import PREFIX, to_hex
 from validator.plugin.protocol_parts import section_title
-from validator.service.state import about_channel, about_para, entries_of_plugin, kept_by_plugins
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from validator.ask.state import RestoredState
     from validator.core.types import ChannelId, ParaId
+    from validator.history.verification import Check
     from validator.plugin.protocol_api import StateSection
-    from validator.service.state import RestoredState
-    from validator.service.verification import Check
 
 LIST_MAX: Final = 20
 """Entries shown of a list that may be long."""

@@ -21,9 +21,9 @@ from validator.codec.json_form import encode_input
 from validator.config import load_config
 from validator.config.unknown import no_chain
 from validator.errors import UserError
+from validator.kafka.sender import RecordSender
 from validator.lanes.configured import protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.service.sender import RecordSender
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:

@@ -108,7 +108,7 @@ def list_(
 
 def _create(config: Config, transports: Sequence[str]) -> dict[str, bool]:
     """Create the topics of the job, of metrics and of some transports."""
-    from validator.service.transport import choose_transport, create_topics_of_jobs  # slow to import
+    from validator.transports.runner import choose_transport, create_topics_of_jobs  # slow to import
 
     chosen = [choose_transport(config, name) for name in transports]
     topics = config.topics

@@ -17,9 +17,9 @@ from validator.cli.common import ConfigPath, kafka_table, say
 from validator.config import load_config
 from validator.errors import LeaseLost, Unavailable
 from validator.plugin.limits import ENDING_S_MAX
-from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
-from validator.service.transport_meter import measuring
-from validator.service.waiting import Patience, Pause, wait_out
+from validator.transports.meter import measuring
+from validator.transports.runner import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
+from validator.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from validator.config import Config
-    from validator.service.lease import Lease
+    from validator.transports.lease import Lease
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -13,15 +13,15 @@ from validator.cli.common import AcceptChange, ConfigPath, Rebuild, load_job_con
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
 from validator.errors import UserError
+from validator.job.deployment import JOB_RESTARTS_MAX, Service
 from validator.kafka.jars import ensure_jars
-from validator.service.start import JOB_RESTARTS_MAX, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from validator.config import Config
-    from validator.service.job import Event
+    from validator.job.process import Event
 
 
 def up(

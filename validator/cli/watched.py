@@ -21,7 +21,7 @@ from validator.visible import printable
 
 if TYPE_CHECKING:
     from validator.config import Config
-    from validator.service.plugin_topics import PluginTopic
+    from validator.transports.topics import PluginTopic
 
 PARA_FIELDS: Final = ("para_id", "sender", "recipient")
 """Fields that name a para."""
@@ -64,7 +64,7 @@ def watched(topic: str, config: Config) -> Watched:
             topic not in _OF_NO_PARA,
             "create the topics with `validator topics create`",
         )
-    from validator.service.plugin_topics import plugin_topics  # imports every plugin
+    from validator.transports.topics import plugin_topics  # imports every plugin
 
     there = plugin_topics(config)
     if topic in there:
@@ -77,7 +77,7 @@ def watched(topic: str, config: Config) -> Watched:
 
 def watchable(config: Config) -> list[Json]:
     """Return every topic that can be watched: ``topic``, ``owner`` and ``purpose``."""
-    from validator.service.plugin_topics import plugin_topics  # imports every plugin
+    from validator.transports.topics import plugin_topics  # imports every plugin
 
     own = [
         {"topic": each.name, "owner": "job", "purpose": each.purpose}

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from validator.cli.network_plots import STYLE, save  # raises `UserError` if matplotlib is missing
 
 if TYPE_CHECKING:
-    from validator.service.levels import Levels
-    from validator.service.what_if import Replayed
+    from validator.history.levels import Levels
+    from validator.history.what_if import Replayed
 
 NAME: Final = "what-if"
 LINES: Final = ("-", "--", "-.", ":")

@@ -13,14 +13,14 @@ from validator.cli.rows import why
 from validator.cli.table import cells
 from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
 from validator.codec.json_form import shown_json
-from validator.service.levels import Sample
-from validator.service.what_if import Change
+from validator.history.levels import Sample
+from validator.history.what_if import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from validator.service.levels import Levels
-    from validator.service.what_if import Comparison, Difference, Replayed
+    from validator.history.levels import Levels
+    from validator.history.what_if import Comparison, Difference, Replayed
 
 KINDS_SHOWN: Final = 20
 """Ways in which verdicts differ, the most frequent ones, that a table shows."""

@@ -9,16 +9,16 @@ from contextlib import closing
 from threading import Condition
 from typing import TYPE_CHECKING, Protocol
 
+from validator.ask.answerer import Answerer, Asked
+from validator.ask.standing import standing_of_lane
 from validator.codec.decode import decode_record
 from validator.codec.dry_runs import decode_answer, encode_request
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, Source
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
+from validator.kafka.sender import RecordSender
 from validator.lanes.processor import LaneProcessor
-from validator.service.answerer import Answerer, Asked
-from validator.service.sender import RecordSender
-from validator.service.standing import standing_of_lane
 from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS, INPUT_TOPICS, LANES
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class MemoryBackend:
         return decode_answer(Answerer(self).answer(encode_request(request), 0, offset))
 
     def of(self, lane: str) -> Asked:
-        """Return a copy of a lane's state (`validator.service.answerer.Standings`)."""
+        """Return a copy of a lane's state (`validator.ask.answerer.Standings`)."""
         if lane not in self._lanes:
             raise UserError(f"lane: expected {' or '.join(sorted(self._lanes))}, found {lane!r}")
         return Asked(standing_of_lane(self._definitions[lane], self._lanes[lane]), None)

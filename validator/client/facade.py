@@ -8,6 +8,7 @@ from contextlib import closing
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from validator.ask.dry_run import KINDS
 from validator.client.backend import MemoryBackend
 from validator.client.producer import Producer, plain
 from validator.client.records import (
@@ -29,7 +30,6 @@ from validator.errors import UserError
 from validator.kafka.newest import Newest
 from validator.lanes.configured import protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.service.dry_run import KINDS
 from validator.topics import LANES
 
 if TYPE_CHECKING:

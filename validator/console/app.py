@@ -31,7 +31,7 @@ from validator.console.pages import PAGES, STILL, PageOf
 from validator.console.rendering import parts, render
 from validator.console.security import Guard, Secrets, is_same
 from validator.errors import UserError
-from validator.service.dead_letters import Place
+from validator.letters.dead_letters import Place
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from validator.console.lane import LaneModel
     from validator.console.model import Model
-    from validator.service.lag import Lag
-    from validator.service.transport_lines import Fed
+    from validator.job.lag import Lag
+    from validator.transports.lines import Fed
 
 NAMED_MAX: Final = 6
 """Paras or channels that a line names."""

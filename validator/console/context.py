@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from validator.console.lane import LaneModel
     from validator.console.letters import Letters
     from validator.console.stored import StoredLanes
-    from validator.service.lag import Lag
-    from validator.service.transport_lines import Fed
+    from validator.job.lag import Lag
+    from validator.transports.lines import Fed
 
 Query = Mapping[str, str]
 

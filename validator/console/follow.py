@@ -24,10 +24,10 @@ from validator.console.limits import (
 )
 from validator.console.model import COMPACTED, LARGE, TAILED, VERDICTS
 from validator.errors import UserError
+from validator.job.lag import Lag, lags
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import ANSWER_S_MAX
 from validator.lanes.configured import configured_codec, job_directory
-from validator.service.lag import Lag, lags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

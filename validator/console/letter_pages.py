@@ -11,7 +11,7 @@ from validator.console.letters import Answer, Form
 from validator.console.limits import LIST_MAX, RAW_SHOWN_MAX
 from validator.console.shown import hex_dump
 from validator.errors import UserError
-from validator.service.dead_letters import Place
+from validator.letters.dead_letters import Place
 
 DONE: Final = ("any", "no", "yes")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from validator.console.limits import RECORD_SHOWN_MAX
 from validator.errors import UserError
 from validator.hexadecimal import from_hex
-from validator.service.dead_letters import (
+from validator.letters.dead_letters import (
     LetterReader,
     Place,
     completed,
@@ -24,14 +24,14 @@ from validator.service.dead_letters import (
     replay_json,
     summary,
 )
-from validator.service.replayer import Declined, Replayer, judge_complete, pointless
+from validator.letters.replayer import Declined, Replayer, judge_complete, pointless
 from validator.strict_json import JsonRefused, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from validator.config import Config
-    from validator.service.dead_letters import Ledger, StoredLetter
+    from validator.letters.dead_letters import Ledger, StoredLetter
 
 Form = Literal["json", "hex"]
 

@@ -20,8 +20,8 @@ from validator.console.runtime_page import runtime_page
 from validator.console.sentences import why
 from validator.console.verdict_rows import Listed, Wanted, effect, listed, record_of, row_of, signals
 from validator.errors import UserError
-from validator.service.lag import Lag
-from validator.service.parked import command_of, remedy_of
+from validator.job.lag import Lag
+from validator.job.orders import command_of, remedy_of
 
 PageOf = Callable[[ConsoleContext, dict[str, str], Query], Page]
 

@@ -22,7 +22,7 @@ from validator.console.stored import StoredLanes
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec
 from validator.plugin.pack import use_artefacts
-from validator.service.transport_lines import fed_lanes
+from validator.transports.lines import fed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,17 +8,17 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from validator.ask.state import restore, stored_lanes
+from validator.ask.state_document import document
 from validator.console.limits import STATE_AGE_S
 from validator.errors import UserError
 from validator.lanes.configured import job_directory
 from validator.plugin.pack import use_artefacts
-from validator.service.state import restore, stored_lanes
-from validator.service.state_document import document
 
 if TYPE_CHECKING:
+    from validator.ask.state import RestoredState
     from validator.config import Config
     from validator.console.kept import Json
-    from validator.service.state import RestoredState
 
 
 class StoredLanes:

@@ -20,10 +20,10 @@ from validator.codec.json_form import encode_input, to_json
 from validator.config import Config
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, Source
+from validator.demo.simulation import chain_table, simulation_of
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
-from validator.service.simulation import chain_table, simulation_of
 from validator.simulate import SimulatedBlock, SimulationSettings
 from validator.testing.installed import NeedsProtocol
 from validator.topics import INPUT_TOPICS

@@ -26,8 +26,8 @@ from validator_relay_chain.pool import NodePool
 from validator_relay_chain.prepare import configuration, prepare
 from validator_relay_chain.rules import UNSEEN, features_of, guess_of
 
+from validator.config.toml import to_toml
 from validator.plugin.api import Writer
-from validator.service.toml import to_toml
 
 OWN = "our-relay"
 

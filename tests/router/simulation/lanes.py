@@ -13,12 +13,12 @@ from validator.codec.json_form import encode_input, to_json
 from validator.config import Config
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, Source
+from validator.demo.simulation import chain_table
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.simulation.traffic import RouterSimulation
 from validator.protocols.router.view import view
-from validator.service.simulation import chain_table
 from validator.simulate import SimulatedBlock
 from validator.topics import INPUT_TOPICS
 

@@ -18,11 +18,13 @@ from streaming import markers, transactions
 from streaming.kafka_calls import CALL_S_MAX
 from validator.config import Config
 from validator.errors import Unavailable, UserError
-from validator.kafka import reader, retry, topics
+from validator.history import lane_inputs
+from validator.kafka import reader, retry, sender, topics
 from validator.kafka.jars import ensure_jars
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
+from validator.letters import replayer
 from validator.plugin.limits import COMMIT_S_MAX
-from validator.service import lane_inputs, lease, output_reader, replayer, sender, transport
+from validator.transports import lease, output_reader, runner
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
 TRANSIENT = tuple(retry._PASSING)
@@ -260,11 +262,11 @@ def ends(broker: Broker) -> object:
 
 
 def transport_places(broker: Broker) -> object:
-    group = transport.TransportGroup(KAFKA, "t.", "echo")
+    group = runner.TransportGroup(KAFKA, "t.", "echo")
     held = group.lease(("verdicts",))
     held._id, held._alive_s = "member", float("inf")
-    forms = transport.record_forms(Config())
-    context = transport.KafkaTransportContext(group, ("verdicts",), None, Event(), forms, held)
+    forms = runner.record_forms(Config())
+    context = runner.KafkaTransportContext(group, ("verdicts",), None, Event(), forms, held)
     context._received["t.verdicts", 0] = 5
     context.acknowledge()
     return [place.offset for place in broker.assigned], context._received  # type: ignore[attr-defined]
@@ -312,7 +314,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Bro
         broker = Broker(code, times)
         for module in (
             reader,
-            transport,
+            runner,
             lease,
             output_reader,
             lane_inputs,

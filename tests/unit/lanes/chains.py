@@ -11,9 +11,9 @@ from typing import Any
 from tests.codecs import decoded, encoded
 from validator.config import DEFAULT_PROTOCOL, Config
 from validator.core.inputs import DeadLetter, Input, Source
+from validator.demo.simulation import chain_table, simulation_of
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.service.simulation import chain_table, simulation_of
 from validator.simulate import SimulatedBlock, SimulationSettings
 
 PREFIX = "test."

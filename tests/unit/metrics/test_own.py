@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from validator.metrics.limits import OWN_METRICS_MAX, OWN_SERIES_MAX
 from validator.metrics.own import Measure, Measures, PluginMetric, checked, exported
 from validator.metrics.report import KEY, TRANSPORT, Report
-from validator.service.metric_store import MetricStore
-from validator.service.transport_meter import TransportMeter
+from validator.metrics.store import MetricStore
+from validator.transports.meter import TransportMeter
 
 SENT = PluginMetric("sent_total", "Letters that were sent.", ("country",))
 OPEN = PluginMetric("open", "1 while the office is open.")

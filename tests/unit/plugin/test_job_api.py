@@ -9,9 +9,9 @@ import pytest
 
 from validator.config import Config
 from validator.errors import UserError
+from validator.job.plugin_job import configured_job, of_job
 from validator.plugin import job_api
 from validator.plugin.job_api import JobContext, open_job
-from validator.service.plugin_job import configured_job, of_job
 
 
 def test_a_job_gets_its_table_and_the_chains() -> None:

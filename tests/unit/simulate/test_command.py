@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from validator.cli.main import app
 from validator.config import load_config
+from validator.demo.simulation import chain_table
 from validator.lanes.configured import check_chains
-from validator.service.simulation import chain_table
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

@@ -14,7 +14,7 @@ from streaming.reasons import damaged_state
 from streaming.run import run_queries
 from tests.unit.streaming.queries import Log, Query
 from validator.errors import UserError
-from validator.service.waiting import Patience
+from validator.waiting import Patience
 
 UNREADABLE = """\
 [STREAM_FAILED] Query [id = fb7b, runId = 5b01] terminated with exception: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred \

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.metered import ServedMetrics
+from validator.checkpoint.files import COMMITS
 from validator.config import Config
-from validator.service.checkpoint import COMMITS
-from validator.service.metric_store import MetricStore
+from validator.metrics.store import MetricStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -42,10 +42,10 @@ from validator.config import Config
 from validator.core.handlers.errors import HandlerFault
 from validator.core.lane import WaitingOverflow
 from validator.errors import GivenUp, Unavailable, UserError
+from validator.job import schema_ids
+from validator.job.schema_ids import RecordSchemas
 from validator.plugin.registry import PluginError
-from validator.service import schema_ids
-from validator.service.schema_ids import RecordSchemas
-from validator.service.waiting import Patience
+from validator.waiting import Patience
 
 FAILED_STARTS: dict[str, Exception] = {
     "offline": BatchFailed("offline", progressed=False, outside=True),

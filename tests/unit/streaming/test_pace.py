@@ -18,7 +18,7 @@ from streaming.session import OUT_OF_MEMORY_CODE, JvmGone, SessionSettings, reas
 from tests.unit.streaming.queries import KILLED, Log, Query, Stop
 from validator import exit_codes
 from validator.config import Config
-from validator.service.waiting import Patience
+from validator.waiting import Patience
 
 HEAP = "Lost task 0.0: java.lang.OutOfMemoryError: Java heap space\n\tat java.nio.HeapByteBuffer"
 EXECUTOR = f"{KILLED}Reason: Command exited with code 52\n"

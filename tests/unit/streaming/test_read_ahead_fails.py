@@ -30,7 +30,7 @@ from streaming.run import run_queries
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import KILLED, NOT_TAKEN, Log, Query
 from validator import exit_codes
-from validator.service.waiting import Patience
+from validator.waiting import Patience
 
 READ_FAILED = NOT_TAKEN.replace("streaming.transactions.WriteFailed", "streaming.held_inputs.ReadFailed")
 IN_LANE = KILLED.replace("(crashed)", f'(crashed): {EXECUTES} ["alpha", "point"]\n')

@@ -35,15 +35,15 @@ from tests.unit.streaming.queries import (
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
+from validator.job import look as look_module
+from validator.job.look import Look
 from validator.lanes.accepted import NOTHING
 from validator.lanes.configured import lane_definitions
 from validator.lanes.kept_start import start_of
 from validator.lanes.marker import Marker
 from validator.lanes.parking import Suspect
-from validator.service import look as look_module
-from validator.service.look import Look
-from validator.service.waiting import Patience
 from validator.topics import INPUT_TOPICS
+from validator.waiting import Patience
 
 
 def follow(script: list[str], stop_after: int) -> tuple[int, Query, Log]:

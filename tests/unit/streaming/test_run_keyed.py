@@ -18,8 +18,8 @@ from streaming.run_keyed import EFFECTS_BYTES_MAX, EFFECTS_PER_TRIGGER_MAX, effe
 from validator.codec.framing import id_header
 from validator.config import Config
 from validator.errors import UserError
+from validator.job.schema_ids import NO_IDS
 from validator.plugin.job_api import JobContext, JobRecord, open_job
-from validator.service.schema_ids import NO_IDS
 
 BODIES = open_job(JobContext("xcmp-bodies", chains={"a": {"protocol": "xcmp-network", "limits": {}}}))
 

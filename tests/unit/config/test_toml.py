@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Written TOML reads back as the same table."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from validator.cli.demo import configuration
+from validator.config import load_config
+from validator.config.toml import to_toml
+from validator.protocols.router.simulation.traffic import RouterSimulation
+from validator.simulate import settings_of_profile
+
+# Unicode without surrogates; TOML allows NUL only escaped, and json escapes it
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+plain = st.integers(0, 2**128) | st.booleans() | texts
+values = plain | st.lists(plain, max_size=3)
+tables = st.recursive(
+    st.dictionaries(texts, values, max_size=3),
+    lambda below: st.dictionaries(texts, values | below | st.lists(below, min_size=1, max_size=3), max_size=3),
+    max_leaves=10,
+)
+
+
+@given(tables)
+def test_written_table_is_read_back(table: dict[str, Any]) -> None:
+    assert tomllib.loads(to_toml(table)) == table
+
+
+def test_none_is_left_out() -> None:
+    assert tomllib.loads(to_toml({"a": None, "b": 1})) == {"b": 1}
+
+
+@pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])
+def test_configuration_of_simulated_chain_loads(tmp_path: Path, enactment: str) -> None:
+    chain = RouterSimulation(settings_of_profile("demo", seed=3, blocks=1, enactment=enactment)).chain()
+    path = tmp_path / "validator.toml"
+    path.write_text(to_toml(configuration(chain, tmp_path)), encoding="utf-8")
+    config = load_config(path).chains["polkadot"]
+    assert {para.para_id: para.balance for para in config.core_paras()} == {
+        p["para_id"]: p["balance"] for p in chain["genesis_paras"]
+    }
+    assert config.enactment == enactment
+    assert config.limit_tables()["host_configuration"]["hrmp_sender_deposit"] == chain["config"]["hrmp_sender_deposit"]
+    assert {payload.hex(): weight for payload, weight in config.core_ump_weights().items()} == chain["ump_weights"]

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An audit finds nothing in a simulated chain's history, and each thing that is put into it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.lanes.backend import Store
+from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
+from validator.core.outcomes import ChannelEvent, ChannelEventKind, Executed, Receipt
+from validator.core.types import ParaKind
+from validator.history import audit as module
+from validator.history.audit import audit
+from validator.history.channel_ledger import ChannelLedger
+from validator.lanes.definition import LaneDefinition
+from validator.plugin.protocol_api import InvariantBroken
+from validator.plugin.runtime import installed_protocol
+from validator.replay.suites import suite_names
+from validator.simulate.settings import SimulationSettings
+
+BLOCKS = 40
+
+
+def simulated(protocol: str = "router") -> tuple[Chain, LaneDefinition]:
+    of = chain(SimulationSettings(seed=31, blocks=BLOCKS, lane="rococo"), protocol)
+    return of, definition_of(of)
+
+
+@pytest.mark.parametrize("protocol", suite_names())
+def test_history_of_every_protocol_has_no_fault(protocol: str) -> None:
+    of, definition = simulated(protocol)
+    result = audit(inputs_of(of.records, protocol), definition)
+    assert (result.blocks, result.last_block, result.faults) == (BLOCKS, BLOCKS, 0), result.findings
+    assert result.checks["invariants"] == BLOCKS
+    assert result.checks["orphans"] == 1
+    assert set(result.skipped) == {"emitted records", "stored pages"}
+    assert result.records == len(of.records)
+
+
+def test_invariants_are_checked_as_often_as_told() -> None:
+    of, definition = simulated()
+    sessions = sum(
+        record["session_change"] is not None
+        for block in of.blocks
+        for kind, record in block.records
+        if kind == "blocks"
+    )
+    result = audit(inputs_of(of.records), definition, every=7)
+    assert BLOCKS // 7 <= result.checks["invariants"] <= BLOCKS // 7 + sessions + 2
+    assert result.faults == 0
+
+
+def test_broken_invariant_names_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, definition = simulated()
+    protocol = installed_protocol("router")
+    assert protocol is not None
+
+    def broken(rules: Any) -> None:
+        if rules.now >= 30:
+            raise InvariantBroken("needs_dispatch is [7], paras with queues are []")
+
+    monkeypatch.setattr(module._Run, "_invariants", module._Run._invariants)
+    run = module._Run(definition, None, 1)
+    run._protocol = replace(protocol, invariants=broken)
+    run.take(inputs_of(of.records))
+    found = [each for each in run.result.findings if each.check == "invariants"]
+    assert [each.block for each in found] == list(range(30, BLOCKS + 1))
+    assert found[0].fault
+    assert "needs_dispatch is [7]" in found[0].detail
+
+
+def test_what_invariants_leave_out_is_said_once() -> None:
+    of, definition = simulated()
+    protocol = installed_protocol("router")
+    assert protocol is not None
+    run = module._Run(definition, None, 1)
+    run._protocol = replace(protocol, invariants=lambda rules: "the chain leaves it" if rules.now >= 30 else None)
+    run.take(inputs_of(of.records))
+    assert run.result.skipped["some invariants"] == "since block 30: the chain leaves it"
+    assert run.result.checks["invariants"] == BLOCKS
+
+
+def test_rules_of_the_chain_say_what_they_leave() -> None:
+    of = chain(SimulationSettings(seed=31, blocks=BLOCKS, lane="rococo", history=True))
+    result = audit(inputs_of(of.records), definition_of(of))
+    assert result.faults == 0
+    assert "as_the_chain: the chain itself leaves" in result.skipped["some invariants"]
+
+
+def test_state_that_a_gone_para_left_is_a_note() -> None:
+    of, definition = simulated()
+    run = module._Run(definition, None, 1)
+    run.take(inputs_of(of.records))
+    state: Any = run.lane.rules.state  # type: ignore[attr-defined]
+    para = max(state.paras) + 1
+    state.hrmp_watermarks[para] = 5
+    state.touched.pages[para] = None
+    run.end()
+    (finding,) = [each for each in run.result.findings if each.subject == f"para {para}"]
+    assert not finding.fault
+    assert "watermarks" in finding.detail
+    state.paras[para] = ParaKind.PARACHAIN
+
+
+def event(block: int, kind: ChannelEventKind, sender: int = 0, recipient: int = 0) -> Executed:
+    moved = ChannelEvent(block, 0, kind, 2000, 2004, sender, recipient, 0)
+    return Executed([], [], [moved], [], Receipt(block, block - 1, 0, 0, 0, 0, 0, 0))
+
+
+def test_deposits_have_to_add_up() -> None:
+    ledger = ChannelLedger()
+    ledger.observe(event(1, ChannelEventKind.REQUESTED, 10))
+    ledger.observe(event(2, ChannelEventKind.CONFIRMED, 0, 5))
+    ledger.observe(event(3, ChannelEventKind.OPENED))
+    ledger.observe(event(4, ChannelEventKind.CLOSED, -10, -4))
+    (kept,) = ledger.findings([])
+    assert (kept.check, kept.block, kept.fault) == ("deposits", 4, False)
+    assert "it ended, and 1 of the recipient is still reserved" in kept.detail
+    ledger.observe(event(5, ChannelEventKind.REQUESTED, 10))
+    ledger.observe(event(6, ChannelEventKind.CLOSED, -12))
+    *_, wrong = ledger.findings([])
+    assert wrong.fault
+    assert "2 more was returned to the sender than it had reserved" in wrong.detail
+
+
+def test_unused_channels_are_notes_unless_no_message_was_ever_seen() -> None:
+    of, definition = simulated()
+    run = module._Run(definition, None, 1)
+    run.take(inputs_of(of.records))
+    accepted = {
+        (verdict["block"], verdict["index"])
+        for block in of.blocks
+        for verdict in block.expected
+        if verdict["kind"] == "candidate" and verdict["ok"]
+    }
+    since = {channel_id: followed.since for channel_id, followed in run._ledger.channels.items()}
+    used = {
+        channel_id
+        for block in of.blocks
+        for kind, record in block.records
+        if kind == "candidates" and (record["block"], record["index"]) in accepted
+        for message in record["horizontal_messages"]
+        if record["block"] > since.get(channel_id := (record["para_id"], message["recipient"]), BLOCKS)
+    }
+    open_channels = set(run.lane.rules.state.hrmp_channels)  # type: ignore[attr-defined]
+    run.end()
+    unused = {each.subject for each in run.result.findings if each.check == "unused channels"}
+    assert unused == {f"channel {one}→{other}" for one, other in open_channels & set(since) - used}
+    silent = ChannelLedger()
+    silent.observe(event(1, ChannelEventKind.REQUESTED, 1))
+    assert list(silent.findings([(2000, 2004)])) == []
+
+
+def test_stored_pages_are_compared_at_their_block() -> None:
+    from tests.cli.stored_job import BATCH
+    from validator.ask.state import RestoredState
+    from validator.lanes.store import LaneCache, process_batch, restore_lane
+
+    of, definition = simulated()
+    store = Store()
+    attempt = store.attempt()
+    list(
+        process_batch(definition, attempt, LaneCache(), [inputs_of([each for each in of.records if each.block <= 25])])
+    )
+    store.commit(attempt)
+
+    def stored() -> RestoredState:
+        processor = restore_lane(definition, store.attempt())
+        assert processor is not None
+        head: Any = None
+        return RestoredState("rococo", BATCH, {}, head, 0, processor, definition.protocol, definition)
+
+    good = audit(inputs_of(of.records), definition, stored=stored())
+    assert (good.checks["stored pages"], good.faults) == (1, 0)
+    damaged = stored()
+    state: Any = damaged.rules.state  # type: ignore[attr-defined]
+    para = min(state.hrmp_watermarks)
+    state.hrmp_watermarks[para] += 1
+    found = audit(inputs_of(of.records), definition, stored=damaged)
+    (finding,) = [each for each in found.findings if each.fault]
+    assert (finding.check, finding.subject, finding.block) == ("stored pages", f"para {para}", 25)

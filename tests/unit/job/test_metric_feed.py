@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that reads for the endpoint: what it does about errors that nobody has foreseen; without Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from queue import Queue
+from typing import ClassVar, Self
+
+import pytest
+
+from tests.codecs import codec_for
+from validator.codec.json_form import encode_input
+from validator.core.inputs import RecordKind
+from validator.errors import Unavailable
+from validator.job import metric_feed
+from validator.job.metric_feed import Feed, FeedThread
+from validator.kafka.reader import TopicRecord
+from validator.metrics.report import LANE, Report
+from validator.metrics.store import MetricStore
+
+LANE_NAME = "polkadot"
+AWAITED_S_MAX = 60.0
+
+
+def record(offset: int, value: bytes) -> TopicRecord:
+    return TopicRecord("metrics", 0, offset, LANE_NAME.encode(), value, 0)
+
+
+class Reader:
+    """A reader of topics whose polls a test has prepared (`validator.kafka.reader.TopicReader`)."""
+
+    polls: ClassVar[list[Exception | list[TopicRecord]]] = []
+    at_end = caught_up = True
+
+    def __init__(self, kafka: object, prefix: str, topics: list[str]) -> None:
+        self._topic = topics[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def spans(self) -> Mapping[tuple[str, int], tuple[int, int]]:
+        return {(self._topic, 0): (0, 0)}
+
+    def start_at(self, topic: str, offsets: Mapping[int, int]) -> None:
+        pass
+
+    def poll(self, timeout_s: float) -> list[TopicRecord]:
+        if self._topic != "metrics" or not self.polls:
+            return []
+        found = self.polls.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_feed, "TopicReader", Reader)
+    monkeypatch.setattr(metric_feed, "PAUSE_S", 0.0)
+
+
+@pytest.mark.usefixtures("reads")
+def test_no_error_ends_the_thread_or_leaves_old_values_as_those_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Report(LANE, LANE_NAME)
+    made.put("validator_lane_executed_block", 5)
+    unforeseen = RecursionError("too deep")
+    monkeypatch.setattr(
+        Reader, "polls", [unforeseen, unforeseen, Unavailable("away"), [record(0, b"?"), record(1, made.encode())]]
+    )
+    up, lines = list[float](), list[str]()
+    taken: Queue[float] = Queue()
+
+    class Noted(MetricStore):
+        def set(self, name: str, value: float, *labels: str) -> None:
+            super().set(name, value, *labels)
+            if name == "validator_metrics_kafka_up":
+                up.append(value)
+
+        def take(self, report: Report, *, is_new: bool = True) -> None:
+            super().take(report, is_new=is_new)
+            taken.put(report.set["validator_lane_executed_block"][()])
+
+    store = Noted([LANE_NAME])
+    feed = Feed(store, [LANE_NAME], codec_for())
+    with FeedThread({}, "p.", feed, store, {}, tell=lines.append):
+        assert taken.get(timeout=AWAITED_S_MAX) == 5
+    assert up[:3] == [0, 0, 0], "0 while it cannot read, also just after it has connected"
+    assert up[3:] in ([], [1])
+    assert lines == ["metrics cannot be read: RecursionError: too deep"], (
+        "said once, and that Kafka is away, others say"
+    )
+
+
+@pytest.mark.usefixtures("reads")
+def test_record_that_nobody_can_take_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reader, "polls", [[record(7, b"bad"), record(8, b"good")]])
+    lines: list[str] = []
+    taken: Queue[bytes] = Queue()
+
+    class Picky(Feed):
+        def take(self, record: TopicRecord) -> None:
+            if record.value == b"bad":
+                raise KeyError(record.value)
+            taken.put(record.value)
+
+    store = MetricStore([LANE_NAME])
+    with FeedThread({}, "p.", Picky(store, [LANE_NAME], codec_for()), store, {}, tell=lines.append):
+        assert taken.get(timeout=AWAITED_S_MAX) == b"good"
+    assert lines == ["metrics go without metrics[0]@7: KeyError: b'bad'"]
+
+
+def test_earlier_report_from_a_former_partition_does_not_replace_the_newest() -> None:
+    """Partitions were added to the topic after all, and are read in any order; what is new is counted in any case."""
+
+    def report(block: int, growth: int) -> bytes:
+        made = Report(LANE, LANE_NAME, add={"validator_lane_batches_total": {(): growth}})
+        made.put("validator_lane_executed_block", block)
+        return made.encode()
+
+    taken: list[tuple[float, bool]] = []
+
+    class Noted(MetricStore):
+        def take(self, report: Report, *, is_new: bool = True) -> None:
+            taken.append((report.set["validator_lane_executed_block"][()], is_new))
+
+    feed = Feed(Noted([LANE_NAME]), [LANE_NAME], codec_for())
+    feed.begin({0: 4, 1: 9})
+    for partition, offset, block, at_ms in ((1, 8, 70, 500), (0, 3, 60, 400), (0, 4, 61, 400)):
+        feed.take(TopicRecord("metrics", partition, offset, LANE_NAME.encode(), report(block, 1), at_ms))
+    assert taken == [(70, False), (61, True)]
+
+
+def block_record(block: int, at_s: float) -> TopicRecord:
+    codec = codec_for()
+    value = encode_input(
+        codec,
+        RecordKind.BLOCK,
+        {"lane": LANE_NAME, "block": block, "candidates": 0, "requests": 0, "downward": 0},
+        "router",
+    )
+    return TopicRecord("blocks", 0, block, LANE_NAME.encode(), value, int(at_s * 1000))
+
+
+def test_lane_that_a_transport_feeds_is_silent_when_nothing_new_arrives() -> None:
+    store, now = MetricStore([LANE_NAME, "kusama"]), [1_000.0]
+    feed = Feed(store, [LANE_NAME, "kusama"], codec_for(), lambda: now[0], {LANE_NAME: 300.0})
+    feed.begin({})
+
+    def values(name: str) -> dict[str, float]:
+        feed.refresh()
+        samples = (sample for metric in store.collect() for sample in metric.samples if sample.name == name)
+        return {sample.labels["lane"]: sample.value for sample in samples}
+
+    def silent() -> float | None:
+        assert "kusama" not in values("validator_lane_silent"), "no transport feeds it"
+        return values("validator_lane_silent").get(LANE_NAME)
+
+    assert silent() is None, "the topics have not been read: nobody knows"
+    feed.has_read()
+    assert silent() == 0
+    now[0] = 1_301.0
+    assert silent() == 1, "since the job has started nothing has arrived"
+    feed.take(block_record(7, 1_290.0))
+    assert silent() == 0
+    feed.take(block_record(6, 1_600.0))  # an old block again is nothing new
+    now[0] = 1_591.0
+    assert silent() == 1
+    feed.take(block_record(8, 1_591.0))
+    assert silent() == 0
+    assert values("validator_lane_newest_block_timestamp_seconds") == {LANE_NAME: 1_591.0}

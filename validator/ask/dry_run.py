@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks a lane's state what it would say to a record now: every violation, and the headroom before and after.
+
+The state is a copy in this process. The record is judged alone, at the beginning of the next block: other records of that block, its
+dispatch round and a session change are not known yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from validator.ask.plain_view import plain_view
+from validator.codec.decode import decode_record
+from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
+from validator.codec.json_form import encode_input, shown_json
+from validator.core.errors import Violation
+from validator.core.inputs import DeadLetter, Input, Source
+from validator.core.outcomes import InputKind, Verdict
+from validator.core.rules import Effects, in_force
+from validator.errors import UserError
+from validator.hexadecimal import to_hex
+from validator.topics import INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from validator.codec.codec import Codec, RecordChecks
+    from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
+    from validator.core.rules import RuleSet
+    from validator.core.types import BlockNumber, Hash, ParaId
+    from validator.plugin.protocol_api import ProtocolDefinition, StateView
+
+KINDS: Final = {
+    "candidates": InputKind.CANDIDATE,
+    "channel-requests": InputKind.REQUEST,
+    "downward-messages": InputKind.DOWNWARD,
+}
+"""The topics whose records can be judged alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A lane's state after ``executed_block``, to be changed by dry runs; ``codec`` and ``records`` read and check its records.
+
+    ``state_root`` is the root before any dry run.
+    """
+
+    lane: str
+    executed_block: BlockNumber
+    rules: RuleSet[Any]
+    protocol: ProtocolDefinition
+    codec: Codec
+    records: RecordChecks
+    state_root: Hash
+
+    def with_rules(self, rules: RuleSet[Any]) -> Standing:
+        """Return the same with rules that hold the same state, unchanged."""
+        return replace(self, rules=rules)
+
+    @property
+    def view(self) -> StateView:
+        """The protocol's state view, or a plain view of its trace format."""
+        return self.protocol.state_view or plain_view(self.protocol.traces)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a lane would say to a record in ``block``.
+
+    ``violations`` are in the order of the checks: the lane would reject the record for the first. ``complete`` says whether they are all.
+    ``before`` and ``after`` are the headroom of the para and of the channels that it sends over. ``after`` is empty if there are
+    violations. ``changed`` says whether the state that was asked is another one now.
+    """
+
+    lane: str
+    kind: InputKind
+    executed_block: BlockNumber
+    state_root: Hash
+    block: BlockNumber
+    para_id: ParaId
+    violations: tuple[Violation, ...]
+    complete: bool
+    effects: Effects | None
+    before: tuple[ParaHeadroom | ChannelHeadroom, ...]
+    after: tuple[ParaHeadroom | ChannelHeadroom, ...]
+    changed: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether the record would be accepted."""
+        return not self.violations
+
+
+def ask(standing: Standing, topic: str, document: Any) -> Answer:
+    """Judge a record, given as `validator submit` takes it; ``lane``, ``block`` and ``index`` may be left out.
+
+    Changes the state of ``standing``. ``topic`` is one of `KINDS`. Raises `UserError`: the document is no record of the topic, it belongs
+    to another lane, one of its values is out of range, or its block is executed.
+    """
+    item = _decoded(standing, topic, document)
+    rules, kind = standing.rules, KINDS[topic]
+    rules.begin_block(item.block, standing.executed_block)
+    record, para = _record(rules, kind, item)
+    before = _headroom(standing, para)
+    violations, complete, effects = _judge(rules, kind, record)
+    return Answer(
+        standing.lane,
+        kind,
+        standing.executed_block,
+        standing.state_root,
+        item.block,
+        para,
+        tuple(violations),
+        complete,
+        effects,
+        before,
+        () if violations else _headroom(standing, para),
+        not violations or _rules_change(rules, standing.executed_block, item.block),
+    )
+
+
+class Records(NamedTuple):
+    """An answer as records of output topics: values of `verdicts`, one for each violation or a single one, and of `headroom`."""
+
+    verdicts: tuple[bytes, ...]
+    headroom: tuple[bytes, ...]
+    headroom_after: tuple[bytes, ...]
+
+
+def records_of(answer: Answer) -> Records:
+    """Return an answer as records. Their runtime digest is 0: no runtime has executed them."""
+    encoder = Encoder(answer.lane, bytes(RUNTIME_DIGEST_BYTES))
+    verdicts = [Verdict(answer.kind, answer.block, 0, answer.para_id, violation) for violation in answer.violations]
+    if not verdicts:
+        effects = answer.effects or Effects(enacted=False)
+        verdicts = [Verdict(answer.kind, answer.block, 0, answer.para_id, None, *effects)]
+    before, after = (
+        tuple(encoder.headroom(answer.executed_block, each).value for each in headroom)
+        for headroom in (answer.before, answer.after)
+    )
+    return Records(tuple(map(encoder.verdict, verdicts)), before, after)
+
+
+def document_of(answer: Answer) -> dict[str, Any]:
+    """Return an answer as JSON; errors, messages and headroom have the form of the output topics."""
+    return shown_records(records_of(answer), answer.executed_block, answer.state_root, complete=answer.complete)
+
+
+def shown_records(
+    records: Records, executed_block: BlockNumber, state_root: bytes | None, *, complete: bool
+) -> dict[str, Any]:
+    """Return the records of an answer as JSON."""
+    shown = [shown_json("verdicts", value) for value in records.verdicts]
+    first = shown[0]
+    before, after = ([shown_json("headroom", value) for value in headroom] for headroom in records[1:])
+    return {
+        "lane": first["lane"],
+        "executed_block": executed_block,
+        "state_root": None if state_root is None else to_hex(state_root),
+        "block": first["block"],
+        "kind": first["kind"],
+        "para_id": first["para_id"],
+        "ok": first["ok"],
+        "errors": [{**each["error"], "clause": each["clause"]} for each in shown if not each["ok"]],
+        "complete": complete,
+        "messages": first["messages"],
+        "effective_session": first["effective_session"],
+        "headroom": before,
+        "headroom_after": after if first["ok"] else None,
+    }
+
+
+def _decoded(standing: Standing, topic: str, document: Any) -> Input:
+    if not isinstance(document, dict):
+        raise UserError(f"record: expected an object, found {document!r:.60}")
+    place = {"lane": standing.lane, "block": standing.executed_block + 1, "index": 0}
+    whole = {**place, **document}
+    kind = INPUT_TOPICS[topic]
+    value = encode_input(standing.codec, kind, whole, standing.protocol.name)
+    if whole["lane"] != standing.lane:
+        raise UserError(f"lane: expected {standing.lane!r}, found {whole['lane']!r}")
+    decoded = decode_record(standing.codec, kind, value, Source(topic, 0, 0), None, {standing.lane: standing.records})
+    if isinstance(decoded, DeadLetter):
+        raise UserError(decoded.detail)
+    item = decoded[1]
+    if item.block <= standing.executed_block:
+        raise UserError(
+            f"block: expected a block after {standing.executed_block}, which is executed, found {item.block}"
+        )
+    return item
+
+
+def _record(rules: RuleSet[Any], kind: InputKind, item: Input) -> tuple[Any, ParaId]:
+    if kind is InputKind.REQUEST:
+        request = rules.request(item.fields)
+        return request, request[0]  # the first field of every request is the para that sends it
+    record = rules.candidate(item.fields) if kind is InputKind.CANDIDATE else rules.downward(item.fields)
+    return record, record.para_id
+
+
+def _rules_change(rules: RuleSet[Any], executed: BlockNumber, block: BlockNumber) -> bool:
+    """Return whether a block has other rules than the executed one: then its beginning may change the state."""
+    epochs = rules.settings.rules
+    return in_force(epochs, executed) != in_force(epochs, block)
+
+
+def _judge(rules: RuleSet[Any], kind: InputKind, record: Any) -> tuple[list[Violation], bool, Effects | None]:
+    """Return the violations, whether they are all, and the effects if there are none."""
+    if kind is InputKind.CANDIDATE:
+        violations = rules.violations(record)
+        if violations:
+            return violations, rules.lists_violations, None
+        return [], True, rules.enact_candidate(record)
+    listed = rules.request_violations(record) if kind is InputKind.REQUEST else None
+    if listed:
+        return listed, True, None
+    try:
+        apply = rules.apply_request if kind is InputKind.REQUEST else rules.apply_downward
+        return [], True, apply(record)
+    except Violation as violation:
+        return [violation], False, None
+
+
+def _headroom(standing: Standing, para: ParaId) -> tuple[ParaHeadroom | ChannelHeadroom, ...]:
+    rules = standing.rules
+    channels = [each for each in standing.view.channels(rules) if each[0] == para]
+    found = [rules.para_headroom(para), *map(rules.channel_headroom, channels)]
+    return tuple(each for each in found if each is not None)

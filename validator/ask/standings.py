@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last committed states of a job's lanes, kept in memory and read again once the job has committed another batch."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from validator.ask.answerer import Asked
+from validator.ask.limits import REFRESH_SHARE_MAX
+from validator.ask.standing import standing_of
+from validator.ask.state import restore, stored_lanes
+from validator.checkpoint.files import checkpoint_id, last_committed_batch
+from validator.core.rules import pages
+from validator.errors import UserError
+from validator.lanes.configured import job_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from validator.ask.dry_run import Standing
+    from validator.config import Config
+    from validator.lanes.definition import LaneDefinition
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A lane's state as pages, from which it is restored after a request has changed it; or why there is none."""
+
+    checkpoint: str = ""
+    batch: int | None = None
+    definition: LaneDefinition | None = None
+    pages: list[bytes] = field(default_factory=list)
+    standing: Standing | None = None
+    is_changed: bool = False
+    reason: str = ""
+    next_look_s: float = float("-inf")
+
+
+class CheckpointStandings:
+    """States from the checkpoint of a job, which may be running on this machine (`answerer.Standings`).
+
+    A lane is looked for again ``refresh_s`` seconds after the last time at the earliest, and later if reading takes long; an error stays
+    until then.
+    """
+
+    def __init__(self, config: Config, refresh_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config, self._refresh_s, self._clock = config, refresh_s, clock
+        self._lanes: dict[str, _Kept] = {}
+
+    def of(self, lane: str) -> Asked:
+        """Return a lane's state after the last committed batch. Raises `UserError`: an unknown lane, no state of it."""
+        chains = self._config.chains
+        if lane not in chains:
+            raise UserError(
+                f"lane: expected {' or '.join(sorted(chains)) or 'none, as no chain is configured'}, found {lane!r}"
+            )
+        kept = self._lanes.setdefault(lane, _Kept())
+        if self._clock() >= kept.next_look_s:
+            self._look(lane, kept)
+        if kept.standing is None or kept.definition is None:
+            raise UserError(kept.reason)
+        if kept.is_changed:
+            rules = kept.definition.restore_rules(kept.pages)
+            kept.standing, kept.is_changed = kept.standing.with_rules(rules), False
+        return Asked(kept.standing, kept.batch)
+
+    def changed(self, lane: str) -> None:
+        """Restore the lane before the next request."""
+        self._lanes[lane].is_changed = True
+
+    def _look(self, lane: str, kept: _Kept) -> None:
+        """Read the state if the job has committed another batch; a lane whose state cannot be read has none."""
+        began_s = self._clock()
+        try:
+            self._read(lane, kept)
+        except UserError as error:
+            kept.standing, kept.reason = None, str(error)
+        except Exception as error:  # noqa: BLE001 - a full disk, a reader that has crashed: the next look may find it well
+            kind = "" if isinstance(error, OSError | RuntimeError) else f"{type(error).__name__}: "
+            kept.standing, kept.reason = None, f"the checkpoint cannot be read: {kind}{error}"
+        ended_s = self._clock()
+        kept.next_look_s = ended_s + max(self._refresh_s, (ended_s - began_s) * (1 / REFRESH_SHARE_MAX - 1))
+
+    def _read(self, lane: str, kept: _Kept) -> None:
+        directory = job_directory(self._config)
+        checkpoint = directory / "checkpoint"
+        batch = last_committed_batch(checkpoint)
+        found = checkpoint_id(checkpoint)  # another checkpoint may have come as far
+        if kept.standing is not None and (found, batch) == (kept.checkpoint, kept.batch):
+            return
+        with stored_lanes(directory, [lane]) as stored:
+            restored = restore(stored, lane)
+        kept.checkpoint, kept.batch, kept.definition = found, restored.batch, restored.definition
+        kept.pages = pages(restored.rules)
+        kept.standing, kept.is_changed = standing_of(restored.definition, restored.processor), False

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executes a lane's inputs again before a rebuild, and compares each block with what the lane has emitted.
+
+A rebuild emits nothing for blocks that are already emitted. If it executed them differently, the lane would continue from a state that does
+not fit its own verdicts. So the receipts of these blocks, with their state roots, and their verdicts must be equal; only the runtime digest
+may differ, since it names versions of programs. State roots are compared where both sides have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, Final
+
+from validator.codec.json_form import to_json
+from validator.core.handlers.errors import HandlerFault
+from validator.core.limits import U32_MAX, U64_MAX
+from validator.errors import UserError
+from validator.history.lane_inputs import recorded_inputs
+from validator.kafka.reader import TopicReader
+from validator.lanes.accepted import OPTION
+from validator.lanes.processor import LaneProcessor
+
+if TYPE_CHECKING:
+    from validator.codec.codec import Codec
+    from validator.codec.encode import OutputRecord
+    from validator.core.types import BlockNumber
+    from validator.kafka.client import KafkaTable
+    from validator.lanes.definition import LaneDefinition
+
+COMPARED: Final = ("verdicts", "receipts")
+"""The topics whose records are compared, in the order in which a block emits them."""
+
+RECORDS_PER_STEP: Final = 1_000
+"""Inputs that the lane takes before it executes what is complete."""
+
+DIFFERENCE_CHARACTERS_MAX: Final = 200
+"""Characters of one side of a difference in the error."""
+
+
+class EmittedDiffers(UserError):
+    """A block would not be rebuilt as it was emitted; ``topic`` has what ``there`` says, a second execution what ``here`` says."""
+
+    def __init__(self, lane: str, block: BlockNumber, topic: str, there: str, here: str) -> None:
+        self.block, self.topic, self.there, self.here = block, topic, there, here
+        super().__init__(
+            f"lane {lane}: block {block} would not be rebuilt as it was emitted: {topic} has {there}, the rebuild {here}: start "
+            f"with the configuration, plugins and program of then, or accept other results from this block on with {OPTION} "
+            f"{lane}:{block}"
+        )
+
+
+def compare_emitted(
+    kafka: KafkaTable, prefix: str, codec: Codec, definition: LaneDefinition, last: BlockNumber
+) -> BlockNumber | None:
+    """Execute a lane up to block ``last`` and return the last block that was compared, or None.
+
+    ``codec`` reads the records of all lanes of the job. Raises `EmittedDiffers` at the first record that differs, with both sides.
+    """
+    settings = replace(definition.settings, blocks_ahead_max=U32_MAX, waiting_bytes_max=U64_MAX)
+    processor = LaneProcessor.create(replace(definition, settings=settings))
+    compared = None
+    emitted = [Emitted(kafka, prefix, topic, definition.name) for topic in COMPARED]
+    inputs = recorded_inputs(kafka, prefix, codec, definition)
+    try:
+        while items := list(islice(inputs, RECORDS_PER_STEP)):
+            for block, records in processor.process(items):
+                if block is None:
+                    continue
+                if block > last:
+                    return compared
+                for topic in emitted:
+                    topic.compare(block, [record for record in records if record.topic == topic.name])
+                compared = block
+    except HandlerFault as fault:
+        raise UserError(f"lane {definition.name}: its inputs cannot be executed again: {fault}") from fault
+    finally:
+        inputs.close()
+        for topic in emitted:
+            topic.close()
+    return compared
+
+
+class Emitted:
+    """What a lane has emitted to one topic, block by block."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str, topic: str, lane: str) -> None:
+        self.name = topic
+        self._lane = lane
+        self._reader = TopicReader(kafka, prefix, [topic])
+        self._cut = any(low for low, _ in self._reader.spans().values())
+        self._blocks = self._read()
+        self._next = next(self._blocks, None)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reader.close()
+
+    def compare(self, block: BlockNumber, records: list[OutputRecord]) -> None:
+        """Raise `UserError` if the block's records are not those that the lane has emitted."""
+        if self._next is None or (self._cut and block <= self._next[0]):
+            if (
+                self._next is not None and block == self._next[0]
+            ):  # retention may have removed the first records of this one
+                self._cut, self._next = False, next(self._blocks, None)
+            return
+        if self._next[0] < block:
+            raise self._differs(self._next[0], "the block", "no such block")
+        there = self._next[1] if self._next[0] == block else []
+        if self._next[0] == block:
+            self._next = next(self._blocks, None)
+        for one, other in zip(there, (record.value for record in records), strict=False):
+            if one != other:
+                self._compare(block, _meaning(self.name, one), _meaning(self.name, other))
+        ends_here = self._next is None and len(there) < len(records)  # the rest may be behind an open transaction
+        if len(there) != len(records) and not ends_here:
+            raise self._differs(block, f"{len(there)} {self.name}", str(len(records)))
+
+    def _compare(self, block: BlockNumber, one: dict[str, Any], other: dict[str, Any]) -> None:
+        if (
+            one.get("state_root") is None or other.get("state_root") is None
+        ):  # [job] root_interval_blocks may have changed
+            one, other = (
+                {name: value for name, value in each.items() if name != "state_root"} for each in (one, other)
+            )
+        for name in dict.fromkeys((*one, *other)):
+            if one.get(name) != other.get(name):
+                place = f"{one['kind']} {one['index']}: " if "index" in one else ""
+                raise self._differs(block, f"{place}{name} {_short(one.get(name))}", _short(other.get(name)))
+
+    def _differs(self, block: BlockNumber, there: str, here: str) -> EmittedDiffers:
+        return EmittedDiffers(self._lane, block, self.name, there, here)
+
+    def _read(self) -> Iterator[tuple[BlockNumber, list[bytes]]]:
+        key = self._lane.encode()
+        values = (record.value for record in self._reader.read_to_end() if record.key == key)
+        for block, group in groupby(values, key=lambda value: int(to_json(self.name, value)["block"])):
+            yield block, list(group)
+
+
+def _meaning(topic: str, value: bytes) -> dict[str, Any]:
+    return {name: field for name, field in to_json(topic, value).items() if name != "runtime_digest"}
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= DIFFERENCE_CHARACTERS_MAX else text[: DIFFERENCE_CHARACTERS_MAX - 1] + "…"

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the records of dead letters back on the topics that they came from.
+
+A record and its ledger entry are one Kafka transaction, so that attempts are counted whatever fails. All replays share one
+transactional.id: a new replay fences off the previous one and only then reads the ledger, so no two replays count the same attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from validator.core.inputs import Source
+from validator.errors import UserError
+from validator.kafka.client import producer_config
+from validator.kafka.refusals import why
+from validator.kafka.retry import answer, missing_topics, user_error
+from validator.kafka.topics import hidden_topics
+from validator.letters.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
+from validator.topics import INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from confluent_kafka import Message
+
+    from validator.config import Config
+    from validator.kafka.client import KafkaTable
+
+CALL_S_MAX: Final = 30.0
+"""Seconds in which Kafka must have taken a transaction's records, and in which it must commit."""
+SLICE_S: Final = 0.2
+"""Seconds of one call to librdkafka: Ctrl-C has no effect before it returns."""
+ABORT_S_MAX: Final = 5.0
+"""Seconds to abort a transaction; one that is left open the next replay ends, or the broker after a minute."""
+
+TRANSACTION_RECORDS_MAX: Final = 500
+TRANSACTION_BYTES_MAX: Final = 16 << 20
+"""Records, and their bytes, in one transaction."""
+
+_FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+class Task(NamedTuple):
+    """A record to put back; ``topic`` is the full name."""
+
+    letter: Place
+    topic: str
+    key: bytes | None
+    raw: bytes
+    attempt: int
+    repaired: bool
+
+
+class Declined(NamedTuple):
+    """A dead letter that is not put back, with the reason in words: skipped if it need not be, refused if it must not be."""
+
+    letter: Place
+    outcome: Literal["skipped", "refused"]
+    why: str
+
+
+def judge(
+    letter: StoredLetter, ledger: Ledger, config: Config, *, repaired: bytes | None, again: bool, force: bool
+) -> Task | Declined:
+    """Decide whether a dead letter's record is put back, with the bytes of ``repaired`` if given.
+
+    Checks, in order: it was not put back before (unless ``again``); attempts are left; it came from an input topic; the record by itself
+    would not be dead on arrival (unless ``force``).
+    """
+    replays, attempt = ledger.replays_of(letter.place), ledger.next_attempt(letter)
+    raw = letter.raw if repaired is None else repaired
+    limit = config.dead_letters.attempts_max
+    if replays and not again:
+        last = replays[-1]
+        where = f"{last.record.topic}[{last.record.partition}]@{last.record.offset}"
+        why = f"already put back as {where} (attempt {last.attempt}); --again puts it back once more"
+        return Declined(letter.place, "skipped", why)
+    if attempt > limit:
+        why = f"already put back {attempt - 1} times, and [dead_letters] attempts_max is {limit}"
+        return Declined(letter.place, "refused", why)
+    if letter.source.topic.removeprefix(config.topics.prefix) not in INPUT_TOPICS:
+        known = ", ".join(config.topics.prefix + name for name in INPUT_TOPICS)
+        return Declined(letter.place, "refused", f"it came from {letter.source.topic}, expected one of {known}")
+    record, problem = decoded(letter, raw, config)
+    if problem is not None and not force:
+        return Declined(letter.place, "refused", f"it would be dead on arrival: {problem}")
+    lane = letter.lane if record is None else record["lane"]
+    return Task(letter.place, letter.source.topic, lane.encode() or None, raw, attempt, raw != letter.raw)
+
+
+def judge_complete(
+    letter: StoredLetter, ledger: Ledger, config: Config, *, repaired: bytes | None, again: bool, force: bool
+) -> Task | Declined:
+    """Judge as `judge` does. If the letter has only the ends of its record, fetch the record first, unless other bytes are sent."""
+    if repaired is None:
+        try:
+            letter = completed(letter, config.kafka)
+        except UserError as error:
+            return Declined(letter.place, "refused", str(error))
+    return judge(letter, ledger, config, repaired=repaired, again=again, force=force)
+
+
+def pointless(
+    letter: StoredLetter, raw: bytes, config: Config, executed_blocks: Mapping[str, int | None]
+) -> str | None:
+    """Say why no block will take ``raw`` even if it is put back: its lane has executed the block. None if a block may take it.
+
+    ``executed_blocks`` is by lane, None if the lane has executed nothing. A record of an executed block becomes a duplicate, or a dead
+    letter again.
+    """
+    record, problem = decoded(letter, raw, config)
+    executed = None if record is None or problem is not None else executed_blocks.get(record["lane"])
+    if record is None or executed is None or record["block"] > executed:
+        return None
+    return f"it belongs to block {record['block']}, and lane {record['lane']} has already executed block {executed}"
+
+
+class Replayer:
+    """Puts records back. Creating a replayer ends any other replay with the same prefix; on exit it aborts an open transaction.
+
+    Every method raises `UserError` if Kafka does not answer or refuses, or if another replay has started meanwhile.
+    """
+
+    def __init__(self, kafka: KafkaTable, prefix: str) -> None:
+        config = producer_config(kafka, transactional_id=f"{prefix}dead-letter-replay")
+        self._kafka, self._transactional_id = kafka, config["transactional.id"]
+        self._bootstrap, self._prefix = config["bootstrap.servers"], prefix
+        self._refused: tuple[int, KafkaError] | None = None
+        self._open = False
+        try:
+            self._producer = Producer(config)
+            missing = missing_topics(self._producer, [prefix + name for name in (*INPUT_TOPICS, LEDGER)])
+            for name, error in hidden_topics(kafka, missing).items():
+                raise self._user_error(KafkaException(error), topic=name)
+            if missing:
+                raise UserError(
+                    f"topics are missing at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "
+                    "`validator topics create`"
+                )
+            answer(self._producer.init_transactions, patience_s=CALL_S_MAX)
+        except KafkaException as error:
+            raise self._user_error(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._open:  # otherwise readers of committed records would wait until the broker aborts it
+            with suppress(KafkaException):
+                _in_slices(self._producer.abort_transaction, ABORT_S_MAX)
+
+    def send(self, tasks: Sequence[Task]) -> list[Replay]:
+        """Put records back and count the attempts, all or none; return the ledger entries."""
+        placed: list[Source | None] = [None] * len(tasks)
+        try:
+            self._producer.begin_transaction()
+            self._open = True
+            for at, task in enumerate(tasks):
+                headers = [("dead-letter", str(task.letter).encode()), ("attempt", str(task.attempt).encode())]
+                self._produce(task.topic, task.raw, task.key, headers, at, placed)
+            deadline = time.monotonic() + CALL_S_MAX
+            while (left := self._producer.flush(SLICE_S)) and time.monotonic() < deadline:
+                pass
+            self._raise_refused(tasks)
+            replays = [
+                Replay(task.letter, task.attempt, source, task.repaired)
+                for task, source in zip(tasks, placed, strict=True)
+                if source is not None and source.offset >= 0
+            ]
+            if left or len(replays) < len(tasks):
+                raise UserError(
+                    f"nothing was put back: {self._bootstrap} did not acknowledge the records within {CALL_S_MAX:.0f} s"
+                )
+            for replay in replays:
+                _, key, value, _ = replay.encode()
+                self._produce(self._prefix + LEDGER, value, key, [], 0, [])
+        except KafkaException as error:
+            raise self._user_error(error) from error
+        try:
+            _in_slices(self._producer.commit_transaction, CALL_S_MAX)
+        except KafkaException as error:
+            raise self._user_error(error, uncertain=True) from error
+        self._open = False
+        return replays
+
+    def _produce(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Any,
+        at: int,
+        placed: list[Source | None],
+    ) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._refused = self._refused or (at, error)
+            elif placed:
+                placed[at] = Source(topic, message.partition() or 0, _offset(message))
+
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
+                self._producer.poll(0)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _raise_refused(self, tasks: Sequence[Task]) -> None:
+        if self._refused is not None:
+            at, error = self._refused
+            if error.code() in _FENCED:
+                raise self._user_error(KafkaException(error))
+            topic = tasks[at].topic
+            reason = why(error, self._kafka, f"Write on topic {topic}")
+            raise UserError(f"nothing was put back: dead letter {tasks[at].letter}: {topic}: {reason}")
+
+    def _user_error(self, error: KafkaException, *, topic: str | None = None, uncertain: bool = False) -> UserError:
+        reason: Any = error.args[0]
+        fenced = self._refused is not None and self._refused[1].code() in _FENCED
+        if fenced or reason.code() in _FENCED:
+            return UserError("another `validator dead-letters replay` was started and has ended this one")
+        if uncertain and not reason.txn_requires_abort():
+            return UserError(
+                f"{self._bootstrap} did not confirm the last records ({reason.str()}): check with `validator dead-letters list`"
+            )
+        right = f"Write on topic {topic or self._prefix + LEDGER}"
+        text = why(reason, self._kafka, right, transactional_id=self._transactional_id)
+        return user_error(reason, f"nothing was put back: {self._bootstrap}: {text}")
+
+
+def _in_slices(call: Callable[[float], object], seconds: float) -> None:
+    """Call until it succeeds: librdkafka continues with what the call before has begun. Raises `KafkaException`, after the time as well."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            call(SLICE_S)
+            return
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() >= deadline:
+                raise
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset
