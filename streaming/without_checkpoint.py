@@ -9,7 +9,7 @@ from streaming.kafka_calls import ABANDONED_S_MAX
 from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator.codec.arrivals import NO_LANE
 from validator.errors import Unavailable, UserError
-from validator.history.lane_inputs import skipped_records
+from validator.history.engine import skipped_records
 from validator.job.orders import lane_reports
 
 if TYPE_CHECKING:

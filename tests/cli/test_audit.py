@@ -17,8 +17,7 @@ from validator.cli.audit import _shown
 from validator.codec.json_form import encode_json, to_json
 from validator.codec.schemas import schemas
 from validator.core.types import BlockNumber
-from validator.history.audit import Audit
-from validator.history.findings import Finding
+from validator.history.audit import Audit, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

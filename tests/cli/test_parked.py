@@ -21,7 +21,7 @@ from validator.config import load_config
 from validator.config.toml import to_toml
 from validator.core.inputs import RecordKind, Source
 from validator.errors import UserError
-from validator.history.lane_inputs import InputPartition
+from validator.history.engine import InputPartition
 from validator.job import orders as parked_service
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics

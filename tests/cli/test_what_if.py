@@ -20,7 +20,7 @@ from validator.config import load_config
 from validator.config.toml import to_toml
 from validator.core.inputs import Input
 from validator.errors import UserError
-from validator.history.cases import read_sweep
+from validator.history.what_if import read_sweep
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
 

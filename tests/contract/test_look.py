@@ -20,7 +20,7 @@ from validator.checkpoint.second_look import SecondLook
 from validator.codec.encode import OutputRecord
 from validator.config import Config
 from validator.errors import UserError
-from validator.history.lane_inputs import InputPartition, by_block
+from validator.history.engine import InputPartition, by_block
 from validator.job import look as look_module
 from validator.job.look import Look, look, look_offline
 from validator.kafka.client import admin_config, producer_config

@@ -14,7 +14,7 @@ from validator.codec.arrivals import NO_LANE
 from validator.codec.encode import encode_dead_letter
 from validator.config import Config
 from validator.core.inputs import DeadLetter, DeadReason, Source
-from validator.history.lane_inputs import skipped_records
+from validator.history.engine import skipped_records
 from validator.job.orders import lane_reports
 from validator.kafka.topics import create_topics
 from validator.lanes.marker import Marker

@@ -27,7 +27,7 @@ from validator.errors import UserError
 from validator.history.against import Deployment, check_lane, compare_deployments, different_settings
 from validator.history.audit import FINDINGS_MAX, Topics
 from validator.history.audit import audit as audit_lane
-from validator.history.lane_inputs import recorded_inputs
+from validator.history.engine import recorded_inputs
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
 from validator.plugin.pack import use_artefacts
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from validator.ask.state import RestoredState
     from validator.config import Config
     from validator.history.against import Against
-    from validator.history.audit import Audit
-    from validator.history.findings import Finding
+    from validator.history.audit import Audit, Finding
 
 FINDINGS_SHOWN = 50
 """Faults of a check, or differences, that a table shows."""

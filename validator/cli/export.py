@@ -19,7 +19,7 @@ from validator.config.unknown import no_chain
 from validator.core.inputs import DeadLetter, DeadReason
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.history.lane_inputs import recorded_inputs
+from validator.history.engine import recorded_inputs
 from validator.lanes.configured import configured_codec, lane_definition
 from validator.plugin.pack import use_artefacts
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND

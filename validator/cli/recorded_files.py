@@ -12,14 +12,14 @@ from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, Source
 from validator.errors import UserError
-from validator.history.lane_inputs import PROGRESS_RECORDS, by_block
+from validator.history.engine import RECORDS_PER_STEP, by_block
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.core.inputs import Input
-    from validator.history.lane_inputs import Progress
+    from validator.history.engine import Progress
     from validator.lanes.definition import LaneDefinition
 
 
@@ -51,7 +51,7 @@ def file_inputs(folder: Path, definition: LaneDefinition, progress: Progress) ->
 
     merged = by_block(items(topic, path) for topic, path in there.items())
     for number, item in enumerate(merged):
-        if number % PROGRESS_RECORDS == 0:
+        if number % RECORDS_PER_STEP == 0:
             progress(sum(read.values()), total)
         yield item
     progress(total, total)

@@ -19,9 +19,8 @@ from validator.config import load_config
 from validator.config.unknown import no_chain
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.history.cases import Sweep, case_of, other_cases, read_sweep
-from validator.history.lane_inputs import recorded_inputs
-from validator.history.what_if import Replayed, replay
+from validator.history.engine import recorded_inputs
+from validator.history.what_if import Replayed, Sweep, case_of, other_cases, read_sweep, replay
 from validator.lanes.configured import configured_codec
 from validator.plugin.pack import use_artefacts
 

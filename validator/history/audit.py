@@ -3,43 +3,48 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.ask.plain_view import plain_view
 from validator.core.errors import InvariantBroken
-from validator.core.handlers.errors import HandlerFault
 from validator.core.handlers.state import FIRST_OWNER
-from validator.core.limits import U32_MAX, U64_MAX
-from validator.errors import UserError
-from validator.history.channel_ledger import ChannelLedger
+from validator.core.outcomes import ChannelEventKind, InputKind
 from validator.history.emitted import Emitted, EmittedDiffers
-from validator.history.findings import Finding
-from validator.history.lane_inputs import rare_collection
+from validator.history.engine import Engine, Replica
 from validator.history.verification import compare_pages
-from validator.lanes.processor import LaneProcessor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from validator.ask.state import RestoredState
     from validator.core.inputs import DeadLetter, Input
-    from validator.core.lane import Lane
     from validator.core.outcomes import Executed
-    from validator.core.types import BlockNumber
+    from validator.core.types import Balance, BlockNumber, ChannelId
     from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
 COMPARED: Final = ("verdicts", "dispatches", "channel-events", "ingress-events", "receipts")
 """The topics whose records are compared with a second execution."""
 
-RECORDS_PER_STEP: Final = 1_000
-"""Inputs that the lane takes before it executes what is complete."""
-
 FINDINGS_MAX: Final = 1_000
 """Findings of one audit that are kept; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that an audit has found: in which check, about what, and in which block if it is about one.
+
+    A *fault* contradicts the protocol, or what this program would do. Anything else is a *note*: it follows the rules, but somebody may
+    want to know it.
+    """
+
+    check: str
+    subject: str
+    detail: str
+    fault: bool = True
+    block: BlockNumber | None = None
 
 
 @dataclass(slots=True)
@@ -94,52 +99,40 @@ def audit(
     Invariants are checked after every block whose number is a multiple of ``every``, at session changes and at the end. ``topics`` None
     leaves out what was emitted, ``stored`` None the checkpoint. Raises `UserError` if an input cannot be executed.
     """
+    observer = Observer(definition, stored, every)
     with ExitStack() as stack:
-        stack.enter_context(rare_collection())
-        run = _Run(definition, stored, every)
         if topics is None:
-            run.result.skipped["emitted records"] = "no topics to compare with"
+            observer.result.skipped["emitted records"] = "no topics to compare with"
         else:
             for name in COMPARED:
-                emitted = Emitted(topics.kafka, topics.prefix, name, definition.name)
-                stack.callback(emitted.close)
-                run.emitted.append(emitted)
-        source = iter(inputs)
-        while items := list(islice(source, RECORDS_PER_STEP)):
-            run.take(items)
-        run.end()
-    return run.result
+                observer.emitted.append(
+                    stack.enter_context(closing(Emitted(topics.kafka, topics.prefix, name, definition.name)))
+                )
+        engine = Engine(inputs, [observer.replica])
+        engine.run(observer.observe)
+    observer.result.records = engine.records + engine.dead
+    observer.end()
+    return observer.result
 
 
-class _Run:
-    def __init__(self, definition: LaneDefinition, stored: RestoredState | None, every: int) -> None:
-        settings = replace(definition.settings, blocks_ahead_max=U32_MAX, waiting_bytes_max=U64_MAX)
-        self._processor = LaneProcessor.create(replace(definition, settings=settings))
-        self._protocol = definition.protocol
+class Observer:
+    """Checks each block that a lane executes again."""
+
+    def __init__(self, definition: LaneDefinition, stored: RestoredState | None = None, every: int = 1) -> None:
+        failing = f"lane {definition.name}: its inputs cannot be executed again"
+        self.replica = Replica.create(definition, failing)
+        self.lane = self.replica.lane
+        self.protocol = definition.protocol
         self._stored = stored
         self._every = every
-        self._ledger = ChannelLedger()
+        self.ledger = ChannelLedger()
         self._session_before: int | None = None
         self.emitted: list[Emitted] = []
         self.result = Audit(definition.name)
-        if self._protocol.invariants is None:
-            self.result.skipped["invariants"] = f"protocol {self._protocol.name} has none that a program could check"
+        if self.protocol.invariants is None:
+            self.result.skipped["invariants"] = f"protocol {self.protocol.name} has none that a program could check"
         if stored is None:
             self.result.skipped["stored pages"] = "no checkpoint"
-
-    @property
-    def lane(self) -> Lane:
-        return self._processor.lane
-
-    def take(self, items: list[Input | DeadLetter]) -> None:
-        self.result.records += len(items)
-        try:
-            for executed, output in self._processor.follow(items):
-                self._block(executed)
-                for emitted in list(self.emitted):
-                    self._compare(emitted, executed.receipt.block, output)
-        except HandlerFault as fault:
-            raise UserError(f"lane {self.lane.name}: its inputs cannot be executed again: {fault}") from fault
 
     def end(self) -> None:
         """Make the checks of the state at the end."""
@@ -152,28 +145,33 @@ class _Run:
             result.skipped["stored pages"] = (
                 f"the checkpoint is after block {found}, the inputs lead to block {lane.executed_block}"
             )
-        for finding in (*self._orphans(), *self._ledger.findings(self._open_channels())):
+        for finding in (*self._orphans(), *self.ledger.findings(self._open_channels())):
             result.add(finding)
-        result.made("channels", len(self._ledger.channels))
+        result.made("channels", len(self.ledger.channels))
 
-    def _block(self, executed: Executed) -> None:
+    def observe(self, given: Sequence[Executed]) -> None:
+        """Make the checks of a block."""
+        (executed,) = given
         block = executed.receipt.block
         self.result.blocks += 1
         self.result.last_block = block
-        self._ledger.observe(executed)
+        self.ledger.observe(executed)
         session_ends = executed.receipt.session != self._session_before
         if block % self._every == 0 or session_ends:
             self._invariants(block)
         self._session_before = executed.receipt.session
         if self._stored is not None and block == self._stored.processor.lane.executed_block:
             self._pages(block, self._stored)
+        output = self.replica.processor.encoded(executed)
+        for emitted in list(self.emitted):
+            self._compare(emitted, block, output)
 
     def _invariants(self, block: BlockNumber) -> None:
-        if self._protocol.invariants is None:
+        if self.protocol.invariants is None:
             return
         self.result.made("invariants")
         try:
-            if left_out := self._protocol.invariants(self.lane.rules):
+            if left_out := self.protocol.invariants(self.lane.rules):
                 self.result.skipped.setdefault("some invariants", f"since block {block}: {left_out}")
         except InvariantBroken as error:
             self.result.add(Finding("invariants", "state", str(error), block=block))
@@ -201,7 +199,7 @@ class _Run:
     def _orphans(self) -> Iterator[Finding]:
         """Yield what the state holds for paras that are gone, or never were."""
         rules = self.lane.rules
-        view = self._protocol.state_view or plain_view(self._protocol.traces)
+        view = self.protocol.state_view or plain_view(self.protocol.traces)
         for owner in rules.owners():
             if owner >= FIRST_OWNER:
                 continue
@@ -217,10 +215,94 @@ class _Run:
 
     def _open_channels(self) -> list[tuple[int, int]]:
         rules = self.lane.rules
-        view = self._protocol.state_view or plain_view(self._protocol.traces)
+        view = self.protocol.state_view or plain_view(self.protocol.traces)
         found = []
         for channel in view.channels(rules):
             headroom = rules.channel_headroom(channel)
             if headroom is None or headroom.open:
                 found.append(channel)
         return found
+
+
+_ENDS: Final = (ChannelEventKind.CLOSED, ChannelEventKind.REQUEST_EXPIRED, ChannelEventKind.REQUEST_DROPPED)
+
+
+@dataclass(slots=True)
+class Followed:
+    """A channel since it was requested: deposits that are reserved now, and the last block with a message over it."""
+
+    since: BlockNumber
+    sender_deposit: Balance = 0
+    recipient_deposit: Balance = 0
+    ended: BlockNumber | None = None
+    opened: BlockNumber | None = None
+    used: BlockNumber | None = None
+
+
+class ChannelLedger:
+    """Adds up what the events of every channel reserve and return. Channels of the first state are unknown until they end."""
+
+    def __init__(self) -> None:
+        self.channels: dict[ChannelId, Followed] = {}
+        self._wrong: list[Finding] = []
+        self._messages = False
+
+    def observe(self, executed: Executed) -> None:
+        """Take the events and messages of a block."""
+        block = executed.receipt.block
+        for verdict in executed.verdicts:
+            if verdict.messages and verdict.kind in (InputKind.CANDIDATE, InputKind.INCLUSION):
+                self._messages = True
+                for message in verdict.messages:
+                    self._use((verdict.para_id, message.recipient), block)
+        for entry in executed.ingress_events:
+            self._messages = True
+            self._use((entry.sender, entry.recipient), block)
+        for event in executed.channel_events:
+            channel_id = event.sender, event.recipient
+            if event.event is ChannelEventKind.REQUESTED:
+                self.channels[channel_id] = Followed(block)
+            followed = self.channels.get(channel_id)
+            if followed is None:
+                continue  # the first state has it
+            followed.sender_deposit += event.sender_deposit
+            followed.recipient_deposit += event.recipient_deposit
+            if event.event is ChannelEventKind.OPENED:
+                followed.opened = block
+            self._check(channel_id, followed, block, ended=event.event in _ENDS)
+
+    def findings(self, open_channels: Iterable[ChannelId]) -> Iterator[Finding]:
+        """Yield deposits that do not add up, and open channels over which nothing was ever sent."""
+        yield from self._wrong
+        if not self._messages:
+            return  # the protocol does not say over which channels messages go, or there were none
+        for channel_id in open_channels:
+            followed = self.channels.get(channel_id)
+            if followed is not None and followed.used is None:
+                since = followed.since if followed.opened is None else followed.opened
+                yield Finding(
+                    "unused channels", _name(channel_id), f"nothing was sent over it since block {since}", fault=False
+                )
+
+    def _use(self, channel_id: ChannelId, block: BlockNumber) -> None:
+        followed = self.channels.get(channel_id)
+        if followed is not None:
+            followed.used = block
+
+    def _check(self, channel_id: ChannelId, followed: Followed, block: BlockNumber, *, ended: bool) -> None:
+        sums = {"sender": followed.sender_deposit, "recipient": followed.recipient_deposit}
+        for side, deposit in sums.items():
+            if deposit < 0:
+                detail = f"{-deposit} more was returned to the {side} than it had reserved"
+                self._wrong.append(Finding("deposits", _name(channel_id), detail, block=block))
+        if not ended:
+            return
+        del self.channels[channel_id]
+        for side, deposit in sums.items():
+            if deposit > 0:
+                detail = f"it ended, and {deposit} of the {side} is still reserved"
+                self._wrong.append(Finding("deposits", _name(channel_id), detail, fault=False, block=block))
+
+
+def _name(channel_id: ChannelId) -> str:
+    return f"channel {channel_id[0]}→{channel_id[1]}"

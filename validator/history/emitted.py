@@ -9,31 +9,28 @@ may differ, since it names versions of programs. State roots are compared where 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import groupby, islice
+from contextlib import ExitStack, closing
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.codec.json_form import to_json
-from validator.core.handlers.errors import HandlerFault
-from validator.core.limits import U32_MAX, U64_MAX
 from validator.errors import UserError
-from validator.history.lane_inputs import recorded_inputs
+from validator.history.engine import Engine, Replica, recorded_inputs
 from validator.kafka.reader import TopicReader
 from validator.lanes.accepted import OPTION
-from validator.lanes.processor import LaneProcessor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from validator.codec.codec import Codec
     from validator.codec.encode import OutputRecord
+    from validator.core.outcomes import Executed
     from validator.core.types import BlockNumber
     from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
 COMPARED: Final = ("verdicts", "receipts")
 """The topics whose records are compared, in the order in which a block emits them."""
-
-RECORDS_PER_STEP: Final = 1_000
-"""Inputs that the lane takes before it executes what is complete."""
 
 DIFFERENCE_CHARACTERS_MAX: Final = 200
 """Characters of one side of a difference in the error."""
@@ -58,27 +55,24 @@ def compare_emitted(
 
     ``codec`` reads the records of all lanes of the job. Raises `EmittedDiffers` at the first record that differs, with both sides.
     """
-    settings = replace(definition.settings, blocks_ahead_max=U32_MAX, waiting_bytes_max=U64_MAX)
-    processor = LaneProcessor.create(replace(definition, settings=settings))
+    replica = Replica.create(definition, f"lane {definition.name}: its inputs cannot be executed again")
     compared = None
-    emitted = [Emitted(kafka, prefix, topic, definition.name) for topic in COMPARED]
-    inputs = recorded_inputs(kafka, prefix, codec, definition)
-    try:
-        while items := list(islice(inputs, RECORDS_PER_STEP)):
-            for block, records in processor.process(items):
-                if block is None:
-                    continue
-                if block > last:
-                    return compared
-                for topic in emitted:
-                    topic.compare(block, [record for record in records if record.topic == topic.name])
-                compared = block
-    except HandlerFault as fault:
-        raise UserError(f"lane {definition.name}: its inputs cannot be executed again: {fault}") from fault
-    finally:
-        inputs.close()
-        for topic in emitted:
-            topic.close()
+    with ExitStack() as stack:
+        inputs = stack.enter_context(closing(recorded_inputs(kafka, prefix, codec, definition)))
+        emitted = [stack.enter_context(closing(Emitted(kafka, prefix, topic, definition.name))) for topic in COMPARED]
+
+        def observe(executed: Sequence[Executed]) -> bool:
+            nonlocal compared
+            block = executed[0].receipt.block
+            if block > last:
+                return True
+            records = replica.processor.encoded(executed[0])
+            for topic in emitted:
+                topic.compare(block, [record for record in records if record.topic == topic.name])
+            compared = block
+            return block == last
+
+        Engine(inputs, [replica]).run(observe)
     return compared
 
 

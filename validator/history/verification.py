@@ -5,21 +5,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.ask.state import UNLIMITED, RestoredState
 from validator.checkpoint.retention import missing_blocks
 from validator.codec.json_form import to_json
 from validator.core.counters import COUNTERS, Counters
-from validator.core.handlers.errors import HandlerFault
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
-from validator.core.inputs import Input, RecordKind
+from validator.core.inputs import RecordKind
 from validator.errors import UserError
-from validator.history.lane_inputs import InputPartition, as_taken, by_block, rare_collection, skipped_records
+from validator.history.engine import Engine, Replica, recorded_inputs
 from validator.kafka.reader import TopicReader
 from validator.lanes.processor import LaneProcessor
 from validator.topics import INPUT_TOPICS
@@ -30,12 +28,10 @@ if TYPE_CHECKING:
     from validator.core.lane import Lane
     from validator.core.outcomes import Receipt
     from validator.core.types import ParaId
-    from validator.history.lane_inputs import Progress
+    from validator.history.engine import Progress
     from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
-
-RECORDS_PER_CATCH_UP: Final = 1_000
 
 RECEIPTS_KEPT: Final = 2_000
 """Number of last receipts that are compared with those on the topic."""
@@ -91,30 +87,20 @@ def rebuild(
             f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing: {missing[1]}, retention has removed the rest"
         )
     under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
-    rebuilt = Rebuilt(LaneProcessor.create(under))
-    partitions = [InputPartition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
-    skipped = skipped_records(kafka, prefix).get(lane.name, frozenset()) - _waiting_sources(lane)
-    rebuilt.cut = [f"{each.topic}[{each.partition}]" for each in partitions if each.low]
-    with ExitStack() as stack:
-        stack.enter_context(rare_collection())
-        for partition in partitions:
-            stack.callback(partition.close)
-        total = sum(partition.offsets for partition in partitions)
-        kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
-        items = by_block(
-            partition.inputs(codec, kinds[partition.topic], lane.name, under.records) for partition in partitions
-        )
-        taken = as_taken(items, lane.name, skipped)
-        while batch := list(islice(taken, RECORDS_PER_CATCH_UP)):
-            inputs = [item for item in batch if isinstance(item, Input)]
-            try:
-                rebuilt.receipts += rebuilt.processor.catch_up(inputs, len(batch) - len(inputs))
-            except HandlerFault as fault:
-                raise UserError(f"lane {lane.name}: it cannot be rebuilt: {fault}") from fault
-            rebuilt.records += len(batch)
-            progress(sum(partition.read for partition in partitions), total)
-        progress(total, total)
+    rebuilt = Rebuilt(LaneProcessor.create(under), cut=_cut_partitions(kafka, lane))
+    inputs = recorded_inputs(kafka, prefix, codec, under, progress, lane.consumed, _waiting_sources(lane))
+    with closing(inputs):
+        engine = Engine(inputs, [Replica(rebuilt.processor, f"lane {lane.name}: it cannot be rebuilt")])
+        engine.run(lambda executed: rebuilt.receipts.append(executed[0].receipt))
+    rebuilt.records = engine.records + engine.dead
     return rebuilt
+
+
+def _cut_partitions(kafka: KafkaTable, lane: RestoredState) -> list[str]:
+    """Return the partitions of which retention has removed the first records."""
+    with TopicReader(kafka, "", sorted({topic for topic, _ in lane.consumed})) as reader:
+        spans = reader.spans()
+    return [f"{topic}[{partition}]" for topic, partition in sorted(lane.consumed) if spans[topic, partition][0]]
 
 
 def _waiting_sources(lane: RestoredState) -> set[Source]:

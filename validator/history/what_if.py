@@ -1,41 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays a lane's recorded inputs under other configurations, side by side with its own, and collects what differs.
 
-All lanes take the same inputs, in this process. Which blocks are complete does not depend on rules or limits, so every lane executes the
-same blocks, and the verdicts of a block are the same places in the same order.
+All lanes take the same inputs, in this process, and execute the same blocks (`engine.Engine`). So the verdicts of a block are the same
+places in the same order.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.ask.plain_view import plain_view
+from validator.config.explain import shown
+from validator.config.limits import find_limits
+from validator.config.unknown import no_chain
 from validator.core.execute import Intervals, execute
-from validator.core.handlers.errors import HandlerFault
-from validator.core.inputs import DeadLetter, Input
-from validator.core.limits import U32_MAX, U64_MAX
+from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.history.lane_inputs import rare_collection
+from validator.history.engine import Engine, Replica, unlimited
 from validator.history.levels import Levels
+from validator.lanes.configured import continued, lane_definition, limit_differences, modes_differ
+from validator.lanes.processor import LaneProcessor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from validator.config import Config
     from validator.core.errors import Violation
-    from validator.core.execute import Executor
+    from validator.core.inputs import DeadLetter, Input
     from validator.core.lane import Lane
     from validator.core.outcomes import ChannelHeadroom, Executed, ParaHeadroom, Verdict
     from validator.core.rules import RuleSet
     from validator.core.types import Block, BlockNumber, ParaId
     from validator.lanes.definition import LaneDefinition
     from validator.plugin.protocol_api import ProtocolDefinition
-
-RECORDS_PER_STEP: Final = 1_000
-"""Inputs that the lanes take before they execute what is complete."""
 
 DIFFERENCES_KEPT: Final = 10_000
 """Differences of a comparison that are kept one by one; all are counted."""
@@ -139,125 +141,104 @@ def replay(
     All begin with the first block that their configurations give. If ``from_block`` is given, the others begin with the lane's state before
     that block, and its own continues. Ends after ``to_block``. Raises `UserError`: a handler fails, a case cannot begin with the state.
     """
-    run = _Run(own, others, to_block)
-    source = iter(inputs)
-    with rare_collection():
-        if from_block is None:
-            run.begin()
-        else:
-            run.approach(source, from_block)
-        while not run.ended and (items := list(islice(source, RECORDS_PER_STEP))):
-            run.take(items)
-    run.result.waits_for = run.waits_for()
-    run.result.left = 0 if run.ended else run.waiting()
-    return run.result
+    observer = _Observer([own, *others], to_block, continues=from_block is not None)
+    engine = Engine(inputs)
+    if from_block is None:
+        engine.replicas = _beginning([own, *others])
+    else:
+        engine.replicas = _continuing(engine, own, others, from_block)
+    observer.replicas = engine.replicas
+    engine.run(observer.observe)
+    result, lane = observer.result, engine.replicas[0].lane
+    result.records, result.dead, result.waits_for = engine.records, engine.dead, lane.waits_for()
+    result.left = 0 if observer.ended else lane.counters.waiting
+    return result
 
 
-class _Run:
-    def __init__(self, own: Case, others: Sequence[Case], to_block: BlockNumber) -> None:
-        self._cases = [own, *others]
-        self._to_block = to_block
-        self._lanes: list[Lane] = []
-        self.result = Replayed(own.definition.name, comparisons=[Comparison(case.name) for case in others])
+def _beginning(cases: Sequence[Case]) -> list[Replica]:
+    """Return the lanes at their own beginning."""
+    replicas = [_create(case, headroom=1) for case in cases]
+    firsts = [replica.lane.executed_block + 1 for replica in replicas]
+    for case, first in zip(cases, firsts, strict=True):
+        if first != firsts[0]:
+            raise UserError(f"{case.name}: expected a chain that begins with block {firsts[0]}, found block {first}")
+    return replicas
+
+
+def _continuing(engine: Engine, own: Case, others: Sequence[Case], from_block: BlockNumber) -> list[Replica]:
+    """Execute what comes before a block under the lane's own configuration, and return this lane as it is then, next to the others."""
+    replica = _create(own, headroom=0)
+    lane = replica.lane
+    if from_block <= lane.executed_block:
+        raise UserError(
+            f"--from-block: lane {lane.name} begins with block {lane.executed_block + 1}, found {from_block}"
+        )
+
+    def before(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
+        if block.record.block >= from_block:
+            raise _Reached
+        return execute(rules, block, intervals)
+
+    engine.replicas = [replica]
+    with suppress(_Reached):
+        engine.run(lambda _: None, before)
+        raise UserError(
+            f"--from-block: the inputs do not lead to block {from_block}: block {lane.executed_block} is the last before it; "
+            f"{lane.waits_for()}"
+        )
+    lane.settings = _unlimited(own.definition, headroom=1).settings
+    engine.records, engine.dead = lane.counters.waiting, 0
+    resumed = (
+        LaneProcessor(case.resume(lane, _unlimited(case.definition, headroom=1)), case.definition) for case in others
+    )
+    return [replica, *(Replica(processor, _failing(case)) for case, processor in zip(others, resumed, strict=True))]
+
+
+class _Observer:
+    def __init__(self, cases: Sequence[Case], to_block: BlockNumber, *, continues: bool) -> None:
+        self._protocols = [case.definition.protocol for case in cases]
+        self._to_block, self._continues = to_block, continues
+        self.replicas: Sequence[Replica] = ()
+        self.result = Replayed(cases[0].definition.name, comparisons=[Comparison(case.name) for case in cases[1:]])
         self.ended = False
-        self._continues = False
 
-    def begin(self) -> None:
-        """Make the lanes, at their own beginning."""
-        self._lanes = [_unlimited(case.definition, headroom=1).create() for case in self._cases]
-        firsts = [lane.executed_block + 1 for lane in self._lanes]
-        for case, first in zip(self._cases, firsts, strict=True):
-            if first != firsts[0]:
-                raise UserError(
-                    f"{case.name}: expected a chain that begins with block {firsts[0]}, found block {first}"
-                )
-
-    def approach(self, source: Iterator[Input | DeadLetter], from_block: BlockNumber) -> None:
-        """Execute what comes before a block under the lane's own configuration; from there this lane continues next to the others."""
-        own, *others = self._cases
-        lane = _unlimited(own.definition, headroom=0).create()
-        if from_block <= lane.executed_block:
-            raise UserError(
-                f"--from-block: lane {lane.name} begins with block {lane.executed_block + 1}, found {from_block}"
-            )
-
-        def before(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
-            if block.record.block >= from_block:
-                raise _Reached
-            return execute(rules, block, intervals)
-
-        try:
-            while items := list(islice(source, RECORDS_PER_STEP)):
-                _add(lane, items)
-                for _ in self._executed(own, lane, before):
-                    pass
-        except _Reached:
-            pass
-        else:
-            raise UserError(
-                f"--from-block: the inputs do not lead to block {from_block}: block {lane.executed_block} is the last before it; "
-                f"{lane.waits_for()}"
-            )
-        lane.settings = _unlimited(own.definition, headroom=1).settings
-        self._lanes = [lane, *(case.resume(lane, _unlimited(case.definition, headroom=1)) for case in others)]
-        self._continues = True
-        self.result.records = lane.counters.waiting
-        self.take([])
-
-    def take(self, items: Sequence[Input | DeadLetter]) -> None:
-        """Give inputs to all lanes, execute what is complete and compare."""
-        result = self.result
-        dead = sum(isinstance(item, DeadLetter) for item in items)
-        result.dead += dead
-        result.records += len(items) - dead
-        for lane in self._lanes:
-            _add(lane, items)
-        runs = [self._executed(case, lane) for case, lane in zip(self._cases, self._lanes, strict=True)]
-        for executed in zip(*runs, strict=True):
-            block = executed[0].receipt.block
-            if block > self._to_block:
-                self.ended = True
-                return
+    def observe(self, executed: Sequence[Executed]) -> bool:
+        """Compare what a block gave; return whether it is after the last one."""
+        block = executed[0].receipt.block
+        self.ended = block > self._to_block
+        if not self.ended:
             self._compare(block, executed)
+        return self.ended
 
-    def waits_for(self) -> str:
-        """Return what the lanes wait for."""
-        return self._lanes[0].waits_for()
-
-    def waiting(self) -> int:
-        """Return how many records the lanes hold."""
-        return self._lanes[0].counters.waiting
-
-    def _compare(self, block: BlockNumber, executed: tuple[Executed, ...]) -> None:
+    def _compare(self, block: BlockNumber, executed: Sequence[Executed]) -> None:
         result = self.result
         result.blocks += 1
         result.first_block = block if result.first_block is None else result.first_block
         result.last_block = block
         own, *others = executed
-        lane, *other_lanes = self._lanes
+        rules, *other_rules = (replica.lane.rules for replica in self.replicas)
         if self._continues and result.blocks == 1:  # what has not changed since has no headroom in the block
-            for case, each, levels in zip(self._cases, self._lanes, self._levels(), strict=True):
-                levels.take(_headroom(case.definition.protocol, each.rules))
-        result.levels.observe(block, own.headroom, lane.rules)
-        for comparison, other, other_lane in zip(result.comparisons, others, other_lanes, strict=True):
+            for protocol, each, levels in zip(self._protocols, (rules, *other_rules), self._levels(), strict=True):
+                levels.take(_headroom(protocol, each))
+        result.levels.observe(block, own.headroom, rules)
+        for comparison, other, each in zip(result.comparisons, others, other_rules, strict=True):
             comparison.compare(block, own, other)
-            comparison.levels.observe(block, other.headroom, other_lane.rules)
+            comparison.levels.observe(block, other.headroom, each)
 
     def _levels(self) -> list[Levels]:
         return [self.result.levels, *(comparison.levels for comparison in self.result.comparisons)]
 
-    def _executed(self, case: Case, lane: Lane, executor: Executor = execute) -> Iterable[Executed]:
-        try:
-            for executed, _ in lane.execute_ready(executor):
-                yield executed
-        except HandlerFault as fault:
-            raise UserError(f"{case.name}: the inputs of lane {lane.name} cannot be executed: {fault}") from fault
+
+def _create(case: Case, *, headroom: int) -> Replica:
+    return Replica.create(_unlimited(case.definition, headroom=headroom), _failing(case))
 
 
-def _add(lane: Lane, items: Iterable[Input | DeadLetter]) -> None:
-    for item in items:
-        if isinstance(item, Input):
-            lane.add(item)
+def _unlimited(definition: LaneDefinition, *, headroom: int) -> LaneDefinition:
+    return unlimited(definition, Intervals(headroom=headroom, root=0))
+
+
+def _failing(case: Case) -> str:
+    return f"{case.name}: the inputs of lane {case.definition.name} cannot be executed"
 
 
 def _headroom(protocol: ProtocolDefinition, rules: RuleSet[Any]) -> Iterator[ParaHeadroom | ChannelHeadroom]:
@@ -269,16 +250,6 @@ def _headroom(protocol: ProtocolDefinition, rules: RuleSet[Any]) -> Iterator[Par
     ):
         if each is not None:
             yield each
-
-
-def _unlimited(definition: LaneDefinition, *, headroom: int) -> LaneDefinition:
-    settings = replace(
-        definition.settings,
-        blocks_ahead_max=U32_MAX,
-        waiting_bytes_max=U64_MAX,
-        intervals=Intervals(headroom=headroom, root=0),
-    )
-    return replace(definition, settings=settings)
 
 
 def _kind(violation: Violation | None) -> str:
@@ -298,3 +269,73 @@ def _change(before: Verdict, after: Verdict) -> Change | None:
     if other is None:
         return Change.ACCEPTED
     return None if _meaning(one) == _meaning(other) else Change.ERROR
+
+
+# --- cases -------------------------------------------------------------------------------------------------------------------------------
+
+
+class Sweep(NamedTuple):
+    """A limit of the chain, and the values to try."""
+
+    limit: str
+    values: tuple[int, ...]
+
+
+_NUMBER: Final = re.compile("[0-9]{1,20}")
+
+
+def read_sweep(text: str) -> Sweep:
+    """Return the sweep that ``limit=value,value`` describes. Raises `UserError`."""
+    name, equals, values = text.partition("=")
+    parts = values.split(",")
+    if not name or not equals or not all(_NUMBER.fullmatch(part) for part in parts):
+        raise UserError(f"--sweep: expected LIMIT=NUMBER,NUMBER,..., found {shown(text)}")
+    return Sweep(name, tuple(map(int, parts)))
+
+
+def case_of(name: str, config: Config, lane: str, own: Config | None = None, swept: str | None = None) -> Case:
+    """Return a configuration as a case, next to the ``own`` one; the limit ``swept`` counts as changed.
+
+    Raises `UserError` if its chain is not usable.
+    """
+    definition = lane_definition(config, lane)
+    chain, before = config.chains[lane], (own or config).chains[lane]
+
+    def resume(after: Lane, under: LaneDefinition) -> Lane:
+        limits = limit_differences(before, chain, under.protocol)
+        return continued(
+            config, under, after, limits if swept is None else limits | {swept}, modes=modes_differ(before, chain)
+        )
+
+    return Case(name, definition, resume)
+
+
+def other_cases(own: Config, other: Config | None, name: str, lane: str, sweep: Sweep | None) -> Sequence[Case]:
+    """Return the cases to compare with the lane's own: the other configuration, or that with each value of the sweep.
+
+    ``other`` None means the lane's own. Raises `UserError`: the chain is not configured, has another protocol, or another value is wrong.
+    """
+    if other is not None:
+        chain = other.chains.get(lane)
+        if chain is None:
+            raise UserError(f"{name}: {no_chain(lane, other.chains)}")
+        if chain.protocol != own.chains[lane].protocol:
+            raise UserError(
+                f"{name}: chains.{lane}.protocol: expected {own.chains[lane].protocol}, which the records are of, found {chain.protocol}"
+            )
+    # imported states lie in the folder of the lane's own job
+    config = own if other is None else other.model_copy(update={"job": own.job})
+    if sweep is None:
+        return [case_of(name, config, lane, own)]
+    return [
+        case_of(f"{sweep.limit}={value}", _with_limit(config, lane, sweep.limit, value), lane, own, sweep.limit)
+        for value in sweep.values
+    ]
+
+
+def _with_limit(config: Config, lane: str, limit: str, value: int) -> Config:
+    chain = config.chains[lane]
+    key = find_limits(chain.protocol).key
+    table: dict[str, Any] = {**chain.limit_tables().get(key, {}), limit: value}
+    changed = chain.model_copy(update={key: table})
+    return config.model_copy(update={"chains": {**config.chains, lane: changed}})

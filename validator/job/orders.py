@@ -17,7 +17,7 @@ from validator.config.unknown import no_chain
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.core.limits import ORDER_SKIPS_MAX
 from validator.errors import UserError
-from validator.history.lane_inputs import skipped_records
+from validator.history.engine import skipped_records
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.kafka.sender import RecordSender
 from validator.lanes.auditing import fault_key

@@ -51,56 +51,55 @@ class LaneProcessor:
         """Return the processor of a lane before its first block."""
         return cls(definition.create(), definition)
 
+    def take(self, items: Iterable[Input | DeadLetter]) -> list[DeadLetter]:
+        """Take a whole batch, and return its dead letters: those in it, and records that the lane refuses.
+
+        Raises `core.lane.WaitingOverflow`.
+        """
+        lane = self.lane
+        dead: list[DeadLetter] = []
+        for item in items:
+            if isinstance(item, DeadLetter):
+                lane.count_dead()
+                dead.append(item)
+            else:
+                found = lane.add(item)
+                if found:
+                    dead += found
+        return dead
+
+    def execute_ready(self, execute: Executor = execute) -> Iterator[tuple[Executed, list[DeadLetter]]]:
+        """Execute by ``execute`` what is complete, as `Lane.execute_ready`, and keep the receipts."""
+        for executed, passed in self.lane.execute_ready(execute):
+            self._note(executed.receipt)
+            self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
+            yield executed, passed
+
+    def encoded(self, executed: Executed) -> list[OutputRecord]:
+        """Return the records of the block that was executed last."""
+        return self._encoder.executed(executed)
+
     def process(self, items: Iterable[Input | DeadLetter], execute: Executor = execute) -> Iterator[BlockOutput]:
         """Take a whole batch, then yield the output of its arrival and of each block that it completes by ``execute``.
 
         Raises `core.lane.WaitingOverflow`; any other exception is a bug.
         """
-        lane = self.lane
-        dead: list[OutputRecord] = []
-        for item in items:
-            if isinstance(item, DeadLetter):
-                lane.count_dead()
-                dead.append(encode_dead_letter(item))
-            else:
-                found = lane.add(item)
-                if found:
-                    dead += map(encode_dead_letter, found)
-        if dead:
-            yield BlockOutput(None, dead)
-        for executed, passed in lane.execute_ready(execute):
-            self._note(executed.receipt)
+        if dead := self.take(items):
+            yield BlockOutput(None, list(map(encode_dead_letter, dead)))
+        for executed, passed in self.execute_ready(execute):
             if self.observe is not None:
-                self.observe(executed, lane)
-            self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
-            yield BlockOutput(executed.receipt.block, self._encoder.executed(executed))
+                self.observe(executed, self.lane)
+            yield BlockOutput(executed.receipt.block, self.encoded(executed))
             if passed:
                 yield BlockOutput(None, list(map(encode_dead_letter, passed)))
 
-    def catch_up(self, items: Iterable[Input], dead: int) -> list[Receipt]:
-        """Execute again a batch that was processed before, and return only the receipts of the blocks that it completes."""
-        for item in items:
-            self.lane.add(item)
+    def catch_up(self, items: Iterable[Input], dead: int) -> None:
+        """Execute again a batch that was processed before, with ``dead`` letters."""
+        self.take(items)
         for _ in range(dead):
             self.lane.count_dead()
-        receipts = []
-        for executed, _ in self.lane.execute_ready():
-            self._note(executed.receipt)
-            self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
-            receipts.append(executed.receipt)
-        return receipts
-
-    def follow(self, items: Iterable[Input | DeadLetter]) -> Iterator[tuple[Executed, list[OutputRecord]]]:
-        """Take a batch, and yield what each block that it completes gave, with the records that it emits; dead letters are only counted."""
-        for item in items:
-            if isinstance(item, DeadLetter):
-                self.lane.count_dead()
-            else:
-                self.lane.add(item)
-        for executed, _ in self.lane.execute_ready():
-            self._note(executed.receipt)
-            self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
-            yield executed, self._encoder.executed(executed)
+        for _ in self.execute_ready():
+            pass
 
     def snapshot(self) -> list[bytes]:
         """Return the lane as canonical, versioned bytes: `common_pages`, then the pages of paras, ascending."""

@@ -12,9 +12,8 @@ from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.core.outcomes import ChannelEvent, ChannelEventKind, Executed, Receipt
 from validator.core.types import ParaKind
-from validator.history import audit as module
-from validator.history.audit import audit
-from validator.history.channel_ledger import ChannelLedger
+from validator.history.audit import ChannelLedger, Observer, audit
+from validator.history.engine import Engine
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.protocol_api import InvariantBroken
 from validator.plugin.runtime import installed_protocol
@@ -27,6 +26,10 @@ BLOCKS = 40
 def simulated(protocol: str = "router") -> tuple[Chain, LaneDefinition]:
     of = chain(SimulationSettings(seed=31, blocks=BLOCKS, lane="rococo"), protocol)
     return of, definition_of(of)
+
+
+def executed(observer: Observer, of: Chain) -> None:
+    Engine(inputs_of(of.records), [observer.replica]).run(observer.observe)
 
 
 @pytest.mark.parametrize("protocol", suite_names())
@@ -53,7 +56,7 @@ def test_invariants_are_checked_as_often_as_told() -> None:
     assert result.faults == 0
 
 
-def test_broken_invariant_names_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_invariant_names_the_block() -> None:
     of, definition = simulated()
     protocol = installed_protocol("router")
     assert protocol is not None
@@ -62,10 +65,9 @@ def test_broken_invariant_names_the_block(monkeypatch: pytest.MonkeyPatch) -> No
         if rules.now >= 30:
             raise InvariantBroken("needs_dispatch is [7], paras with queues are []")
 
-    monkeypatch.setattr(module._Run, "_invariants", module._Run._invariants)
-    run = module._Run(definition, None, 1)
-    run._protocol = replace(protocol, invariants=broken)
-    run.take(inputs_of(of.records))
+    run = Observer(definition)
+    run.protocol = replace(protocol, invariants=broken)
+    executed(run, of)
     found = [each for each in run.result.findings if each.check == "invariants"]
     assert [each.block for each in found] == list(range(30, BLOCKS + 1))
     assert found[0].fault
@@ -76,9 +78,9 @@ def test_what_invariants_leave_out_is_said_once() -> None:
     of, definition = simulated()
     protocol = installed_protocol("router")
     assert protocol is not None
-    run = module._Run(definition, None, 1)
-    run._protocol = replace(protocol, invariants=lambda rules: "the chain leaves it" if rules.now >= 30 else None)
-    run.take(inputs_of(of.records))
+    run = Observer(definition)
+    run.protocol = replace(protocol, invariants=lambda rules: "the chain leaves it" if rules.now >= 30 else None)
+    executed(run, of)
     assert run.result.skipped["some invariants"] == "since block 30: the chain leaves it"
     assert run.result.checks["invariants"] == BLOCKS
 
@@ -92,8 +94,8 @@ def test_rules_of_the_chain_say_what_they_leave() -> None:
 
 def test_state_that_a_gone_para_left_is_a_note() -> None:
     of, definition = simulated()
-    run = module._Run(definition, None, 1)
-    run.take(inputs_of(of.records))
+    run = Observer(definition)
+    executed(run, of)
     state: Any = run.lane.rules.state  # type: ignore[attr-defined]
     para = max(state.paras) + 1
     state.hrmp_watermarks[para] = 5
@@ -128,15 +130,15 @@ def test_deposits_have_to_add_up() -> None:
 
 def test_unused_channels_are_notes_unless_no_message_was_ever_seen() -> None:
     of, definition = simulated()
-    run = module._Run(definition, None, 1)
-    run.take(inputs_of(of.records))
+    run = Observer(definition)
+    executed(run, of)
     accepted = {
         (verdict["block"], verdict["index"])
         for block in of.blocks
         for verdict in block.expected
         if verdict["kind"] == "candidate" and verdict["ok"]
     }
-    since = {channel_id: followed.since for channel_id, followed in run._ledger.channels.items()}
+    since = {channel_id: followed.since for channel_id, followed in run.ledger.channels.items()}
     used = {
         channel_id
         for block in of.blocks

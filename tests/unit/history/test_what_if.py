@@ -12,9 +12,8 @@ from tests.unit.lanes.chains import Chain, chain, config_of, definition_of, inpu
 from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
 from validator.core.inputs import Input
 from validator.errors import UserError
-from validator.history import what_if
-from validator.history.cases import Sweep, case_of, other_cases
-from validator.history.what_if import Comparison, replay
+from validator.history.engine import Engine
+from validator.history.what_if import Comparison, Sweep, case_of, other_cases, replay
 from validator.lanes.configured import continued
 from validator.lanes.definition import LaneDefinition
 from validator.simulate.settings import SimulationSettings
@@ -56,18 +55,18 @@ class Compared:
         self.own: dict[int, list[bytes]] = {}
         self.other: dict[int, list[bytes]] = {}
         self.lanes: list[Lane] = []
-        compare, reached = Comparison.compare, what_if._Run.take
+        compare, run = Comparison.compare, Engine.run
 
         def noted(comparison: Comparison, block: int, before: Executed, after: Executed) -> None:
             self.own[block], self.other[block] = encoded(before), encoded(after)
             compare(comparison, block, before, after)
 
-        def take(run: Any, items: Any) -> None:
-            self.lanes = run._lanes
-            reached(run, items)
+        def running(engine: Engine, *given: Any) -> None:
+            self.lanes = [replica.lane for replica in engine.replicas]
+            run(engine, *given)
 
         monkeypatch.setattr(Comparison, "compare", noted)
-        monkeypatch.setattr(what_if._Run, "take", take)
+        monkeypatch.setattr(Engine, "run", running)
 
 
 @pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])

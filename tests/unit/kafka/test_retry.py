@@ -18,7 +18,7 @@ from streaming import markers, transactions
 from streaming.kafka_calls import CALL_S_MAX
 from validator.config import Config
 from validator.errors import Unavailable, UserError
-from validator.history import lane_inputs
+from validator.history import engine
 from validator.kafka import reader, retry, sender, topics
 from validator.kafka.jars import ensure_jars
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
@@ -281,7 +281,7 @@ def output_reader_ends(broker: Broker) -> object:
 
 
 def partition(broker: Broker) -> object:
-    return lane_inputs.InputPartition(KAFKA, ("t.blocks", 0), 9).offsets
+    return engine.InputPartition(KAFKA, ("t.blocks", 0), 9).offsets
 
 
 def create(broker: Broker) -> object:
@@ -317,7 +317,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Bro
             runner,
             lease,
             output_reader,
-            lane_inputs,
+            engine,
             sender,
             replayer,
             topics,
