@@ -2,7 +2,7 @@
 """`python -m streaming [CHANGE ...]`: the lanes' job, or with `--job NAME` the job of a plugin, as a separate process.
 
 Standard input has the complete configuration as JSON, as `validator run` resolved it: a file or an argument would show its passwords. Each
-CHANGE is a value of `--accept-change` (`validator.lanes.accepted`). The job logs JSON lines to standard error, each with an ``event``;
+CHANGE is a value of `--accept-change` (`validator.lanes.kept_start`). The job logs JSON lines to standard error, each with an ``event``;
 docs/commands.md lists them. SIGTERM and SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
 """
 
@@ -19,7 +19,7 @@ from streaming.run import run_job
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
-from validator.lanes.accepted import read_accepted
+from validator.lanes.kept_start import read_accepted
 from validator.private import UMASK
 
 

@@ -7,22 +7,15 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.deaths import WORKER_LATE
 from streaming.kafka_calls import KAFKA_GONE
-from validator.checkpoint.retention import unread_inputs
-from validator.checkpoint.second_look import SeenTwice
-from validator.errors import GivenUp
 from validator.job.schema_ids import SchemaIds, schema_ids
 from validator.kafka.retry import passes_in_java
 from validator.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from validator.checkpoint.second_look import SecondLook
     from validator.config import Config
     from validator.job.schema_ids import RecordSchemas
 
@@ -71,17 +64,6 @@ def is_outside(error: str) -> bool:
     if WRITER_GONE in error or unwritable(error) is not None:
         return True
     return _TRACEBACK not in error and (passes_in_java(error) or WORKER_LATE in error)
-
-
-def refuse_lost_inputs(second: SecondLook, checkpoint: Path) -> None:
-    """Look whether Kafka still has what follows a checkpoint, before a query reads it.
-
-    Raises `UserError` if Kafka cannot be asked, `Unavailable` while a loss is not certain, and `GivenUp` once it is.
-    """
-    try:
-        second.refuse("unread inputs", partial(unread_inputs, checkpoint))
-    except SeenTwice as lost:
-        raise GivenUp(str(lost)) from None
 
 
 class StopSignal:

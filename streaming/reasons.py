@@ -23,7 +23,7 @@ _GONE = ".InputsRemoved: "
 _REPLACED = ".TopicReplaced: "
 
 INPUTS_GONE = "Kafka does not have inputs that the job has not read"
-"""What the reason of a failure begins with that `validator.checkpoint.retention.unread_inputs` looks into."""
+"""What the reason of a failure begins with that `validator.checkpoint.kafka.unread_inputs` looks into."""
 
 READ_FAILED = ".ReadFailed:"
 _WRITE_FAILED = ".WriteFailed:"

@@ -18,7 +18,7 @@ from streaming.executors import Watch, watches
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
-from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, refuse_lost_inputs, unwritable
+from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, unwritable
 from streaming.pace import (
     AHEAD,
     AHEAD_FAILURES_MAX,
@@ -47,18 +47,17 @@ from streaming.session import (
 from streaming.transactions import WriterFenced
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
-from validator.checkpoint.files import follow_move, has_checkpoint
-from validator.checkpoint.read_topics import checked_ids
+from validator.checkpoint.files import REMEDY, follow_move, has_checkpoint, keep_sums
+from validator.checkpoint.kafka import checked_ids, refuse_lost_inputs
 from validator.checkpoint.second_look import SecondLook
-from validator.checkpoint.sums import REMEDY, keep_sums
 from validator.config import Config
 from validator.errors import GivenUp, Unavailable, UserError
-from validator.job.look import Look, checkpoint_of, has_changed, look, look_offline
 from validator.job.schema_ids import records_of
+from validator.job.start_check import Look, checkpoint_of, has_changed, look, look_offline
 from validator.kafka.registry import with_known_ids
 from validator.kafka.topics import wait_for_topics
-from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
+from validator.lanes.kept_start import NOTHING, Accepted
 from validator.topics import INPUT_TOPICS
 from validator.waiting import Patience
 

@@ -16,7 +16,7 @@ from streaming.logs import locked, logger, own_output
 from streaming.markers import marked_keys, read_marker
 from streaming.metered import create_metrics_topic
 from streaming.options import bytes_of
-from streaming.outside import Outages, StopSignal, refuse_lost_inputs
+from streaming.outside import Outages, StopSignal
 from streaming.pace import OutOfMemory
 from streaming.parked_log import KafkaWatch
 from streaming.reasons import BatchFailed
@@ -24,10 +24,9 @@ from streaming.rivals import Rivals, end_open_transactions
 from streaming.run import TOPICS_S_MAX, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED
-from validator.checkpoint.files import follow_move, has_checkpoint, refuse_foreign
-from validator.checkpoint.read_topics import checked_ids, keep_ids
+from validator.checkpoint.files import check_files, follow_move, has_checkpoint, keep_sums
+from validator.checkpoint.kafka import checked_ids, keep_ids, refuse_lost_inputs
 from validator.checkpoint.second_look import SecondLook
-from validator.checkpoint.sums import keep_sums, refuse_damaged
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import Unavailable, UserError
 from validator.job.plugin_job import configured_job
@@ -83,8 +82,7 @@ def run_keyed_job(config: Config, name: str) -> int:
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)
-        refuse_foreign(directory / "checkpoint")
-        refuse_damaged(directory / "checkpoint")
+        check_files(directory / "checkpoint")
         follow_move(directory / "checkpoint")
         log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
         outages = Outages(Patience(config.job.give_up_after), stop, log)

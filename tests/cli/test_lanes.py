@@ -17,10 +17,9 @@ from validator import __version__
 from validator.codec.orders import encode_order
 from validator.core.rules import pages
 from validator.job import lag
-from validator.job.look import Look
+from validator.job.start_check import Look
 from validator.kafka.process import start_time
 from validator.kafka.topics import create_topics
-from validator.lanes.accepted import NOTHING
 from validator.lanes.configured import (
     imported_state_path,
     job_directory,
@@ -28,7 +27,7 @@ from validator.lanes.configured import (
     read_state_file,
     rules_runtime,
 )
-from validator.lanes.kept_start import StartedEpoch, start_of
+from validator.lanes.kept_start import NOTHING, StartedEpoch, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.parked import Fault, Parked, Span, running
 

@@ -13,13 +13,13 @@ import pytest
 from tests.cli.follower import LANE, invoke, lines
 from tests.cli.stored_job import Job
 from tests.sending import send
-from validator.checkpoint.markers import read_markers
+from validator.checkpoint.kafka import read_markers
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason
 from validator.core.types import BlockNumber
-from validator.job.look import compare
-from validator.lanes.accepted import NOTHING
+from validator.history.emitted import compare_lanes
 from validator.lanes.configured import lane_definitions
+from validator.lanes.kept_start import NOTHING
 from validator.lanes.marker import Marker
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ def test_rebuild_compares_without_skipped_records(skipping: Skipping) -> None:
     marker = Marker(BlockNumber(BLOCKS), skipping.job.consumed)
     send(config.kafka, config.topics.prefix, [marker.encode(LANE)[:3]])
     compared: list[tuple[str, BlockNumber]] = []
-    markers = read_markers(config.kafka, config.topics.prefix)
-    compare(config, lane_definitions(config), markers, NOTHING, lambda lane, block: compared.append((lane, block)), {})
+    emitted = {lane: marker.block for lane, marker in read_markers(config.kafka, config.topics.prefix).items()}
+    definitions = lane_definitions(config)
+    compare_lanes(config, definitions, emitted, NOTHING, {}, lambda lane, block: compared.append((lane, block)))
     assert compared == [(LANE, BLOCKS)]
 
 

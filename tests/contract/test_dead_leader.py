@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from streaming.markers import dead_letter_ends, marked_keys, read_dead_letters, read_marker
 from tests.brokers import Cluster
-from validator.checkpoint.markers import read_markers
+from validator.checkpoint.kafka import read_markers
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.marker import Marker

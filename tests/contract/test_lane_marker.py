@@ -16,7 +16,7 @@ from streaming.transactions import KafkaGone
 from tests.added_partitions import add_partitions
 from tests.contract.test_lane_writer import LANE, block, committed, dead_letters_at, opened
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
-from validator.checkpoint.markers import read_markers
+from validator.checkpoint.kafka import read_markers
 from validator.codec.encode import BlockOutput
 from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.partitioner import partition_of

@@ -16,12 +16,12 @@ from streaming.markers import read_marker
 from streaming.rivals import Rivals
 from streaming.sink import ExactlyOnceOutput
 from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
-from validator.checkpoint.markers import read_markers
+from validator.checkpoint.kafka import read_markers
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
-from validator.job.look import refuse_written
+from validator.job.start_check import refuse_written
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.topics import create_topics
 from validator.lanes import sink as sink_module

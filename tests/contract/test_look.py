@@ -21,12 +21,12 @@ from validator.codec.encode import OutputRecord
 from validator.config import Config
 from validator.errors import UserError
 from validator.history.engine import InputPartition, by_block
-from validator.job import look as look_module
-from validator.job.look import Look, look, look_offline
+from validator.job import start_check
+from validator.job.start_check import Look, look, look_offline
 from validator.kafka.client import admin_config, producer_config
 from validator.kafka.topics import create_topics
-from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import lane_definitions
+from validator.lanes.kept_start import NOTHING, Accepted
 from validator.lanes.marker import Marker
 from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
@@ -345,7 +345,7 @@ def test_start_without_changes_asks_for_no_markers(deployment: Deployment, monke
     def asked(*_: object, **__: object) -> dict[str, Marker]:
         raise AssertionError("asked for markers")
 
-    monkeypatch.setattr(look_module, "read_markers", asked)
+    monkeypatch.setattr(start_check, "read_markers", asked)
     deployment.start(CHAIN)
 
 

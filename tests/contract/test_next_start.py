@@ -11,11 +11,9 @@ import pytest
 from tests.contract.test_look import CHAIN, GENESIS, LAST, OTHER, Deployment, deployed, richer, with_keys
 from tests.unit.lanes.chains import Chain
 from validator.errors import UserError
-from validator.job.look import check_accepted
-from validator.job.next_start import refusal_of
-from validator.lanes.accepted import Accepted
+from validator.job.start_check import check_accepted, refusal_of
 from validator.lanes.configured import lane_definitions
-from validator.lanes.kept_start import kept_starts, started_epochs
+from validator.lanes.kept_start import Accepted, kept_starts, started_epochs
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.codecs import codec_for
 from tests.sending import send
 from tests.unit.lanes.chains import Record, chain, config_of, definition_of
-from validator.checkpoint.retention import missing_blocks
-from validator.job.look import cut_inputs
+from validator.checkpoint.kafka import cut_inputs, missing_blocks
 from validator.kafka.client import admin_config
 from validator.kafka.topics import create_topics
 from validator.simulate import SimulationSettings

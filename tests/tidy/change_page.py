@@ -5,9 +5,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
-from validator.config.changes import CHAIN, EFFECTS
+from pydantic import BaseModel
+
+from validator.config import Config
+from validator.job.start_check import CHAIN, ROWS, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "changing.md"
@@ -41,10 +47,48 @@ NOTES: Final[dict[str, str]] = {
 }
 
 
+def configuration_keys() -> list[str]:
+    """Return every key of the configuration, in the model's order. Entries of a list share one; a table with free keys is one."""
+    return list(_keys(Config, ""))
+
+
+def _keys(model: type[BaseModel], path: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        key = f"{path}{name}"
+        inner = _table_in(field.annotation)
+        if inner is None:
+            yield key
+        elif key == "chains":
+            yield from (CHAIN, *_keys(inner, f"{CHAIN}."))
+        else:
+            if key == f"{CHAIN}.handlers":  # without the list, messages are only weighed: that it exists matters, too
+                yield key
+            yield from _keys(inner, f"{key}.")
+
+
+def _table_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model of a table, or of the tables in a list or table; None for a plain value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _table_in(each)) is not None), None)
+
+
+def row_of(key: str) -> Row | None:
+    """Return the row of a key, or of the innermost table that has one; that of a chain is for the chain as a whole."""
+    table = key
+    while table and table not in ROWS:
+        table = table.rpartition(".")[0]
+    return None if table == CHAIN != key else ROWS.get(table)
+
+
 def table() -> str:
     """Return the table, as Markdown."""
-    rows = [f"| `{key}` | {effect.value} | {NOTES.get(key, '')} |" for key, effect in EFFECTS.items()]
-    return "\n".join(["| key | a change takes effect | |", "|---|---|---|", *rows])
+    rows = ["| key | a change takes effect | a start compares it | |", "|---|---|---|---|"]
+    for key in configuration_keys():
+        row = row_of(key)
+        assert row is not None, key
+        rows.append(f"| `{key}` | {row.effect.value} | {row.compared} | {NOTES.get(key, '')} |")
+    return "\n".join(rows)
 
 
 def render(text: str) -> str:

@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator import exit_codes
-from validator.checkpoint.retention import missing_blocks
+from validator.checkpoint.kafka import missing_blocks
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import counting, working
 from validator.cli.recorded_files import file_inputs

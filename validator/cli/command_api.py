@@ -41,8 +41,7 @@ from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.kafka.sender import RecordSender
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import check_chains, job_directory, lane_definitions
-from validator.lanes.kept_rules import kept_rules, rules_changed
-from validator.lanes.kept_start import kept_starts
+from validator.lanes.kept_start import kept_rules, kept_starts, rules_changed
 from validator.plugin.limits import ENDING_S_MAX
 from validator.transports.meter import measuring
 from validator.transports.runner import TransportGroup, choose_transport, create_topics_of_jobs

@@ -49,9 +49,9 @@ def load_job_config(path: Path | None, *, rebuild: bool = False, accepted: Seque
     then for an accepted change of an unknown lane: nothing is started for it.
     """
     from validator.job.deployment import check_job
-    from validator.job.look import check_accepted
-    from validator.lanes.accepted import read_accepted  # these imports are what few commands need
+    from validator.job.start_check import check_accepted
     from validator.lanes.configured import check_chains
+    from validator.lanes.kept_start import read_accepted  # these imports are what few commands need
 
     changes = read_accepted(accepted)
     config = load_config(path)

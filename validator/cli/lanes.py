@@ -18,8 +18,8 @@ from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.job.lag import Lag, lags, newest_blocks
-from validator.job.next_start import refusal_of
 from validator.job.orders import command_of, lane_reports, lost_inputs, place_of, remedy_of, without_lane
+from validator.job.start_check import refusal_of
 from validator.kafka.open_transactions import open_transactions
 from validator.lanes.configured import (
     chain_runtime,

@@ -17,17 +17,20 @@ from validator.codec.json_form import to_json
 from validator.errors import UserError
 from validator.history.engine import Engine, Replica, recorded_inputs
 from validator.kafka.reader import TopicReader
-from validator.lanes.accepted import OPTION
+from validator.lanes.definition import job_codec
+from validator.lanes.kept_start import OPTION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from validator.codec.codec import Codec
     from validator.codec.encode import OutputRecord
+    from validator.config import Config
     from validator.core.outcomes import Executed
     from validator.core.types import BlockNumber
     from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
+    from validator.lanes.kept_start import Accepted, LaneStart
 
 COMPARED: Final = ("verdicts", "receipts")
 """The topics whose records are compared, in the order in which a block emits them."""
@@ -46,6 +49,37 @@ class EmittedDiffers(UserError):
             f"with the configuration, plugins and program of then, or accept other results from this block on with {OPTION} "
             f"{lane}:{block}"
         )
+
+
+def compare_lanes(
+    config: Config,
+    definitions: Mapping[str, LaneDefinition],
+    emitted: Mapping[str, BlockNumber | None],
+    accepted: Accepted,
+    before: Mapping[str, LaneStart],
+    compared: Callable[[str, BlockNumber], None] = lambda *_: None,
+) -> None:
+    """Execute lanes again up to what they have emitted, or accept to be other than that. Raises `UserError` at the first difference.
+
+    ``emitted`` has the last block of each lane, ``before`` what is kept of it. ``compared`` is called with a lane and the last block that
+    will be compared, before these blocks are executed.
+    """
+    codec = job_codec(definitions.values())
+    for lane, definition in definitions.items():
+        block = emitted.get(lane)
+        if block is None or lane in accepted.genesis:
+            continue
+        last = min(block, accepted.blocks.get(lane, block + 1) - 1)
+        compared(lane, last)
+        try:
+            compare_emitted(config.kafka, config.topics.prefix, codec, definition, last)
+        except EmittedDiffers as error:
+            since = [
+                f"blocks before {change.from_block} were executed with {change.key} {change.before}, which was changed to {change.now} "
+                f"with {OPTION}, and a rebuild executes every block under one value"
+                for change in (before[lane].changes if lane in before else ())
+            ]
+            raise UserError("; ".join([str(error), *since])) from None
 
 
 def compare_emitted(

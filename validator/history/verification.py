@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.ask.state import UNLIMITED, RestoredState
-from validator.checkpoint.retention import missing_blocks
+from validator.checkpoint.kafka import missing_blocks
 from validator.codec.json_form import to_json
 from validator.core.counters import COUNTERS, Counters
 from validator.core.handlers.state import FIRST_OWNER

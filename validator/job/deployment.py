@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from validator import exit_codes
 from validator.errors import UserError
-from validator.job.look import look_offline
 from validator.job.process import JobProcess
 from validator.job.spark_master import check_secret
+from validator.job.start_check import look_offline
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
 from validator.waiting import Patience, wait_out

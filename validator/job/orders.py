@@ -5,23 +5,28 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.checkpoint.files import checkpoint_id
-from validator.checkpoint.markers import read_markers
+from validator.checkpoint.files import checkpoint_id, consumed_by_batch, last_committed_batch
+from validator.checkpoint.kafka import cut_inputs, read_markers
+from validator.checkpoint.second_look import PERSON_S, SecondLook
 from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json
 from validator.codec.orders import InputSpan, LaneOrder, encode_order
 from validator.config.unknown import no_chain
 from validator.core.inputs import DeadLetter, Input, Source
-from validator.core.limits import ORDER_SKIPS_MAX
+from validator.core.limits import ORDER_SKIPS_MAX, ORDER_SPANS_MAX
 from validator.errors import UserError
+from validator.history.emitted import compare_lanes
 from validator.history.engine import skipped_records
+from validator.job.start_check import checkpoint_of, differences
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.kafka.sender import RecordSender
 from validator.lanes.auditing import fault_key
-from validator.lanes.configured import chain_runtime, configured_codec, job_directory
+from validator.lanes.configured import chain_runtime, configured_codec, job_directory, lane_definition
+from validator.lanes.kept_start import NOTHING, kept_starts, start_of
 from validator.lanes.parked import Fault, parked_key
 from validator.plugin.pack import use_artefacts
 from validator.topics import INPUT_TOPICS
@@ -123,8 +128,8 @@ def order_to_resume(config: Config, lane: str, skips: Collection[Source], *, reb
     """Write the order that lets a parked lane continue without some records, with ``rebuild`` from its beginning.
 
     Errors, in order, each a `UserError`: the lane is not configured; it is not parked; too many records are named; an artefact cannot be
-    used; a record is not in Kafka, belongs to another lane, or to a block whose output is already committed; those of
-    `validator.job.starting_over.check_beginning`.
+    used; a record is not in Kafka, belongs to another lane, or to a block whose output is already committed; the lane
+    cannot be executed again from its first block.
     """
     if lane not in config.chains:
         raise UserError(f"--lane: {no_chain(lane, config.chains)}")
@@ -145,12 +150,49 @@ def order_to_resume(config: Config, lane: str, skips: Collection[Source], *, reb
     inputs: tuple[InputSpan, ...] = ()
     checkpoint = ""
     if rebuild:
-        from validator.job.starting_over import check_beginning, inputs_of_job  # slow to import
-
-        check_beginning(config, lane)
-        inputs = inputs_of_job(config, lane)
-        checkpoint = checkpoint_id(job_directory(config) / "checkpoint")
+        _check_beginning(config, lane)
+        inputs = _inputs_of_job(config, lane)
+        checkpoint = checkpoint_id(checkpoint_of(config))
     _write_order(config, lane, skips, inputs, checkpoint)
+
+
+def _check_beginning(config: Config, lane: str) -> None:
+    """Check that a lane can be executed again from its first block.
+
+    It is a rebuild of one lane while the job runs, so it is refused for the same reasons as a start of the job with `--rebuild`. Errors, in
+    order, each a `UserError`: the configuration differs from what the job has started with; retention has removed inputs; what
+    the lane has emitted comes out differently.
+    """
+    definition = lane_definition(config, lane)
+    folder = job_directory(config) / "lanes"
+    kept = kept_starts(folder).get(lane)
+    if kept is not None and differences(lane, kept, start_of(config, definition)):
+        raise UserError(
+            f"lane {lane}: the configuration differs from what the job has started with: start the job with it, or put it back"
+        )
+    SecondLook(config.kafka, PERSON_S).refuse_soon("first inputs", partial(cut_inputs, config, {lane: definition}))
+    markers = read_markers(config.kafka, config.topics.prefix)
+    emitted = {each: marker.block for each, marker in markers.items()}
+    compare_lanes(config, {lane: definition}, emitted, NOTHING, {} if kept is None else {lane: kept})
+
+
+def _inputs_of_job(config: Config, lane: str) -> tuple[InputSpan, ...]:
+    """Return what the job has read of each partition. A lane that is parked holds everything after that.
+
+    Raises `UserError` if there is no checkpoint here, since nobody else knows, or there are too many partitions.
+    """
+    checkpoint = checkpoint_of(config)
+    try:
+        ends = consumed_by_batch(checkpoint, last_committed_batch(checkpoint))
+    except (UserError, OSError) as error:
+        raise UserError(f"lane {lane}: --rebuild is for the machine with the job's checkpoint: {error}") from error
+    prefix = config.topics.prefix
+    with TopicReader(config.kafka, prefix, list(INPUT_TOPICS)) as reader:
+        firsts = {(prefix + topic, partition): first for (topic, partition), (first, _) in reader.spans().items()}
+    spans = [InputSpan(*place, firsts[place], end) for place, end in ends.items() if firsts.get(place, end) < end]
+    if len(spans) > ORDER_SPANS_MAX:
+        raise UserError(f"lane {lane}: expected at most {ORDER_SPANS_MAX} partitions with inputs, found {len(spans)}")
+    return tuple(sorted(spans))
 
 
 def _write_order(

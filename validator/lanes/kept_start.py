@@ -1,35 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each lane began with and runs under, kept in the job's folder, and the comparison with what the configuration says now.
+"""What each lane began with and runs under, in a file per lane in the job's folder, and how the present differs from it.
 
-A lane that has a state does not look at its beginning again, and a rebuild knows only the configuration of today. So a change there would
-be ignored by the one, and silently give other results in the other. `validator.config.changes` says which keys may change, and when.
+`validator.job.start_check` says which changes may be.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from validator.config import Config, configuration_meaning
-from validator.config.changes import CHAIN, EFFECTS, LIMITS, Effect
+from validator.core.limits import U32_MAX
+from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
 from validator.errors import UserError, written_by_newer
-from validator.lanes.accepted import GENESIS, OPTION, Accepted
 from validator.lanes.configured import started_chain
-from validator.lanes.definition import LaneDefinition
-from validator.plugin.runtime import Epoch, digest_of_all
+from validator.lanes.definition import LaneDefinition, journal_under_others
+from validator.plugin.registry import PluginError
+from validator.plugin.runtime import Epoch, RulesOutdated, digest_of_all, make_runtime
 
 START_VERSION = 2
 """Also the version of what the job's folder holds: a new encoding in the store (head, journal, a parked lane) has a new one here. So an
 earlier program refuses to start, instead of parking every lane with its first batch."""
 _SUFFIX = ".start"
+_EARLIER_SUFFIX = ".rules"
+"""Of the file in which programs before version 2 kept a lane's rules."""
 
-_LISTED = {"genesis_paras": ("kind", "balance")}
-_PAYLOADS = ("ump_weights",)
+OPTION = "--accept-change"
+"""The option with which a change becomes one on purpose."""
 
 
 class AcceptedChange(NamedTuple):
@@ -37,6 +39,15 @@ class AcceptedChange(NamedTuple):
 
     from_block: BlockNumber
     key: str
+    before: str
+    now: str
+
+
+class KeyChange(NamedTuple):
+    """A key of a chain, by its name in the chain's table and by its whole path there, with its values in words."""
+
+    name: str
+    path: str
     before: str
     now: str
 
@@ -64,19 +75,9 @@ class LaneStart:
     epochs: tuple[StartedEpoch, ...] = ()
     """What the job runs; another program or other libraries have other digests, so they are not compared here."""
     rules: str = ""
-    """`LaneDefinition.encode_rules` in hex; empty in files of version 1, which have it in another file (`lanes.kept_rules`)."""
+    """`LaneDefinition.encode_rules` in hex; empty in files of version 1, which have it in another file (`kept_rules`)."""
     changes: tuple[AcceptedChange, ...] = ()
     """The accepted changes since the lane began, in the order of their blocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A key whose value is not the one that a lane began with."""
-
-    key: str
-    effect: Effect
-    before: str
-    now: str
 
 
 def start_of(config: Config, definition: LaneDefinition) -> LaneStart:
@@ -84,25 +85,21 @@ def start_of(config: Config, definition: LaneDefinition) -> LaneStart:
     digest = blake2b(digest_size=32)
     for page in definition.genesis:
         digest.update(len(page).to_bytes(8, "little") + page)
-    meaning = configuration_meaning(started_chain(config, definition.name))
-    plain = json.loads(json.dumps(meaning, default=str))  # as a file holds it
     epochs = started_epochs(definition.epochs)
     return LaneStart(
         definition.first_block,
         digest.hexdigest(),
         definition.protocol.encoding_version,
-        plain,
+        meaning_of(config, definition.name),
         epochs=epochs,
         rules=definition.encode_rules().hex(),
     )
 
 
-def with_changes(
-    start: LaneStart, before: LaneStart, changed: Iterable[Difference], from_block: BlockNumber
-) -> LaneStart:
-    """Return a start that remembers the changes of an earlier one, and those that take effect from a block on."""
-    now = (AcceptedChange(from_block, each.key, each.before, each.now) for each in changed)
-    return replace(start, changes=(*before.changes, *now))
+def meaning_of(config: Config, lane: str) -> dict[str, Any]:
+    """Return what a lane's configuration means, as a file holds it. Raises `UserError`."""
+    plain: dict[str, Any] = json.loads(json.dumps(configuration_meaning(started_chain(config, lane)), default=str))
+    return plain
 
 
 def started_epochs(epochs: Iterable[Epoch]) -> tuple[StartedEpoch, ...]:
@@ -131,9 +128,6 @@ def digest_in_force(folder: Path, lane: str, all_epochs: bytes, block: BlockNumb
     return None if found is None else bytes.fromhex(found.digest)
 
 
-# --- the files ---------------------------------------------------------------------------------------------------------------------------
-
-
 def keep_start(folder: Path, lane: str, start: LaneStart) -> None:
     """Write what a lane began with, in place of what an earlier start kept."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -141,6 +135,7 @@ def keep_start(folder: Path, lane: str, start: LaneStart) -> None:
     written = path.with_name(f"{path.name}.new")
     written.write_text(json.dumps({"version": START_VERSION, **asdict(start)}, indent=1) + "\n", encoding="utf-8")
     written.replace(path)
+    (folder / f"{lane}{_EARLIER_SUFFIX}").unlink(missing_ok=True)
 
 
 def kept_starts(folder: Path) -> dict[str, LaneStart]:
@@ -149,6 +144,13 @@ def kept_starts(folder: Path) -> dict[str, LaneStart]:
     A hidden name is no lane's: other machines leave such files.
     """
     return {path.name.removesuffix(_SUFFIX): _read(path) for path in sorted(folder.glob(f"[!.]*{_SUFFIX}"))}
+
+
+def kept_rules(folder: Path, starts: Mapping[str, LaneStart]) -> dict[str, bytes]:
+    """Return, by lane, what `LaneDefinition.encode_rules` returned at the last start. Earlier programs wrote a file per lane for it."""
+    earlier = {path.name.removesuffix(_EARLIER_SUFFIX): path for path in folder.glob(f"[!.]*{_EARLIER_SUFFIX}")}
+    found = {lane: path.read_bytes() for lane, path in earlier.items()}
+    return found | {lane: bytes.fromhex(start.rules) for lane, start in starts.items() if start.rules}
 
 
 def _read(path: Path) -> LaneStart:
@@ -172,60 +174,42 @@ def _read(path: Path) -> LaneStart:
 # --- comparing ---------------------------------------------------------------------------------------------------------------------------
 
 
-def differences(lane: str, before: LaneStart, now: LaneStart) -> list[Difference]:
-    """Return, in the order of `EFFECTS`, the keys of a chain that differ from what the lane began with.
-
-    Keys that only describe the beginning are left out if they lead to the same state. A difference that no key explains has the chain's.
-    """
-    found = sorted(_of_keys(lane, before, now), key=lambda each: _ORDER[each.effect])
-    same = (before.genesis, before.encoding_version) == (now.genesis, now.encoding_version)
-    if same and before.first_block == now.first_block:
-        return [each for each in found if each.effect is not Effect.BEGINNING]
-    if before.encoding_version == now.encoding_version and not any(each.effect is Effect.BEGINNING for each in found):
-        found.append(Difference(f"chains.{lane}", Effect.BEGINNING, f"state {before.genesis}", f"state {now.genesis}"))
-    return found
-
-
-_ORDER = {effect: number for number, effect in enumerate((Effect.NEVER, Effect.BEGINNING, Effect.ACCEPTED))}
-
-
-def _of_keys(lane: str, before: LaneStart, now: LaneStart) -> Iterator[Difference]:
+def changed_keys(before: LaneStart, now: LaneStart) -> Iterator[KeyChange]:
+    """Yield the keys of a chain whose meaning, or whose first block, has changed."""
     if before.first_block != now.first_block:
-        yield _difference(lane, "first_block", "", before.first_block, now.first_block)
+        yield _change("first_block", "", before.first_block, now.first_block)
     for name in sorted(before.meaning.keys() | now.meaning.keys()):
         one, other = before.meaning.get(name), now.meaning.get(name)
         if one == other or name == "first_block":
             continue
         if name == "genesis_paras":
-            yield from _of_paras(lane, one or [], other or [])
+            yield from _of_paras(one or [], other or [])
         elif isinstance(one, dict) or isinstance(other, dict):
             for key in sorted((one or {}).keys() | (other or {}).keys()):
                 values = ((one or {}).get(key), (other or {}).get(key))
                 if values[0] != values[1]:
-                    yield _difference(lane, name, f".{key}", *values)
+                    yield _change(name, f".{key}", *values)
         elif name == "dispatches_to_handlers":
-            yield _difference(lane, "handlers", "", *("a list" if each else None for each in (one, other)))
+            yield _change("handlers", "", *("a list" if each else None for each in (one, other)))
         else:
-            yield _difference(lane, name, "", one, other)
+            yield _change(name, "", one, other)
 
 
-def _of_paras(lane: str, before: list[Any], now: list[Any]) -> Iterator[Difference]:
+def _of_paras(before: list[Any], now: list[Any]) -> Iterator[KeyChange]:
     one, other = ({para: values for para, *values in paras} for paras in (before, now))
     for para in sorted(one.keys() | other.keys()):
         place = f"[{para}]"
         if para not in one or para not in other:
             here, there = (dict(zip(("kind", "balance"), each.get(para, ()), strict=False)) for each in (one, other))
-            yield _difference(lane, "genesis_paras", place, here or None, there or None)
+            yield _change("genesis_paras", place, here or None, there or None)
             continue
         for name, old, new in zip(("kind", "balance"), one[para], other[para], strict=True):
             if old != new:
-                yield _difference(lane, "genesis_paras", f"{place}.{name}", old, new)
+                yield _change("genesis_paras", f"{place}.{name}", old, new)
 
 
-def _difference(lane: str, name: str, rest: str, before: object, now: object) -> Difference:
-    row = f"{CHAIN}.{name}"
-    effect = Effect.BEGINNING if name == "genesis_paras" else EFFECTS.get(row, EFFECTS[LIMITS])
-    return Difference(f"chains.{lane}.{name}{rest}", effect, _word(before), _word(now))
+def _change(name: str, rest: str, before: object, now: object) -> KeyChange:
+    return KeyChange(name, f"{name}{rest}", _word(before), _word(now))
 
 
 def _word(value: object) -> str:
@@ -243,64 +227,98 @@ def refuse_newer_pages(before: Mapping[str, LaneStart], now: Mapping[str, LaneSt
             )
 
 
-# --- deciding ----------------------------------------------------------------------------------------------------------------------------
+def rules_changed(kept: Mapping[str, bytes], definitions: Mapping[str, LaneDefinition]) -> bool:
+    """Return whether any lane has other rules or handlers than those kept, whichever blocks they are for."""
+    return any(_changed(kept, lane, definition) is not None for lane, definition in definitions.items())
 
 
-def refuse_changes(
-    lane: str,
-    changed: list[Difference],
-    accepted: Accepted,
-    executed: BlockNumber | None,
+def refuse_changed_past(
+    kept_by_lane: Mapping[str, bytes],
+    definitions: Mapping[str, LaneDefinition],
+    executed_block: Callable[[str], BlockNumber | None],
     *,
-    rebuild: bool,
-    unfinished: bool = False,
+    checkpoint: bool = False,
 ) -> None:
-    """Raise `UserError` for the first change of a lane that is not accepted.
+    """Raise `UserError` for the first lane whose rules or handlers differ from the kept ones in blocks that are executed.
 
-    ``executed`` is the last block whose output is emitted, ``rebuild`` whether there is no checkpoint, and ``unfinished`` whether the
-    checkpoint has a batch that the job began and did not complete.
+    ``executed_block`` is asked only for lanes that changed. With a ``checkpoint``, rules that this program or its plugins do not have any
+    more are an error, too, since the journal was written under them. Other bytes that cannot be compared are left to the store.
     """
-    for each in changed:
-        others = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
-        line = f"{each.key}: lane {lane} began with {each.before}, found {each.now}{others}"
-        if each.effect is Effect.NEVER:
+    for lane, definition in definitions.items():
+        kept = _changed(kept_by_lane, lane, definition)
+        if kept is None:
+            continue
+        try:
+            before = definition.under(kept)
+        except (PluginError, RulesOutdated) as error:
+            if checkpoint and executed_block(lane) is not None:
+                raise UserError(journal_under_others(lane, error)) from None
+            continue
+        except (DecodeError, UserError):
+            continue
+        executed = executed_block(lane)
+        if executed is None:
+            continue
+        definition.refuse_to_change_the_past(before, executed)
+        if checkpoint:
+            try:
+                make_runtime(before.plan)
+            except PluginError as error:
+                raise UserError(journal_under_others(lane, error)) from None
+
+
+def _changed(kept: Mapping[str, bytes], lane: str, definition: LaneDefinition) -> bytes | None:
+    """Return a lane's kept rules if the present ones differ from them."""
+    rules = kept.get(lane)
+    return None if rules is None or rules == definition.encode_rules() else rules
+
+
+# --- what is on purpose ------------------------------------------------------------------------------------------------------------------
+
+
+GENESIS, REMOVED = "genesis", "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The accepted changes of one start."""
+
+    genesis: frozenset[str] = frozenset()
+    """Lanes whose configured beginning may differ from the one that they had."""
+    removed: frozenset[str] = frozenset()
+    """Lanes that are no longer configured."""
+    blocks: Mapping[str, BlockNumber] = field(default_factory=dict)
+    """By lane, the first block that the changed configuration may judge."""
+
+    def options(self) -> dict[str, str]:
+        """Return each change as the option's value, with its lane."""
+        return {
+            **{f"{lane}:{GENESIS}": lane for lane in sorted(self.genesis)},
+            **{f"{lane}:{REMOVED}": lane for lane in sorted(self.removed)},
+            **{f"{lane}:{block}": lane for lane, block in sorted(self.blocks.items())},
+        }
+
+
+NOTHING = Accepted()
+
+
+def read_accepted(texts: Iterable[str]) -> Accepted:
+    """Return the changes that values of `--accept-change` name.
+
+    Errors, in order: a value is not LANE:genesis, LANE:removed or LANE:BLOCK; a lane has two blocks.
+    """
+    genesis, removed, blocks = set(), set(), dict[str, BlockNumber]()
+    for text in texts:
+        lane, _, what = text.rpartition(":")
+        if lane and what == GENESIS:
+            genesis.add(lane)
+        elif lane and what == REMOVED:
+            removed.add(lane)
+        elif lane and what.isascii() and what.isdecimal() and 1 <= int(what) <= U32_MAX:
+            if blocks.setdefault(lane, int(what)) != int(what):
+                raise UserError(f"{OPTION}: expected one block for lane {lane}, found {blocks[lane]} and {what}")
+        else:
             raise UserError(
-                f"{line}: it cannot change: put it back, or configure another chain with another [topics] prefix"
+                f"{OPTION}: expected LANE:{GENESIS}, LANE:{REMOVED} or LANE:BLOCK with a block from 1 on, found {text!r}"
             )
-        if each.effect is Effect.BEGINNING:
-            if lane not in accepted.genesis:
-                raise UserError(f"{line}: {_BEGINNING[rebuild].format(option=f'{OPTION} {lane}:{GENESIS}')}")
-        elif not (rebuild and lane in accepted.genesis):
-            _refuse_from_block(lane, line, accepted.blocks.get(lane), executed, rebuild=rebuild, unfinished=unfinished)
-
-
-_BEGINNING = {
-    False: "the lane has a state since then, which no configuration changes: put it back, or keep the lane's state and start once with "
-    "{option}",
-    True: "a rebuild would execute the emitted blocks from another state: put it back, or start once with {option}",
-}
-
-
-def _refuse_from_block(
-    lane: str,
-    line: str,
-    block: BlockNumber | None,
-    executed: BlockNumber | None,
-    *,
-    rebuild: bool,
-    unfinished: bool,
-) -> None:
-    begins = 1 if executed is None else executed + 1
-    option = f"{OPTION} {lane}:{begins}"
-    if block is None:
-        blocks = f"block {executed} is executed" if executed is not None else "records wait in it"
-        raise UserError(f"{line}: {blocks}: put it back, or start once with {option}, and block {begins} is the first")
-    if not rebuild and executed is not None and block != begins:
-        raise UserError(
-            f"{OPTION} {lane}:{block}: block {executed} is executed, so the change would begin with block {begins}: expected {option}"
-        )
-    if unfinished:
-        raise UserError(
-            f"{line}: the last batch of the checkpoint is not complete, and would be repeated with the change: put it back, let the job "
-            "complete the batch, and change it then"
-        )
+    return Accepted(frozenset(genesis), frozenset(removed), blocks)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from validator.checkpoint import read_topics
-from validator.checkpoint.read_topics import FILE, checked_ids, keep_ids
+from validator.checkpoint import kafka as module
+from validator.checkpoint.kafka import FILE, checked_ids, keep_ids
 from validator.checkpoint.second_look import SecondLook
 from validator.errors import Unavailable, UserError
 from validator.kafka import retry, topics
@@ -34,9 +34,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return the ids that Kafka names, to be changed by the test."""
     named: dict[str, str] = {}
-    monkeypatch.setattr(
-        read_topics, "topic_ids", lambda _, topics: {each: named[each] for each in topics if each in named}
-    )
+    monkeypatch.setattr(module, "topic_ids", lambda _, topics: {each: named[each] for each in topics if each in named})
     return named
 
 

@@ -14,13 +14,17 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, TopicPartition
 
 from streaming.held_inputs import ParkingSettings
-from streaming.outside import refuse_lost_inputs
 from tests.unit.lanes.chains import chain, config_of, definition_of
-from validator.checkpoint.read_topics import checked_ids, keep_ids
-from validator.checkpoint.retention import unread_inputs
+from validator.checkpoint.kafka import (
+    checked_ids,
+    cut_inputs,
+    keep_ids,
+    other_topics,
+    refuse_lost_inputs,
+    unread_inputs,
+)
 from validator.checkpoint.second_look import JOB_S, Lack, NotSure, SecondLook, SeenTwice
 from validator.errors import GivenUp, Unavailable, UserError
-from validator.job.look import cut_inputs, other_topics
 from validator.kafka import reader, retry, topics
 from validator.lanes.parked import Span
 from validator.simulate import SimulationSettings

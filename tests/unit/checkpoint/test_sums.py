@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from validator.checkpoint.sums import keep_sums, refuse_backwards, refuse_damaged
+from validator.checkpoint.files import keep_sums, refuse_backwards, refuse_damaged
 from validator.errors import UserError
 
 HADOOP = [

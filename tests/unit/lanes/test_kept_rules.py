@@ -11,8 +11,7 @@ from validator.config import load_config
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.kept_rules import kept_rules, refuse_changed_past, rules_changed
-from validator.lanes.kept_start import LaneStart
+from validator.lanes.kept_start import LaneStart, kept_rules, refuse_changed_past, rules_changed
 
 SEED = "[chains.a]\n"
 AT_10 = SEED + "rules = [{from_block = 10, profile = 'router/2021-09'}]"

@@ -10,28 +10,28 @@ from typing import Any
 
 import pytest
 
+from tests.tidy.change_page import configuration_keys, row_of
 from validator.config import Config
-from validator.config.changes import CHAIN, EFFECTS, Effect
 from validator.core import lane as core_lane
 from validator.core.handlers import state
 from validator.errors import UserError
+from validator.job.start_check import CHAIN, Difference, Effect, differences, refuse_changes
 from validator.lanes import processor, store
-from validator.lanes.accepted import NOTHING, Accepted, read_accepted
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import RULES_ENCODING_VERSION
 from validator.lanes.journal import JOURNAL_VERSION
-from validator.lanes.kept_rules import refuse_changed_past
 from validator.lanes.kept_start import (
+    NOTHING,
     START_VERSION,
-    Difference,
+    Accepted,
+    AcceptedChange,
     LaneStart,
-    differences,
     keep_start,
     kept_starts,
-    refuse_changes,
+    read_accepted,
+    refuse_changed_past,
     refuse_newer_pages,
     start_of,
-    with_changes,
 )
 from validator.lanes.parked import PARKED_VERSION
 from validator.plugin.lock import write_lock
@@ -181,7 +181,7 @@ def found(before: Config, after: Config) -> list[Difference]:
 
 
 def test_every_key_is_changed_here() -> None:
-    assert list(CHANGES) == list(EFFECTS)
+    assert list(CHANGES) == configuration_keys()
 
 
 @pytest.mark.parametrize("key", [key for key, change in CHANGES.items() if change is not None])
@@ -190,7 +190,9 @@ def test_change_of_a_key_is_found_if_its_effect_says_so(key: str, tmp_path: Path
     if key.startswith(("chains.", "job.")):
         assert before != after
     changed = found(before, after)
-    wanted = EFFECTS[key]
+    row = row_of(key)
+    assert row is not None
+    wanted = row.effect
     if wanted in (Effect.ACCEPTED, Effect.BEGINNING) or key == f"{CHAIN}.protocol":
         path = PATHS.get(key, key.removeprefix(f"{CHAIN}."))
         assert (f"chains.a.{path}", wanted) in [(each.key, each.effect) for each in changed], changed
@@ -299,12 +301,12 @@ def test_start_is_read_as_it_was_kept(tmp_path: Path) -> None:
 def test_accepted_changes_are_kept_with_their_blocks(tmp_path: Path) -> None:
     config = config_of({}, tmp_path)
     start = start_of(config, lane_definition(config, "a"))
-    once = with_changes(start, start, WEIGHT, 31)
-    twice = with_changes(start, once, BALANCE, 50)
-    keep_start(tmp_path / "lanes", "a", twice)
-    changes = kept_starts(tmp_path / "lanes")["a"].changes
-    assert [(each.from_block, each.key) for each in changes] == [(31, WEIGHT[0].key), (50, BALANCE[0].key)]
-    assert with_changes(start, twice, [], 60).changes == changes
+    changes = (
+        AcceptedChange(31, "chains.a.ump_default_weight", "1", "2"),
+        AcceptedChange(50, "chains.a.enactment", "", ""),
+    )
+    keep_start(tmp_path / "lanes", "a", replace(start, changes=changes))
+    assert kept_starts(tmp_path / "lanes")["a"].changes == changes
 
 
 def test_start_of_an_earlier_program_is_read(tmp_path: Path) -> None:

@@ -35,11 +35,10 @@ from tests.unit.streaming.queries import (
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
-from validator.job import look as look_module
-from validator.job.look import Look
-from validator.lanes.accepted import NOTHING
+from validator.job import start_check
+from validator.job.start_check import Look
 from validator.lanes.configured import lane_definitions
-from validator.lanes.kept_start import start_of
+from validator.lanes.kept_start import NOTHING, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.parking import Suspect
 from validator.topics import INPUT_TOPICS
@@ -341,9 +340,9 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
     starts(31)
 
     monkeypatch.setattr(run, "wait_for_topics", lambda *_, **__: None)
-    monkeypatch.setattr(look_module, "read_markers", lambda *_, **__: {"a": Marker(30)})
-    monkeypatch.setattr(look_module, "other_topics", lambda *_: None)
-    monkeypatch.setattr(look_module, "checked_ids", lambda *_: {})
+    monkeypatch.setattr(start_check, "read_markers", lambda *_, **__: {"a": Marker(30)})
+    monkeypatch.setattr(start_check, "other_topics", lambda *_: None)
+    monkeypatch.setattr(start_check, "checked_ids", lambda *_: {})
     for folder in ("offsets", "commits"):
         (tmp_path / "checkpoint" / folder).mkdir(parents=True)
         (tmp_path / "checkpoint" / folder / "0").write_text("v1\n{}\n{}")
