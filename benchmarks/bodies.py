@@ -21,7 +21,7 @@ from streaming.workers import tune_garbage_collector
 from validator.codec.encode import write
 from validator.codec.schemas import schemas
 from validator.config import Config
-from validator.job.plugin_job import configured_job, create_job_topics
+from validator.job.installed import configured_job, create_job_topics
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics

@@ -29,7 +29,7 @@ from validator.checkpoint.kafka import checked_ids, keep_ids, refuse_lost_inputs
 from validator.checkpoint.second_look import SecondLook
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import Unavailable, UserError
-from validator.job.plugin_job import configured_job
+from validator.job.installed import configured_job
 from validator.job.schema_ids import records_of_job
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import wait_for_topics

@@ -19,7 +19,7 @@ from validator_xcmp_bodies.outcomes import Settings
 from validator_xcmp_bodies.parts import measure
 
 from validator.cli.common import load_job_config
-from validator.job.plugin_job import configured_job
+from validator.job.installed import configured_job
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "xcmp-bodies.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.sending import send
 from validator.config import Config
-from validator.job.plugin_job import configured_job
+from validator.job.installed import configured_job
 from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics

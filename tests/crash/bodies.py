@@ -31,7 +31,7 @@ from tests.crash.processes import jvm_of, of_session, send, workers_of
 from tests.crash.world import PATIENCE_S, Failure, World
 from validator.config import Config
 from validator.config.toml import to_toml
-from validator.job.plugin_job import configured_job, of_job
+from validator.job.installed import configured_job, of_job
 from validator.job.process import JobProcess
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader

@@ -15,17 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from validator import __version__
 from validator.ask.answerer import Answerer, Standings
-from validator.ask.limits import (
-    PER_SECOND_DEFAULT,
-    PER_SECOND_MAX,
-    REFRESH_S_DEFAULT,
-    REFRESH_S_MAX,
-    REQUEST_BYTES_PER_COMMIT_MAX,
-    REQUESTS_PER_COMMIT_MAX,
-    WAIT_S,
-    WAITING_MAX_DEFAULT,
-    WAITING_MAX_MAX,
-)
 from validator.codec.dry_runs import answer_format, decode_answer, decode_request, request_format
 from validator.core.limits import DRY_RUN_ANSWER_BYTES_MAX, RECORD_BYTES_MAX
 from validator.plugin.api import API_VERSION, Manifest, Transport, hookimpl
@@ -37,6 +26,25 @@ if TYPE_CHECKING:
     from validator.plugin.api import OutputReader, OutputRecord, TransportContext
 
 NAME: Final = "dry-run"
+
+REQUESTS_PER_COMMIT_MAX: Final = 100
+"""Requests whose answers are committed together."""
+REQUEST_BYTES_PER_COMMIT_MAX: Final = 32 * 1024 * 1024
+"""Bytes of these requests after which no further one is taken."""
+WAIT_S: Final = 1.0
+"""Seconds that the transport waits for a request before it looks whether it should stop."""
+PER_SECOND_DEFAULT: Final = 200
+"""Requests that are answered in a second."""
+PER_SECOND_MAX: Final = 100_000
+"""The greatest value of that."""
+WAITING_MAX_DEFAULT: Final = 10_000
+"""Requests that may wait behind one of the same partition; with more of them it is refused instead of judged."""
+WAITING_MAX_MAX: Final = 1_000_000
+"""The greatest value of that."""
+REFRESH_S_DEFAULT: Final = 2
+"""Seconds between two looks for a newer state of a lane."""
+REFRESH_S_MAX: Final = 3_600
+"""The greatest value of that."""
 
 
 @dataclass(frozen=True, slots=True)

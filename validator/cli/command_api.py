@@ -33,8 +33,8 @@ from validator.config import Config, load_config
 from validator.config.toml import to_toml
 from validator.errors import GivenUp, LeaseLost, Unavailable, UserError
 from validator.job.deployment import JOB_RESTARTS_MAX, Service
+from validator.job.installed import configured_job, create_job_topics, of_job
 from validator.job.orders import lane_reports
-from validator.job.plugin_job import configured_job, create_job_topics, of_job
 from validator.job.process import JobProcess
 from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord

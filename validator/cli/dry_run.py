@@ -17,7 +17,7 @@ from rich.text import Text
 
 from validator import exit_codes
 from validator.ask.dry_run import KINDS, ask, document_of
-from validator.ask.standing import standing_of_checkpoint, standing_of_file
+from validator.ask.standings import standing_of_checkpoint, standing_of_file
 from validator.cli.common import ConfigPath, Json, say, terminated_as_interrupted
 from validator.cli.json_lines import LINE_BYTES_MAX, opened, parse
 from validator.cli.progress import working

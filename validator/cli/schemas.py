@@ -136,7 +136,7 @@ def _find(name: str, version: int | None) -> Schema:
 
 
 def _installed() -> tuple[SchemaSet, dict[str, str]]:
-    from validator.job.all_schemas import all_schemas
+    from validator.job.installed import all_schemas
 
     with working("loading every plugin"):
         return all_schemas()

@@ -58,8 +58,7 @@ def show(
     Reading does not disturb a running job. With --json, prints the state keys of the conformance format; for a complete lane this is a
     STATE.json for `validator lanes import`.
     """
-    from validator.ask.state import restore
-    from validator.ask.state_document import document, plugin_document
+    from validator.ask.state import document, plugin_document, restore
     from validator.cli.state_tables import channel_tables, lane_tables, para_tables, plugin_tables
 
     given = [

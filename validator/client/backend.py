@@ -10,7 +10,7 @@ from threading import Condition
 from typing import TYPE_CHECKING, Protocol
 
 from validator.ask.answerer import Answerer, Asked
-from validator.ask.standing import standing_of_lane
+from validator.ask.standings import standing_of_lane
 from validator.codec.decode import decode_record
 from validator.codec.dry_runs import decode_answer, encode_request
 from validator.codec.encode import encode_dead_letter

@@ -8,8 +8,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from validator.ask.state import restore, stored_lanes
-from validator.ask.state_document import document
+from validator.ask.state import document, restore, stored_lanes
 from validator.console.limits import STATE_AGE_S
 from validator.errors import UserError
 from validator.lanes.configured import job_directory

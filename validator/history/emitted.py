@@ -72,7 +72,7 @@ def compare_lanes(
         last = min(block, accepted.blocks.get(lane, block + 1) - 1)
         compared(lane, last)
         try:
-            compare_emitted(config.kafka, config.topics.prefix, codec, definition, last)
+            _compare_lane(config.kafka, config.topics.prefix, codec, definition, last)
         except EmittedDiffers as error:
             since = [
                 f"blocks before {change.from_block} were executed with {change.key} {change.before}, which was changed to {change.now} "
@@ -82,32 +82,23 @@ def compare_lanes(
             raise UserError("; ".join([str(error), *since])) from None
 
 
-def compare_emitted(
-    kafka: KafkaTable, prefix: str, codec: Codec, definition: LaneDefinition, last: BlockNumber
-) -> BlockNumber | None:
-    """Execute a lane up to block ``last`` and return the last block that was compared, or None.
-
-    ``codec`` reads the records of all lanes of the job. Raises `EmittedDiffers` at the first record that differs, with both sides.
-    """
+def _compare_lane(kafka: KafkaTable, prefix: str, codec: Codec, definition: LaneDefinition, last: BlockNumber) -> None:
+    """Execute a lane up to block ``last``. Raises `EmittedDiffers` at the first record that differs, with both sides."""
     replica = Replica.create(definition, f"lane {definition.name}: its inputs cannot be executed again")
-    compared = None
     with ExitStack() as stack:
         inputs = stack.enter_context(closing(recorded_inputs(kafka, prefix, codec, definition)))
         emitted = [stack.enter_context(closing(Emitted(kafka, prefix, topic, definition.name))) for topic in COMPARED]
 
         def observe(executed: Sequence[Executed]) -> bool:
-            nonlocal compared
             block = executed[0].receipt.block
             if block > last:
                 return True
             records = replica.processor.encoded(executed[0])
             for topic in emitted:
                 topic.compare(block, [record for record in records if record.topic == topic.name])
-            compared = block
             return block == last
 
         Engine(inputs, [replica]).run(observe)
-    return compared
 
 
 class Emitted:

@@ -224,7 +224,7 @@ def refusal_of(
 ) -> str | None:
     """Return the line with which a start without options would refuse a lane that has taken records, or None.
 
-    ``before`` is what the lane began with, ``epochs`` are those of the configuration. The lane's state is read only if either
+    ``before`` is what the lane began with, ``epochs`` comes from the configuration. The lane's state is read only if either
     differs. Without a checkpoint a start asks for `--rebuild` first, and compares the lane's output instead.
     """
     if not has_checkpoint(checkpoint_of(config)):

@@ -16,7 +16,7 @@ from validator.ask.dry_run_transport import dry_run_plugin
 from validator.ask.standings import CheckpointStandings
 from validator.config.unknown import no_chain
 from validator.errors import UserError
-from validator.job.plugin_job import configured_job, create_job_topics
+from validator.job.installed import configured_job, create_job_topics
 from validator.kafka.client import consumer_config
 from validator.kafka.refusals import why
 from validator.kafka.registry import plain_values

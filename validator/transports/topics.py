@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.errors import UserError
-from validator.job.all_schemas import every_chain, installed_jobs
-from validator.job.plugin_job import configured_job
+from validator.job.installed import configured_job, every_chain, installed_jobs
 from validator.plugin.registry import canonical, discover, load_all, transports_of
 from validator.transports.runner import GROUP, shipped_transports
 

@@ -16,7 +16,7 @@ from validator.codec.schemas import schemas
 from validator.config import Config
 from validator.errors import Unavailable, UserError
 from validator.job import schema_ids as module
-from validator.job.all_schemas import all_schemas
+from validator.job.installed import all_schemas
 from validator.job.schema_ids import NO_IDS, records_in, records_of, register, schema_ids, subject_of
 from validator.topics import INPUT_TOPICS
 

@@ -9,7 +9,7 @@ import pytest
 
 from validator.config import Config
 from validator.errors import UserError
-from validator.job.plugin_job import configured_job, of_job
+from validator.job.installed import configured_job, of_job
 from validator.plugin import job_api
 from validator.plugin.job_api import JobContext, open_job
 

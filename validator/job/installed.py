@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas of everything that is installed: of the product, of protocols, and of plugins' jobs."""
+"""What is installed: the jobs of plugins, as the configuration describes them, and the schemas of everything."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from validator.codec.schemas import SchemaSet, schemas, schemas_of
 from validator.errors import UserError
+from validator.kafka.topics import create_topics
+from validator.lanes.configured import job_directory
 from validator.plugin.job_api import JOBS, JobContext, open_job
 from validator.plugin.registry import discover, load_all, protocols_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from validator.config import Config
     from validator.plugin.job_api import Job
     from validator.plugin.protocol_api import ProtocolDefinition
 
@@ -71,3 +74,30 @@ def _merged(sets: Iterable[SchemaSet]) -> SchemaSet:
             if name not in current:
                 current[name], versions[name] = schema, each.versions[name]
     return SchemaSet(current, versions)
+
+
+def configured_job(config: Config, name: str) -> Job:
+    """Return a plugin's job for a configuration. Raises `UserError`."""
+    chains = {
+        lane: {"protocol": chain.protocol, "limits": chain.limit_tables()} for lane, chain in config.chains.items()
+    }
+    return open_job(JobContext(name, config.jobs.get(name, {}), chains))
+
+
+def of_job(config: Config, name: str) -> Config:
+    """Return the configuration with a separate folder for a plugin's job: below that of the lanes' job."""
+    directory = job_directory(config) / "jobs" / name
+    return config.model_copy(update={"job": config.job.model_copy(update={"directory": str(directory)})})
+
+
+def create_job_topics(config: Config, job: Job) -> dict[str, bool]:
+    """Create the missing topics of a job, as many partitions as output topics have. Raises `UserError`."""
+    topics = config.topics
+    return create_topics(
+        config.kafka,
+        prefix=topics.prefix,
+        partitions=topics.input_partitions,
+        output_partitions=topics.output_partitions,
+        replication_factor=topics.replication_factor,
+        topics=job.topics,
+    )
