@@ -55,12 +55,9 @@ def consumed_by_batch(checkpoint: Path, batch: int) -> dict[tuple[str, int], int
     Raises `UserError` if the batch's file is missing or was not written by Spark.
     """
 
-    def parse(_: str, source: str) -> dict[tuple[str, int], int]:
-        return {
-            (topic, int(partition)): int(offset)
-            for topic, partitions in json.loads(source).items()
-            for partition, offset in partitions.items()
-        }
+    def parse(_: str, sources: list[str]) -> dict[tuple[str, int], int]:
+        (source,) = sources
+        return _consumed([source])
 
     return _of_offsets(checkpoint, batch, parse)
 
@@ -71,43 +68,38 @@ def consumed_so_far(checkpoint: Path) -> dict[tuple[str, int], int]:
     Raises `UserError` as `consumed_by_batch`.
     """
     batch = max(_batches(checkpoint, COMMITS), default=None)
-    if batch is None:
-        return {}
-    path = checkpoint / OFFSETS / str(batch)
-    try:
-        _, _, *sources = path.read_text(encoding="utf-8").splitlines()
-        return {
-            (topic, int(partition)): int(offset)
-            for source in sources
-            for topic, partitions in json.loads(source).items()
-            for partition, offset in partitions.items()
-        }
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: expected the offsets of a batch as Spark writes them: {error}") from error
+    return {} if batch is None else _of_offsets(checkpoint, batch, lambda _, sources: _consumed(sources))
 
 
 def state_options(checkpoint: Path, batch: int) -> dict[str, str]:
     """Return the options of the session that determine the format of a batch's state. Raises `UserError` as `consumed_by_batch`."""
 
-    def parse(session: str, _: str) -> dict[str, str]:
+    def parse(session: str, _: list[str]) -> dict[str, str]:
         return {str(name): str(value) for name, value in json.loads(session)["conf"].items()}
 
     return _of_offsets(checkpoint, batch, parse)
 
 
-def _of_offsets(checkpoint: Path, batch: int, parse: Callable[[str, str], T]) -> T:
-    """Return what is parsed from the line about the session and that about the query's only source."""
+def _consumed(sources: list[str]) -> dict[tuple[str, int], int]:
+    return {
+        (topic, int(partition)): int(offset)
+        for source in sources
+        for topic, partitions in json.loads(source).items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _of_offsets(checkpoint: Path, batch: int, parse: Callable[[str, list[str]], T]) -> T:
+    """Return what is parsed from the line about the session and those about the query's sources."""
     path = checkpoint / OFFSETS / str(batch)
     try:
         version, _, rest = path.read_text(encoding="utf-8").partition("\n")
         if version != _LOG_VERSION and _IS_VERSION.fullmatch(version):
             raise written_by_newer(path, _LOG_VERSION, version)
-        session, source = rest.splitlines()
         if version != _LOG_VERSION:
             raise ValueError(f"version {version!r}")
-        return parse(session, source)
+        session, *sources = rest.splitlines()
+        return parse(session, sources)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except (ValueError, TypeError, AttributeError, KeyError) as error:

@@ -222,6 +222,13 @@ class _Chain:
         return record
 
 
+def refuse_missing(kafka: KafkaTable, prefix: str, codec: Codec, definition: LaneDefinition, failing: str) -> None:
+    """Raise `UserError`, whose line begins with ``failing``, if a lane cannot be executed from its first block; ``codec`` as below."""
+    lane, ahead = definition.name, definition.settings.blocks_ahead_max
+    for block, lacks in missing_blocks(kafka, prefix, codec, {lane: definition.first_block}, ahead).values():
+        raise UserError(f"{failing}: block {block} is missing: {lacks}, retention has removed the rest")
+
+
 def missing_blocks(
     kafka: KafkaTable, prefix: str, codec: Codec, starts: Mapping[str, BlockNumber], blocks_ahead_max: int
 ) -> dict[str, tuple[BlockNumber, str]]:

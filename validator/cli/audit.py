@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator import exit_codes
-from validator.checkpoint.kafka import missing_blocks
+from validator.checkpoint.kafka import refuse_missing
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import counting, working
 from validator.cli.recorded_files import file_inputs
@@ -99,14 +99,8 @@ def _audit(config: Config, lane: str, records: Path | None, every: int) -> Audit
         if records is None:
             topics = Topics(kafka_table(config), config.topics.prefix)
             codec = configured_codec(config)
-            ahead = definition.settings.blocks_ahead_max
-            missing = missing_blocks(topics.kafka, topics.prefix, codec, {lane: definition.first_block}, ahead).get(
-                lane
-            )
-            if missing is not None:
-                raise UserError(
-                    f"lane {lane}: it cannot be executed again: block {missing[0]} is missing: {missing[1]}, retention has removed the rest"
-                )
+            failing = f"lane {lane}: it cannot be executed again"
+            refuse_missing(topics.kafka, topics.prefix, codec, definition, failing)
             stored = _stored(config, lane)
         progress = stack.enter_context(counting(f"lane {lane}: executing its history"))
         if topics is None:

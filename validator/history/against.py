@@ -11,6 +11,7 @@ from validator.codec.json_form import shown_json
 from validator.config.meaning import configuration_meaning
 from validator.config.unknown import no_chain
 from validator.errors import UserError
+from validator.history.emitted import emitted_values
 from validator.kafka.reader import TopicReader
 
 if TYPE_CHECKING:
@@ -125,10 +126,7 @@ def _equal(result: Against, one: dict[str, Any], two: dict[str, Any]) -> bool:
 
 
 def _receipts(reader: TopicReader, lane: str) -> Iterator[dict[str, Any]]:
-    key = lane.encode()
-    for record in reader.read_to_end():
-        if record.key == key:
-            yield shown_json("receipts", record.value)
+    return (shown_json("receipts", value) for value in emitted_values(reader, lane))
 
 
 def _explain(own: Deployment, other: Deployment, lane: str, topic: str, block: BlockNumber) -> Iterator[Unequal]:
@@ -148,9 +146,8 @@ def _explain(own: Deployment, other: Deployment, lane: str, topic: str, block: B
 
 def _of_block(deployment: Deployment, lane: str, topic: str, block: BlockNumber) -> dict[str, dict[str, Any]]:
     """Return the records of a block by their place in it."""
-    key = lane.encode()
     with TopicReader(deployment.kafka, deployment.prefix, [topic]) as reader:
-        records = (shown_json(topic, record.value) for record in reader.read_to_end() if record.key == key)
+        records = (shown_json(topic, value) for value in emitted_values(reader, lane))
         for number, group in groupby(records, key=lambda record: record["block"]):
             if number == block:
                 return {f"{record.get('kind', '')} {record['index']}".strip(): record for record in group}

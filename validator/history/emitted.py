@@ -101,6 +101,12 @@ def _compare_lane(kafka: KafkaTable, prefix: str, codec: Codec, definition: Lane
         Engine(inputs, [replica]).run(observe)
 
 
+def emitted_values(reader: TopicReader, lane: str) -> Iterator[bytes]:
+    """Yield the records of a lane on the topics of a reader, as values."""
+    key = lane.encode()
+    return (record.value for record in reader.read_to_end() if record.key == key)
+
+
 class Emitted:
     """What a lane has emitted to one topic, block by block."""
 
@@ -152,8 +158,7 @@ class Emitted:
         return EmittedDiffers(self._lane, block, self.name, there, here)
 
     def _read(self) -> Iterator[tuple[BlockNumber, list[bytes]]]:
-        key = self._lane.encode()
-        values = (record.value for record in self._reader.read_to_end() if record.key == key)
+        values = emitted_values(self._reader, self._lane)
         for block, group in groupby(values, key=lambda value: int(to_json(self.name, value)["block"])):
             yield block, list(group)
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.ask.state import UNLIMITED, RestoredState
-from validator.checkpoint.kafka import missing_blocks
+from validator.checkpoint.kafka import refuse_missing
 from validator.codec.json_form import to_json
 from validator.core.counters import COUNTERS, Counters
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.inputs import RecordKind
 from validator.errors import UserError
+from validator.history.emitted import emitted_values
 from validator.history.engine import Engine, Replica, recorded_inputs
 from validator.kafka.reader import TopicReader
 from validator.lanes.processor import LaneProcessor
@@ -80,17 +81,13 @@ def rebuild(
         raise UserError(
             f"[topics] prefix: the checkpoint belongs to the topics {found}, expected {', '.join(sorted(wanted))}"
         )
-    ahead = definition.settings.blocks_ahead_max
-    missing = missing_blocks(kafka, prefix, codec, {lane.name: definition.first_block}, ahead).get(lane.name)
-    if missing is not None:
-        raise UserError(
-            f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing: {missing[1]}, retention has removed the rest"
-        )
+    failing = f"lane {lane.name}: it cannot be rebuilt"
+    refuse_missing(kafka, prefix, codec, definition, failing)
     under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
     rebuilt = Rebuilt(LaneProcessor.create(under), cut=_cut_partitions(kafka, lane))
     inputs = recorded_inputs(kafka, prefix, codec, under, progress, lane.consumed, _waiting_sources(lane))
     with closing(inputs):
-        engine = Engine(inputs, [Replica(rebuilt.processor, f"lane {lane.name}: it cannot be rebuilt")])
+        engine = Engine(inputs, [Replica(rebuilt.processor, failing)])
         engine.run(lambda executed: rebuilt.receipts.append(executed[0].receipt))
     rebuilt.records = engine.records + engine.dead
     return rebuilt
@@ -208,10 +205,9 @@ def _receipts(rebuilt: Iterable[Receipt], stored: RestoredState, kafka: KafkaTab
 
 
 def _emitted_receipts(kafka: KafkaTable, prefix: str, lane: str) -> Mapping[int, dict[str, Any]]:
-    key = lane.encode()
     # twice as many offsets, since each transaction's marker takes one too
     with TopicReader(kafka, prefix, ["receipts"], tail=2 * RECEIPTS_KEPT) as reader:
-        records = (to_json("receipts", record.value) for record in reader.read_to_end() if record.key == key)
+        records = (to_json("receipts", value) for value in emitted_values(reader, lane))
         return {record["block"]: record for record in records}
 
 
