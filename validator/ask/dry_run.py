@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from validator.ask.plain_view import plain_view
+from validator.ask.plain_view import view_of
 from validator.codec.decode import decode_record
 from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
 from validator.codec.json_form import encode_input, shown_json
@@ -59,7 +59,7 @@ class Standing:
     @property
     def view(self) -> StateView:
         """The protocol's state view, or a plain view of its trace format."""
-        return self.protocol.state_view or plain_view(self.protocol.traces)
+        return view_of(self.protocol)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from validator.plugin.protocol_parts import StateSection, StateView, section_tit
 
 if TYPE_CHECKING:
     from validator.core.types import ChannelId, ParaId
-    from validator.plugin.protocol_api import TraceFormat
+    from validator.plugin.protocol_api import ProtocolDefinition
 
     Keys = dict[str, Any]
     Wanted = Callable[[Any], bool]
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 _PARAS = ("para_id", "sender", "recipient")
 
 
-def plain_view(traces: TraceFormat) -> StateView:
-    """Return a state view on top of the traces' ``view``."""
+def view_of(protocol: ProtocolDefinition) -> StateView:
+    """Return a protocol's state view, or one on top of its traces' ``view``."""
+    if protocol.state_view is not None:
+        return protocol.state_view
+    traces = protocol.traces
     return StateView(
         paras=lambda rules: sorted({para for place in _places(traces.view(rules)) for para in place}),
         channels=lambda rules: sorted({place for place in _places(traces.view(rules)) if len(place) == 2}),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator import exit_codes
-from validator.ask.plain_view import plain_view
+from validator.ask.plain_view import view_of
 from validator.checkpoint.files import last_committed_batch
 from validator.checkpoint.reading_folder import reading_folder
 from validator.core.handlers.errors import HandlerFault
@@ -70,7 +70,7 @@ class RestoredState:
     @property
     def view(self) -> StateView:
         """The protocol's state view, or a plain view of its trace format."""
-        return self.protocol.state_view or plain_view(self.protocol.traces)
+        return view_of(self.protocol)
 
     @property
     def handler_states(self) -> HandlerStates | None:

@@ -20,14 +20,13 @@ from validator import exit_codes
 from validator.checkpoint.kafka import refuse_missing
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import counting, working
-from validator.cli.recorded_files import file_inputs
+from validator.cli.recorded_files import inputs_of
 from validator.cli.table import cells, cut_on_terminal, print_table
 from validator.config import load_config
 from validator.errors import UserError
 from validator.history.against import Deployment, check_lane, compare_deployments, different_settings
 from validator.history.audit import FINDINGS_MAX, Topics
 from validator.history.audit import audit as audit_lane
-from validator.history.engine import recorded_inputs
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
 from validator.plugin.pack import use_artefacts
 
@@ -98,16 +97,11 @@ def _audit(config: Config, lane: str, records: Path | None, every: int) -> Audit
         topics = stored = None
         if records is None:
             topics = Topics(kafka_table(config), config.topics.prefix)
-            codec = configured_codec(config)
             failing = f"lane {lane}: it cannot be executed again"
-            refuse_missing(topics.kafka, topics.prefix, codec, definition, failing)
+            refuse_missing(topics.kafka, topics.prefix, configured_codec(config), definition, failing)
             stored = _stored(config, lane)
         progress = stack.enter_context(counting(f"lane {lane}: executing its history"))
-        if topics is None:
-            assert records is not None
-            inputs = file_inputs(records, definition, progress)
-        else:
-            inputs = recorded_inputs(topics.kafka, topics.prefix, codec, definition, progress)
+        inputs = inputs_of(config, definition, records, progress)
         return audit_lane(inputs, definition, topics=topics, stored=stored, every=every)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a lane's inputs from a folder of JSON lines, one file for each topic, as `validator simulate` writes them."""
+"""A lane's recorded inputs, from Kafka or from a folder of JSON lines, one file for each topic, as `validator simulate` writes them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from validator.cli.common import kafka_table
 from validator.cli.json_lines import lines, opened, parse
 from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, Source
 from validator.errors import UserError
-from validator.history.engine import RECORDS_PER_STEP, by_block
+from validator.history.engine import RECORDS_PER_STEP, by_block, recorded_inputs
+from validator.lanes.configured import configured_codec
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from validator.config import Config
     from validator.core.inputs import Input
     from validator.history.engine import Progress
     from validator.lanes.definition import LaneDefinition
@@ -25,6 +28,15 @@ if TYPE_CHECKING:
 
 _OF_A_LANE: Final = re.compile(rb'\s*\{.*"lane".*\}\s*$', re.DOTALL)
 """What a record that names its lane looks like."""
+
+
+def inputs_of(
+    config: Config, definition: LaneDefinition, folder: Path | None, progress: Progress
+) -> Iterator[Input | DeadLetter]:
+    """Return a lane's recorded inputs, from a folder if one is given, else from Kafka. Raises `UserError`."""
+    if folder is not None:
+        return file_inputs(folder, definition, progress)
+    return recorded_inputs(kafka_table(config), config.topics.prefix, configured_codec(config), definition, progress)
 
 
 def file_inputs(folder: Path, definition: LaneDefinition, progress: Progress) -> Iterator[Input | DeadLetter]:

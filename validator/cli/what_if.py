@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from validator.cli.common import Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.common import Json, say, terminated_as_interrupted
 from validator.cli.progress import counting
-from validator.cli.recorded_files import file_inputs
+from validator.cli.recorded_files import inputs_of
 from validator.cli.table import print_table
 from validator.cli.what_if_tables import difference_documents, summary_documents, tables
 from validator.config import load_config
 from validator.config.unknown import no_chain
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.history.engine import recorded_inputs
 from validator.history.what_if import Replayed, Sweep, case_of, other_cases, read_sweep, replay
-from validator.lanes.configured import configured_codec
 from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
@@ -121,9 +119,5 @@ def _replay(
     mine = case_of("own", own, lane)
     cases = other_cases(own, other, "own" if config is None else str(config), lane, sweep)
     with counting(f"lane {lane}: replaying its inputs") as progress:
-        if records is not None:
-            inputs = file_inputs(records, mine.definition, progress)
-        else:
-            kafka = kafka_table(own)
-            inputs = recorded_inputs(kafka, own.topics.prefix, configured_codec(own), mine.definition, progress)
+        inputs = inputs_of(own, mine.definition, records, progress)
         return replay(inputs, mine, cases, from_block=from_block, to_block=to_block)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.ask.plain_view import plain_view
+from validator.ask.plain_view import view_of
 from validator.core.errors import InvariantBroken
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.outcomes import ChannelEventKind, InputKind
@@ -199,7 +199,7 @@ class Observer:
     def _orphans(self) -> Iterator[Finding]:
         """Yield what the state holds for paras that are gone, or never were."""
         rules = self.lane.rules
-        view = self.protocol.state_view or plain_view(self.protocol.traces)
+        view = view_of(self.protocol)
         for owner in rules.owners():
             if owner >= FIRST_OWNER:
                 continue
@@ -215,7 +215,7 @@ class Observer:
 
     def _open_channels(self) -> list[tuple[int, int]]:
         rules = self.lane.rules
-        view = self.protocol.state_view or plain_view(self.protocol.traces)
+        view = view_of(self.protocol)
         found = []
         for channel in view.channels(rules):
             headroom = rules.channel_headroom(channel)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from validator.ask.plain_view import plain_view
+from validator.ask.plain_view import view_of
 from validator.config.explain import shown
 from validator.config.limits import find_limits
 from validator.config.unknown import no_chain
@@ -243,7 +243,7 @@ def _failing(case: Case) -> str:
 
 def _headroom(protocol: ProtocolDefinition, rules: RuleSet[Any]) -> Iterator[ParaHeadroom | ChannelHeadroom]:
     """Yield the headroom of every para and channel."""
-    view = protocol.state_view or plain_view(protocol.traces)
+    view = view_of(protocol)
     for each in (
         *map(rules.para_headroom, view.paras(rules)),
         *map(rules.channel_headroom, view.channels(rules)),

@@ -323,21 +323,21 @@ def look(
 
     ``compared`` is of `compare_lanes`. Raises `UserError`, of which `Unavailable` may pass.
     """
-    look_offline(config)
+    look_offline(config)  # 1: the numbers are those on top
     checkpoint = checkpoint_of(config)
     rebuild = not has_checkpoint(checkpoint)
     lanes = _Lanes(config, definitions)
-    refuse_newer_pages(lanes.before, lanes.now)
+    refuse_newer_pages(lanes.before, lanes.now)  # 2
     kafka, prefix = config.kafka, config.topics.prefix
     # after a crash a transaction may be open until the job takes over: a rebuild compares what is before it
     fresh = rebuild and not config.job.rebuild
     asks, progress_s = rebuild or lanes.have_changed, PROGRESS_S_MAX if fresh else None
     markers = read_markers(kafka, prefix, progress_s=progress_s) if asks else {}
     emitted = {lane: marker.block for lane, marker in markers.items()}
-    if fresh:
+    if fresh:  # 3
         refuse_written(prefix, checkpoint, definitions, markers)
     retired = {lane: marker.consumed for lane, marker in markers.items() if lane and lane not in definitions}
-    _refuse_removed(retired if rebuild else lanes.gone.keys() & markers.keys(), lanes.before, emitted, accepted)
+    _refuse_removed(retired if rebuild else lanes.gone.keys() & markers.keys(), lanes.before, emitted, accepted)  # 4
     # another beginning matters to a lane's state in the checkpoint, or to the blocks that it has emitted
     began = {
         lane: lanes.changed.get(lane, [])
@@ -345,11 +345,11 @@ def look(
         if lane in markers and (not rebuild or emitted[lane] is not None)
     }
     unfinished = not rebuild and has_unfinished_batch(checkpoint)
-    for lane, found in began.items():
+    for lane, found in began.items():  # 5
         refuse_changes(lane, found, accepted, emitted[lane], rebuild=rebuild, unfinished=unfinished)
-    refuse_changed_past(lanes.rules, definitions, emitted.get, checkpoint=not rebuild)
-    _refuse_needless(accepted, began, retired if rebuild else lanes.gone, compares=rebuild)
-    if rebuild:
+    refuse_changed_past(lanes.rules, definitions, emitted.get, checkpoint=not rebuild)  # 6
+    _refuse_needless(accepted, began, retired if rebuild else lanes.gone, compares=rebuild)  # 7
+    if rebuild:  # 8
         second.refuse("first inputs", partial(cut_inputs, config, definitions))
         compare_lanes(config, definitions, emitted, accepted, lanes.before, compared)
     else:
