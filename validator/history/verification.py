@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.ask.state import UNLIMITED, RestoredState
 from validator.checkpoint.kafka import refuse_missing
 from validator.codec.json_form import to_json
 from validator.core.counters import COUNTERS, Counters
@@ -20,10 +19,10 @@ from validator.errors import UserError
 from validator.history.emitted import emitted_values
 from validator.history.engine import Engine, Replica, recorded_inputs
 from validator.kafka.reader import TopicReader
-from validator.lanes.processor import LaneProcessor
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
+    from validator.ask.state import RestoredState
     from validator.codec.codec import Codec
     from validator.core.inputs import Source
     from validator.core.lane import Lane
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from validator.history.engine import Progress
     from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
+    from validator.lanes.processor import LaneProcessor
 
 
 RECEIPTS_KEPT: Final = 2_000
@@ -83,11 +83,12 @@ def rebuild(
         )
     failing = f"lane {lane.name}: it cannot be rebuilt"
     refuse_missing(kafka, prefix, codec, definition, failing)
-    under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
-    rebuilt = Rebuilt(LaneProcessor.create(under), cut=_cut_partitions(kafka, lane))
+    under = definition.under(lane.head.rules)
+    replica = Replica.create(under, failing)
+    rebuilt = Rebuilt(replica.processor, cut=_cut_partitions(kafka, lane))
     inputs = recorded_inputs(kafka, prefix, codec, under, progress, lane.consumed, _waiting_sources(lane))
     with closing(inputs):
-        engine = Engine(inputs, [Replica(rebuilt.processor, failing)])
+        engine = Engine(inputs, [replica])
         engine.run(lambda executed: rebuilt.receipts.append(executed[0].receipt))
     rebuilt.records = engine.records + engine.dead
     return rebuilt
