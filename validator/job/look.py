@@ -33,7 +33,7 @@ from validator.kafka.reader import TopicReader
 from validator.lanes.accepted import GENESIS, OPTION, REMOVED, Accepted
 from validator.lanes.configured import job_directory
 from validator.lanes.definition import job_codec
-from validator.lanes.kept_rules import EARLIER_SUFFIX, kept_rules, refuse_changed_past, rules_changed
+from validator.lanes.kept_rules import kept_rules, refuse_changed_past, rules_changed
 from validator.lanes.kept_start import (
     LaneStart,
     differences,
@@ -85,7 +85,6 @@ class Look:
         keep_ids(self.folder.with_name(CHECKPOINT), self.ids)
         for lane, start in {**self.removed, **self.starts}.items():
             keep_start(self.folder, lane, start)
-            (self.folder / f"{lane}{EARLIER_SUFFIX}").unlink(missing_ok=True)
 
 
 def checkpoint_of(config: Config) -> Path:
@@ -127,7 +126,7 @@ def has_changed(config: Config, definitions: Mapping[str, LaneDefinition]) -> bo
     before = kept_starts(folder)
     now = {lane: start_of(config, definition) for lane, definition in definitions.items()}
     changed = any(lane in before and differences(lane, before[lane], start) for lane, start in now.items())
-    return changed or any(lane not in now for lane in before) or rules_changed(kept_rules(folder, before), definitions)
+    return changed or any(lane not in now for lane in before) or rules_changed(kept_rules(before), definitions)
 
 
 def look(
@@ -153,7 +152,7 @@ def look(
     refuse_newer_pages(before, now)
     changed = {lane: differences(lane, before[lane], start) for lane, start in now.items() if lane in before}
     gone = {lane: start for lane, start in before.items() if lane not in now}
-    rules = kept_rules(folder, before)
+    rules = kept_rules(before)
     ask = rebuild or any(changed.values()) or bool(gone) or rules_changed(rules, definitions)
     kafka, prefix = config.kafka, config.topics.prefix
     # after a crash a transaction may be open until the job takes over: a rebuild compares what is before it

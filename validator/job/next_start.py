@@ -11,7 +11,7 @@ from validator.config import configuration_meaning
 from validator.errors import UserError
 from validator.job.look import checkpoint_of
 from validator.lanes.accepted import NOTHING
-from validator.lanes.configured import definition_beside, job_directory, started_chain
+from validator.lanes.configured import definition_beside, started_chain
 from validator.lanes.kept_rules import kept_rules, refuse_changed_past
 from validator.lanes.kept_start import LaneStart, StartedEpoch, differences, refuse_changes, start_of
 
@@ -43,7 +43,7 @@ def refusal_of(
         definition = definition_beside(config, lane)
         changed = differences(lane, before, start_of(config, definition))
         refuse_changes(lane, changed, NOTHING, executed, rebuild=False)
-        kept = kept_rules(job_directory(config) / "lanes", {lane: before})
+        kept = kept_rules({lane: before})
         refuse_changed_past(kept, {lane: definition}, lambda _: executed, checkpoint=True)
     except UserError as error:
         return str(error)

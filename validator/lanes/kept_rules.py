@@ -7,7 +7,6 @@ The store itself refuses it too (`validator.lanes.store`), but only with a lane'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
@@ -17,15 +16,10 @@ from validator.lanes.kept_start import LaneStart
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import RulesOutdated, make_runtime
 
-EARLIER_SUFFIX = ".rules"
-"""Of the file in which programs before version 2 of `lanes.kept_start` kept a lane's rules."""
 
-
-def kept_rules(folder: Path, starts: Mapping[str, LaneStart]) -> dict[str, bytes]:
-    """Return, by lane, what `LaneDefinition.encode_rules` returned at the last start. Earlier programs wrote a file per lane for it."""
-    earlier = {path.name.removesuffix(EARLIER_SUFFIX): path for path in folder.glob(f"[!.]*{EARLIER_SUFFIX}")}
-    found = {lane: path.read_bytes() for lane, path in earlier.items()}
-    return found | {lane: bytes.fromhex(start.rules) for lane, start in starts.items() if start.rules}
+def kept_rules(starts: Mapping[str, LaneStart]) -> dict[str, bytes]:
+    """Return, by lane, what `LaneDefinition.encode_rules` returned at the last start."""
+    return {lane: bytes.fromhex(start.rules) for lane, start in starts.items()}
 
 
 def rules_changed(kept: Mapping[str, bytes], definitions: Mapping[str, LaneDefinition]) -> bool:

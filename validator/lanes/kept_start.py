@@ -23,9 +23,11 @@ from validator.lanes.configured import started_chain
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.runtime import Epoch, digest_of_all
 
-START_VERSION = 2
+START_VERSION = 1
 """Also the version of what the job's folder holds: a new encoding in the store (head, journal, a parked lane) has a new one here. So an
 earlier program refuses to start, instead of parking every lane with its first batch."""
+_VERSION = "format"
+"""The key of the version. Programs before 1.0 called it ``version``, and their stores had other encodings by the same numbers."""
 _SUFFIX = ".start"
 
 _LISTED = {"genesis_paras": ("kind", "balance")}
@@ -59,12 +61,12 @@ class LaneStart:
     encoding_version: int
     """The version of these pages; digests of different versions cannot be compared."""
     meaning: dict[str, Any]
+    rules: str
+    """`LaneDefinition.encode_rules` in hex."""
     removed: bool = False
     """Whether the lane was no longer configured when its job last started."""
     epochs: tuple[StartedEpoch, ...] = ()
     """What the job runs; another program or other libraries have other digests, so they are not compared here."""
-    rules: str = ""
-    """`LaneDefinition.encode_rules` in hex; empty in files of version 1, which have it in another file (`lanes.kept_rules`)."""
     changes: tuple[AcceptedChange, ...] = ()
     """The accepted changes since the lane began, in the order of their blocks."""
 
@@ -92,8 +94,8 @@ def start_of(config: Config, definition: LaneDefinition) -> LaneStart:
         digest.hexdigest(),
         definition.protocol.encoding_version,
         plain,
+        definition.encode_rules().hex(),
         epochs=epochs,
-        rules=definition.encode_rules().hex(),
     )
 
 
@@ -139,7 +141,7 @@ def keep_start(folder: Path, lane: str, start: LaneStart) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{lane}{_SUFFIX}"
     written = path.with_name(f"{path.name}.new")
-    written.write_text(json.dumps({"version": START_VERSION, **asdict(start)}, indent=1) + "\n", encoding="utf-8")
+    written.write_text(json.dumps({_VERSION: START_VERSION, **asdict(start)}, indent=1) + "\n", encoding="utf-8")
     written.replace(path)
 
 
@@ -154,12 +156,18 @@ def kept_starts(folder: Path) -> dict[str, LaneStart]:
 def _read(path: Path) -> LaneStart:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        version = values.pop("version")
-        if version not in (1, START_VERSION):
+        if "version" in values:
+            folder = path.parent.parent
+            raise UserError(
+                f"{path}: a version before 1.0 has written it, whose state this one does not read: remove {folder / 'checkpoint'} and "
+                f"{path.parent}, and start with --rebuild (docs/upgrade.md)"
+            )
+        version = values.pop(_VERSION)
+        if version != START_VERSION:
             raise written_by_newer(path, START_VERSION, version)
         epochs = tuple(StartedEpoch(start, digest, tuple(plugins)) for start, digest, plugins in values.pop("epochs"))
-        changes = tuple(AcceptedChange(*each) for each in values.pop("changes", ()))
-        bytes.fromhex(values.get("rules", ""))
+        changes = tuple(AcceptedChange(*each) for each in values.pop("changes"))
+        bytes.fromhex(values["rules"])
         return LaneStart(**values, epochs=epochs, changes=changes)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
