@@ -114,8 +114,11 @@ def test_job_that_would_be_refused_starts_nothing(
     if what == "a newer checkpoint":
         (offsets / "0").write_text("v2\n{}")
     if "folder" in what:
-        started = start_time(os.getpid(), reap=False)
-        (home / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": started}))
+        pid = os.getpid()
+        started = start_time(pid, reap=False)
+        (home / "job" / "job.json").write_text(
+            json.dumps({"pid": pid, "started": started, "starter": pid, "starter_started": started})
+        )
     table, words = BAD_JOBS[what]
     (tmp_path / "validator.toml").write_text(table)
     before = sorted(home.rglob("*"))

@@ -216,7 +216,7 @@ def cut_inputs(config: Config, definitions: Mapping[str, LaneDefinition], kafka:
 def other_topics(config: Config, checkpoint: Path, kafka: KafkaTable) -> Lack | None:
     """Return whether an input topic ends before what the checkpoint has consumed: it was created again. Raises `UserError`.
 
-    This needs no ids of topics, which a Kafka may not name, and an earlier version has not kept (`checkpoint.read_topics`).
+    This needs no ids of topics, which a Kafka may not name (`checkpoint.read_topics`).
     """
     consumed = consumed_by_batch(checkpoint, last_begun_batch(checkpoint))
     with TopicReader(kafka, config.topics.prefix, list(INPUT_TOPICS)) as reader:

@@ -27,7 +27,7 @@ START_VERSION = 1
 """Also the version of what the job's folder holds: a new encoding in the store (head, journal, a parked lane) has a new one here. So an
 earlier program refuses to start, instead of parking every lane with its first batch."""
 _VERSION = "format"
-"""The key of the version. Programs before 1.0 called it ``version``, and their stores had other encodings by the same numbers."""
+"""The key of the version. It was ``version`` before the first release, when stores had other encodings by the same numbers."""
 _SUFFIX = ".start"
 
 _LISTED = {"genesis_paras": ("kind", "balance")}
@@ -159,7 +159,7 @@ def _read(path: Path) -> LaneStart:
         if "version" in values:
             folder = path.parent.parent
             raise UserError(
-                f"{path}: a version before 1.0 has written it, whose state this one does not read: remove {folder / 'checkpoint'} and "
+                f"{path}: it was written before the first release, whose state is not read: remove {folder / 'checkpoint'} and "
                 f"{path.parent}, and start with --rebuild (docs/upgrade.md)"
             )
         version = values.pop(_VERSION)
