@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders and files that only their owner may read: 0700 and 0600, those of earlier versions included."""
+"""Folders and files that only their owner may read: 0700 and 0600."""
 
 from __future__ import annotations
 

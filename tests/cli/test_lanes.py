@@ -363,7 +363,9 @@ def test_import_keeps_a_state_named_by_the_chain(setup: tuple[Path, Path], tmp_p
 def test_import_refuses_lanes_of_a_running_job(setup: tuple[Path, Path], tmp_path: Path) -> None:
     config_path, state = setup
     (tmp_path / "job").mkdir()
-    (tmp_path / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": start_time(os.getpid())}))
+    pid, started = os.getpid(), start_time(os.getpid())
+    record = {"pid": pid, "started": started, "starter": pid, "starter_started": started}
+    (tmp_path / "job" / "job.json").write_text(json.dumps(record))
     result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={config_path}")
     assert result.exit_code == 2
     assert f"a job is using {tmp_path / 'job'} (process {os.getpid()})" in result.stderr

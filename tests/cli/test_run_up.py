@@ -80,7 +80,7 @@ BAD_JOBS = {
     "changed offsets": ("[chains.polkadot]\n", "offsets/0 does not have the sum that .0.crc next to it says: "),
     "a newer start": (
         "[chains.polkadot]\n",
-        "polkadot.start: expected version 2, found 3: a newer version of validator",
+        "polkadot.start: expected version 1, found 2: a newer version of validator",
     ),
     "newer ids": ("[chains.polkadot]\n", "topics.json: expected version 1, found 2: a newer version of validator"),
     "a newer checkpoint": (
@@ -106,7 +106,7 @@ def test_job_that_would_be_refused_starts_nothing(
     (tmp_path / "state.json").write_text("{")
     if what == "a newer start":
         (home / "job" / "lanes").mkdir()
-        (home / "job" / "lanes" / "polkadot.start").write_text('{"version": 3}')
+        (home / "job" / "lanes" / "polkadot.start").write_text('{"format": 2}')
     if what == "changed offsets":
         (offsets / ".0.crc").write_bytes(b"crc\0\0\0\2\0abcd")
     if what == "newer ids":
@@ -114,8 +114,11 @@ def test_job_that_would_be_refused_starts_nothing(
     if what == "a newer checkpoint":
         (offsets / "0").write_text("v2\n{}")
     if "folder" in what:
-        started = start_time(os.getpid(), reap=False)
-        (home / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": started}))
+        pid = os.getpid()
+        started = start_time(pid, reap=False)
+        (home / "job" / "job.json").write_text(
+            json.dumps({"pid": pid, "started": started, "starter": pid, "starter_started": started})
+        )
     table, words = BAD_JOBS[what]
     (tmp_path / "validator.toml").write_text(table)
     before = sorted(home.rglob("*"))

@@ -257,8 +257,10 @@ def test_chosen_port_that_is_taken_is_an_error(when: str, tmp_path: Path) -> Non
         stranger.listen()
         port = stranger.getsockname()[1]
         if when != "now":
-            earlier = {"pid": os.getpid(), "started": "earlier", "port": port, "controller_port": 20_001}
-            (tmp_path / "broker.json").write_text(json.dumps({**earlier, "configured": True}))
+            earlier = {"version": 1, "pid": os.getpid(), "started": "earlier", "port": port, "controller_port": 20_001}
+            (tmp_path / "broker.json").write_text(
+                json.dumps({**earlier, "directory": str(tmp_path), "configured": True})
+            )
         broker = EmbeddedBroker(tmp_path, port if when == "now" else None)
         with pytest.raises(
             UserError, match=rf"^--port: {HOST}:{port} cannot be used by the broker \(Address already"
@@ -280,9 +282,9 @@ def test_broker_that_runs_elsewhere_than_chosen_is_an_error(fresh: EmbeddedBroke
 def test_unrelated_process_with_same_pid_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stranger:
         try:
-            (tmp_path / "broker.json").write_text(
-                json.dumps({"pid": stranger.pid, "started": "earlier", "port": 20_000, "controller_port": 20_001})
-            )
+            record = {"pid": stranger.pid, "started": "earlier", "port": 20_000, "controller_port": 20_001}
+            record |= {"version": 1, "directory": str(tmp_path)}
+            (tmp_path / "broker.json").write_text(json.dumps(record))
             broker = EmbeddedBroker(tmp_path)
             assert not broker.status().running
             assert not broker.stop()

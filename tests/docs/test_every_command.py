@@ -76,8 +76,7 @@ NOT_RUN: Final = {
     **dict.fromkeys(
         (
             "mkdir schemas",
-            "validator schemas show Verdict > schemas/current.avsc",
-            "validator schemas show Verdict --version 1 > schemas/1.avsc",
+            "validator schemas show Verdict > schemas/1.avsc",
             "mvn -f java dependency:copy-dependencies -DoutputDirectory=../lib",
             "validator broker settings --java --output java.properties",
             'java -cp "lib/*" java/Verdicts.java java.properties my-group schemas --para 2000 --count 10',

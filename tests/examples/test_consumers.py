@@ -96,7 +96,7 @@ def _settings(path: Path, table: dict[str, Any]) -> str:
 
 def _schemas(folder: Path) -> str:
     folder.mkdir()
-    for number, schema in enumerate(schemas().every_version(SCHEMA.name)):
+    for number, schema in enumerate(schemas().versions[SCHEMA.name]):
         (folder / f"{number}.avsc").write_text(json.dumps(schema.source), encoding="utf-8")
     return str(folder)
 

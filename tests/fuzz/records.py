@@ -124,7 +124,7 @@ def _bodies() -> SchemaSet:
 
 @cache
 def _body_schemas() -> dict[bytes, Schema]:
-    return {each.header: each for name in _bodies().current for each in _bodies().every_version(name)}
+    return {each.header: each for each in _bodies().current.values()}
 
 
 def _check_body(data: bytes) -> bool:

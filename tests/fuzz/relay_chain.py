@@ -15,6 +15,7 @@ from validator_relay_chain.block import read_block
 from validator_relay_chain.candidates import read_inherent, read_pending_v1
 from validator_relay_chain.errors import NodeError
 from validator_relay_chain.header import Header, to_hex
+from validator_relay_chain.hidden import Channels
 from validator_relay_chain.mock.made import MadeCandidate, inherent
 from validator_relay_chain.mock.state import MadeState
 from validator_relay_chain.position import Pending, Position
@@ -139,7 +140,7 @@ def _cursor(data: bytes) -> bool:
 def _positions() -> list[bytes]:
     position = Position(
         HASH, 100, HASH, "polkadot", 9430, True, False, (HASH, HASH), (Pending(2000, HASH, 99),), {2000: 2},  # noqa: FBT003
-        {"max_upward_queue_count": 8}, {2000: HASH},
+        {"max_upward_queue_count": 8}, {2000: HASH}, Channels(channels=frozenset({(2000, 2004)})),
     )  # fmt: skip
     return [zlib.decompress(position.encode())]
 

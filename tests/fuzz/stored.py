@@ -29,7 +29,7 @@ from validator.lanes.kept_start import keep_start, kept_starts, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import load_lane
-from validator.lanes.store import HEAD_VERSION, Head, LaneCache, restore_lane
+from validator.lanes.store import HEAD, Head, LaneCache, restore_lane
 from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
 from validator.metrics.own import PluginMetric, exported
 from validator.metrics.report import KEY, LANE, TRANSPORT, Report
@@ -85,7 +85,7 @@ def _check_head(data: bytes) -> bool:
         _definition().under(head.rules)
     except (DecodeError, RulesOutdated, UserError):
         return False
-    assert head.encode() == data or data[0] != HEAD_VERSION
+    assert head.encode() == data or data[0] != HEAD.version
     return True
 
 

@@ -23,7 +23,7 @@ from validator.protocols.router.books import Page
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.features import table
 from validator.protocols.router.invariants import broken_invariants
-from validator.protocols.router.later_pages import COMMON_PAGE, LATER_VERSION, PAGES, SEED_VERSION
+from validator.protocols.router.later_pages import SEED
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import (
     AcceptOpenChannel,
@@ -92,17 +92,12 @@ def test_pages_hold_everything_that_later_rules_keep() -> None:
     assert state.message_queue is not None
     assert [len(list(book.set_aside())) for book in state.message_queue.books.values()].count(0) < 2
     common, owned = encode_state(state)
-    assert common[0] == LATER_VERSION
+    assert common[0] == SEED + 1
     decoded = decode_state(common, owned.values())
     assert view(decoded) == view(state)
     assert encode_state(decoded) == (common, owned)
     for name in ("message_queue", "host_configuration", "hrmp_stranded_deposits", "hrmp_open_channel_requests"):
         assert getattr(decoded, name) == getattr(state, name)
-
-
-def test_pages_of_the_second_version_are_read_as_the_third() -> None:
-    common, owned = encode_state(later_router().state)
-    assert encode_state(decode_state(COMMON_PAGE.upgrades[LATER_VERSION](common), owned.values())) == (common, owned)
 
 
 def test_restored_lane_serves_as_the_one_that_went_on() -> None:
@@ -118,16 +113,19 @@ def test_restored_lane_serves_as_the_one_that_went_on() -> None:
     assert one.state_root() == other.state_root()
 
 
-def test_states_of_router_txt_keep_the_first_version() -> None:
+def test_pages_of_router_txt_have_no_later_parts() -> None:
     common, owned = encode_state(rich_state())
-    assert {common[0], *(page[0] for page in owned.values())} == {SEED_VERSION}
+    assert {common[0], *(page[0] for page in owned.values())} == {SEED}
 
 
-def test_pages_of_the_first_version_are_read_as_the_second() -> None:
+def test_page_that_ends_with_empty_parts_is_read_as_without() -> None:
     common, owned = encode_state(rich_state())
-    second = [PAGES.upgrades[SEED_VERSION](page) for page in owned.values()]
-    decoded = decode_state(COMMON_PAGE.upgrades[SEED_VERSION](common), second)
-    assert encode_state(decoded) == (common, owned)
+    longer = [bytes((SEED + 1,)) + page[1:] + bytes(1) for page in owned.values()]
+    for parts, empty in ((1, 7), (2, 10)):
+        decoded = decode_state(bytes((SEED + parts,)) + common[1:] + bytes(empty), longer)
+        assert encode_state(decoded) == (common, owned)
+    with pytest.raises(DecodeError, match=r"^state encoding version 4, expected 1 to 3$"):
+        decode_state(b"\x04" + common[1:], longer)
 
 
 def test_truncated_or_extended_pages_are_refused() -> None:

@@ -222,7 +222,7 @@ def _paths(tmp_path: Path) -> Iterator[Path]:
         ("`core/{a,c}.py`", ["core/c.py"]),
         ("`docs/*.md`, `docs/<name>.md`, `validator/core/`", []),
         ("`docs/*.py`", ["docs/*.py"]),
-        ("`UPGRADES`, `python -m tests.x`", []),
+        ("`EFFECTS`, `python -m tests.x`", []),
         ("`b.py`", ["b.py"]),
     ],
 )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m tests.upgrade.record NAME`: record a deployment that has stopped in the middle of its inputs.
 
-Run it in a checkout of the version that is to be recorded. It makes `tests/upgrade/NAME.tar.xz`: a folder as a user has it after `validator
-up` was stopped, with the broker's data, the checkpoint and what is kept next to it, and the inputs that come later. Everything is done with
-commands, so later versions of this program record later versions of the product in the same way.
+Run it in a checkout of the version that is to be released. NAME is that version, such as v0.1.0. It makes `tests/upgrade/NAME.tar.xz`: a
+folder as a user has it after `validator up` was stopped, with the broker's data, the checkpoint and what is kept next to it, and the inputs
+that come later. Everything is done with commands, so later versions of this program record later versions of the product in the same way.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ UP_LOG = "up.log"
 START_S_MAX = 300.0
 """Seconds to wait for a job, many times what a busy machine needs."""
 
-LEFT_OUT = ("logs", "broker.log", "server.properties", "configuration.json", "job.lock", "running.lock", "broker.lock")
+LEFT_OUT = ("logs", "broker.log", "server.properties", "job.lock", "running.lock", "broker.lock")
 """Names of files that a start writes again."""
 
 LATER_SHARE = 0.2

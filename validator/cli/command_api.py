@@ -176,7 +176,7 @@ def lanes_to_restart(config: Config) -> Callable[[], list[str]]:
     definitions = lane_definitions(config)
 
     def found() -> list[str]:
-        kept = kept_rules(folder, kept_starts(folder))
+        kept = kept_rules(kept_starts(folder))
         return [lane for lane, definition in definitions.items() if rules_changed(kept, {lane: definition})]
 
     return found

@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the schemas of all records, also those of installed plugins, with topic, fingerprint and number of released versions."""
+    """List the schemas of all records, also those of installed plugins, with topic, fingerprint and version."""
     known, topics = _installed()
     order = {topic.name: number for number, topic in enumerate((*TOPICS, *DRY_RUN_TOPICS))}
     rows: list[dict[str, Any]] = [
@@ -41,7 +41,7 @@ def list_(as_json: Json = False) -> None:
             "name": schema.name,
             "topic": schema.topic or topics.get(schema.name),
             "fingerprint": schema.fingerprint.hex(),
-            "versions": len(known.versions[schema.name]),
+            "version": schema.version,
             "compatibility": policy(schema),
         }
         for schema in known.current.values()
@@ -51,9 +51,9 @@ def list_(as_json: Json = False) -> None:
         for row in rows:
             _write(json.dumps(row))
         return
-    table = Table("record", "topic", "fingerprint", Column("versions", justify="right"), box=None)
+    table = Table("record", "topic", "fingerprint", Column("version", justify="right"), box=None)
     for row in rows:
-        table.add_row(row["name"], row["topic"] or "", row["fingerprint"], str(row["versions"]))
+        table.add_row(row["name"], row["topic"] or "", row["fingerprint"], str(row["version"]))
     print_table(table)
 
 
@@ -63,7 +63,7 @@ def show(
         str,
         typer.Argument(help="A record, with or without its namespace: validator.Verdict, Verdict."),
     ],
-    version: Annotated[int | None, typer.Option(help="A released version instead of the current one.")] = None,
+    version: Annotated[int | None, typer.Option(help="This version instead of the current one.")] = None,
     canonical: Annotated[
         bool, typer.Option("--canonical", help="Print the Parsing Canonical Form, which the fingerprint is of.")
     ] = False,
@@ -75,19 +75,14 @@ def show(
 
 @app.command()
 def check(as_json: Json = False) -> None:
-    """Check every schema against all its released versions. Exit code 1 if one is not compatible."""
+    """Check every schema against its earlier versions. Exit code 1 if one is not compatible."""
     known, _ = _installed()
     problems = check_schemas(known)
     if as_json:
         _write(json.dumps({"ok": not any(problems.values()), "problems": problems}))
     else:
         for name, found in problems.items():
-            versions = known.versions[name]
-            released = versions and versions[-1].canonical == known[name].canonical
-            state = f"equals version {versions[-1].version}" if released else "has unreleased changes"
-            _write(
-                f"{'FAIL' if found else 'ok  '} {name}: {policy(known[name])} with {len(versions)} released, {state}"
-            )
+            _write(f"{'FAIL' if found else 'ok  '} {name}: {policy(known[name])}, version {known[name].version}")
             for problem in found:
                 _write(f"     {problem}")
     if any(problems.values()):
@@ -112,8 +107,7 @@ def register(config_path: ConfigPath = None, as_json: Json = False) -> None:
         for each in register_in(config, records_in(*_installed())):
             if as_json:
                 _write(json.dumps(each._asdict()))
-            version = "" if each.version is None else str(each.version)
-            table.add_row(each.subject, version, str(each.schema_id), "new" if each.is_new else "")
+            table.add_row(each.subject, str(each.version), str(each.schema_id), "new" if each.is_new else "")
     if not as_json:
         print_table(table)
 
@@ -131,8 +125,7 @@ def _find(name: str, version: int | None) -> Schema:
     for schema in known.versions[full]:
         if schema.version == version:
             return schema
-    numbers = ", ".join(str(schema.version) for schema in known.versions[full]) or "none"
-    raise UserError(f"schema {full}: expected a released version ({numbers}), found {version}")
+    raise UserError(f"schema {full}: expected a version from 1 to {known[full].version}, found {version}")
 
 
 def _installed() -> tuple[SchemaSet, dict[str, str]]:

@@ -93,9 +93,8 @@ class Codec:
         differently.
         """
         shared = schemas()
-        builder = _Builder(dict(shared.current))
-        for name in shared.current:
-            builder.by_header |= {schema.header: schema for schema in shared.every_version(name)}
+        builder = _Builder(shared.current)
+        builder.by_header = {schema.header: schema for versions in shared.versions.values() for schema in versions}
         for kind, make_shape in _SHARED.items():
             (schema,) = (each for each in shared.of_topic(TOPIC_OF_KIND[kind]) if each.name != ORDER_SCHEMA)
             builder.add(kind, schema.name, make_shape(schema), None, shared)
@@ -166,18 +165,17 @@ class _Builder:
             raise UserError(f"protocol {protocol}: its schema {name} differs from another schema of this name")
         self.inputs[kind, protocol] = name
         self.schemas[name] = current
-        # the current schema is often the last released one, too
-        for header, schema in {schema.header: schema for schema in known.every_version(name)}.items():
+        for schema in known.versions[name]:
             protocols = () if protocol is None else (protocol,)
             read = record_reader(schema, current, name_records=kind == RecordKind.REQUEST)
             made = Reading(kind, name, schema.canonical, current.canonical, shape, protocols, read)
-            there = self.readings.get(header)
+            there = self.readings.get(schema.header)
             if there is not None:
                 if there[:5] != made[:5]:
                     raise UserError(f"protocols {' and '.join((*there.protocols, *protocols))} read {name} differently")
                 made = made._replace(protocols=(*there.protocols, *protocols))
-            self.readings[header] = made
-            self.by_header[header] = schema
+            self.readings[schema.header] = made
+            self.by_header[schema.header] = schema
 
 
 def _kind(record: RecordType, protocol: ProtocolRecords, known: SchemaSet) -> RecordKind:

@@ -38,9 +38,9 @@ def policy(schema: Schema) -> str:
 def check_schemas(known: SchemaSet) -> dict[str, list[str]]:
     """Return, for every current schema, how it breaks its policy towards its earlier versions; an empty list means compatible."""
     problems: dict[str, list[str]] = {}
-    for name, current in known.current.items():
+    for name, (*all_earlier, current) in known.versions.items():
         found = problems[name] = []
-        for earlier in known.versions[name]:
+        for earlier in all_earlier:
             pairs = [(f"cannot read version {earlier.version}", current, earlier)]
             if policy(current) == FULL_TRANSITIVE:
                 pairs.append((f"cannot be read by version {earlier.version}", earlier, current))

@@ -90,8 +90,8 @@ def decode_order(value: bytes | None, source: Source) -> LaneOrder | None:
 @cache
 def _readers() -> dict[bytes, StrictReader]:
     """Return, by a record's first bytes, how to read each version of an order."""
-    current = schemas()[ORDER_SCHEMA]
-    return {schema.header: record_reader(schema, current) for schema in schemas().every_version(ORDER_SCHEMA)}
+    versions = schemas().versions[ORDER_SCHEMA]
+    return {schema.header: record_reader(schema, versions[-1]) for schema in versions}
 
 
 def _is_span(span: InputSpan) -> bool:

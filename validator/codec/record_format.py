@@ -19,12 +19,12 @@ class RecordUnreadable(ValueError):
 
 
 class RecordFormat:
-    """Reads every released version of a record, and writes the current one."""
+    """Reads every version of a record, and writes the current one."""
 
     def __init__(self, schemas: SchemaSet, name: str) -> None:
         self.schemas = schemas
         self.schema: Schema = schemas[name]
-        self._readers = {each.header: record_reader(each, self.schema) for each in schemas.every_version(name)}
+        self._readers = {each.header: record_reader(each, self.schema) for each in schemas.versions[name]}
 
     def encode(self, datum: dict[str, Any]) -> bytes:
         """Return the record's bytes; ``datum`` is in the form that fastavro takes."""

@@ -4,8 +4,8 @@
 Every record is in single-object encoding: ``C3 01``, the 8-byte little-endian CRC-64-AVRO fingerprint of the writer's schema in Parsing
 Canonical Form, then the Avro binary. Source: Avro 1.12 specification, "Single-object encoding" and "Schema fingerprints".
 
-`avro/<name>.avsc` is the schema that this version writes; `avro/versions/<name>/<n>.avsc` are its released versions, ``n`` from 1. A record
-written with any of them is read as the current one.
+`avro/<name>.avsc` is the schema that is written. A change of it makes it the next version, and moves the file that a release wrote to
+`avro/versions/<name>/<n>.avsc`, ``n`` from 1. A record written with any version is read as the current one.
 
 Three attributes are our own. None is part of the Parsing Canonical Form, so none changes a fingerprint. ``topic``, on the outermost record,
 names the topic that carries it. ``json``, on any record, says how JSON represents it if not as an object with all fields (`json_form`).
@@ -47,12 +47,11 @@ class Schema:
     """One version of one record's schema.
 
     ``source`` is the JSON of the file. ``parsed`` is what fastavro reads and writes with, without docs and logical types, which it would
-    look up for every value. ``header`` is the 10 bytes that a record starts with. ``version`` is None for the current schema, ``topic`` is
-    None if the schema names none.
+    look up for every value. ``header`` is the 10 bytes that a record starts with. ``topic`` is None if the schema names none.
     """
 
     name: str
-    version: int | None
+    version: int
     source: Json
     parsed: Json
     canonical: str
@@ -67,34 +66,37 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSet:
-    """Every schema of a folder, by name: the current one, and the released versions in ascending order."""
+    """Every version of every schema of a folder, by name, in ascending order: the last one is current."""
 
-    current: Mapping[str, Schema]
     versions: Mapping[str, tuple[Schema, ...]]
 
     @classmethod
     def read(cls, directory: Traversable) -> SchemaSet:
         """Read a folder laid out like `avro/`, which may be inside an archive. Raises `UserError`."""
-        current: dict[str, Schema] = {}
         versions: dict[str, tuple[Schema, ...]] = {}
         for name, path in sorted(_files(directory).items()):
-            schema = load_schema(path)
-            if schema.name != name:
-                raise UserError(f"{path}: expected the schema of {name!r} by the file's name, found {schema.name!r}")
-            current[name] = schema
             earlier = _files(directory.joinpath("versions", name))
-            released = {_version(number, file): file for number, file in earlier.items()}
-            versions[name] = tuple(load_schema(released[each], version=each) for each in sorted(released))
-        if not current:
+            numbers = [str(number) for number in range(1, len(earlier) + 1)]
+            if earlier.keys() != set(numbers):
+                raise UserError(f"{path}: expected earlier versions from 1 on, found {', '.join(sorted(earlier))}")
+            files = [*(earlier[number] for number in numbers), path]
+            versions[name] = tuple(load_schema(file, version=number) for number, file in enumerate(files, 1))
+            for file, schema in zip(files, versions[name], strict=True):
+                if schema.name != name:
+                    raise UserError(
+                        f"{file}: expected the schema of {name!r} by the file's name, found {schema.name!r}"
+                    )
+        if not versions:
             raise UserError(f"{directory}: expected Avro schemas (*.avsc), found none")
-        return cls(MappingProxyType(current), MappingProxyType(versions))
+        return cls(MappingProxyType(versions))
+
+    @property
+    def current(self) -> dict[str, Schema]:
+        """The current schema of each record."""
+        return {name: each[-1] for name, each in self.versions.items()}
 
     def __getitem__(self, name: str) -> Schema:
-        return self.current[name]
-
-    def every_version(self, name: str) -> tuple[Schema, ...]:
-        """Return the versions of a record, the current one last. Raises ``KeyError``."""
-        return (*self.versions[name], self.current[name])
+        return self.versions[name][-1]
 
     def of_topic(self, topic: str) -> tuple[Schema, ...]:
         """Return the current schemas of a topic's records."""
@@ -112,13 +114,7 @@ def _files(directory: Traversable) -> dict[str, Traversable]:
     return {path.name.removesuffix(SUFFIX): path for path in found if path.name.endswith(SUFFIX)}
 
 
-def _version(name: str, path: Traversable) -> int:
-    if not name.isdecimal():
-        raise UserError(f"{path}: expected <version number>{SUFFIX}, found {path.name!r}")
-    return int(name)
-
-
-def load_schema(path: Traversable, *, version: int | None = None) -> Schema:
+def load_schema(path: Traversable, *, version: int = 1) -> Schema:
     """Read one .avsc file."""
     try:
         return make_schema(json.loads(path.read_text("utf-8")), version=version)
@@ -126,7 +122,7 @@ def load_schema(path: Traversable, *, version: int | None = None) -> Schema:
         raise UserError(f"{path}: expected an Avro schema, found: {error}") from error
 
 
-def make_schema(source: Json, *, version: int | None = None) -> Schema:
+def make_schema(source: Json, *, version: int = 1) -> Schema:
     """Parse a record's schema and compute its fingerprint."""
     canonical = to_parsing_canonical_form(source)
     return Schema(

@@ -28,7 +28,7 @@ from validator.core.limits import (
 from validator.core.outcomes import Executed, InputKind
 from validator.core.records import block_record
 from validator.core.rules import RuleSet, pages
-from validator.core.scale import Upgrade, Writer, upgraded
+from validator.core.scale import Encoding
 from validator.core.types import Block, BlockNumber, BlockRecord
 from validator.core.waiting import WaitingBlock, WaitingRecords, read_input, write_input
 from validator.core.window import DuplicateWindow, Place
@@ -36,9 +36,7 @@ from validator.core.window import DuplicateWindow, Place
 _COUNTED = ((RecordKind.REQUEST, "requests"), (RecordKind.DOWNWARD, "downward"), (RecordKind.CANDIDATE, "candidates"))
 _INPUT_RECORDS = (InputKind.REQUEST, InputKind.DOWNWARD, InputKind.CANDIDATE)
 
-SNAPSHOT_VERSION = 2
-UPGRADES: dict[int, Upgrade] = {1: lambda page: b"\2" + page[1:] + b"\0"}
-"""By version, the upgrade of a lane's own page to the next version. Version 1 had no records that are too far ahead."""
+OWN_PAGE = Encoding("lane snapshot")
 
 
 class WaitingOverflow(Exception):
@@ -342,8 +340,7 @@ class Lane:
 
     def own_page(self) -> bytes:
         """Return what the lane holds besides the state of its rules, as canonical, versioned bytes."""
-        out = Writer()
-        out.u8(SNAPSHOT_VERSION)
+        out = OWN_PAGE.begin()
         out.u32(self.executed_block)
         for count in self.counters.in_order():
             out.u64(count)
@@ -369,7 +366,7 @@ class Lane:
         settings: LaneSettings | None = None,
     ) -> Lane:
         """Return the lane that a `snapshot` describes. Raises `scale.DecodeError`."""
-        reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "lane snapshot")
+        reader = OWN_PAGE.read(snapshot[0])
         lane = cls(name, load_rules(snapshot[1:]), reader.u32(), settings)
         counters = Counters(**{name: reader.u64() for name in COUNTERS})
         lane._window.read(reader)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from validator.core.hashing import compact
 
@@ -174,16 +175,33 @@ Upgrade: TypeAlias = Callable[[bytes], bytes]
 """Upgrades encoded bytes, including the leading version byte, to the next version."""
 
 
-def upgraded(data: bytes, version: int, upgrades: Mapping[int, Upgrade], what: str) -> Reader:
-    """Upgrade ``data`` to ``version``, one version at a time, and return a reader positioned after the version byte.
+class Encoding(NamedTuple):
+    """An encoding of stored bytes, whose first byte is its version. Errors call it ``name``.
 
-    Raises `DecodeError` if no upgrades lead from its version to that one.
+    If an encoding changes that a release has written, its ``version`` grows by one, and ``upgrades`` gets, by the version before, the
+    function that upgrades bytes by that one version.
     """
-    found = data[0] if data else None
-    while data and data[0] != version and data[0] in upgrades:
-        data = upgrades[data[0]](data)
-    if not data or data[0] != version:
-        raise DecodeError(f"{what} version {found}, expected {version}")
-    reader = Reader(data)
-    reader.position = 1
-    return reader
+
+    name: str
+    version: int = 1
+    upgrades: Mapping[int, Upgrade] = MappingProxyType({})
+
+    def begin(self) -> Writer:
+        """Return a writer that holds the version byte."""
+        out = Writer()
+        out.u8(self.version)
+        return out
+
+    def read(self, data: bytes) -> Reader:
+        """Upgrade ``data`` to the current version and return a reader positioned after the version byte.
+
+        Raises `DecodeError` if no upgrades lead from its version to the current one.
+        """
+        found = data[0] if data else None
+        while data and data[0] != self.version and data[0] in self.upgrades:
+            data = self.upgrades[data[0]](data)
+        if not data or data[0] != self.version:
+            raise DecodeError(f"{self.name} version {found}, expected {self.version}")
+        reader = Reader(data)
+        reader.position = 1
+        return reader

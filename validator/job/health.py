@@ -65,7 +65,7 @@ def ask(listen: str) -> Health:
         host = "127.0.0.1" if address.version == 4 else "::1"
     connection = HTTPConnection(host, port, timeout=HEALTH_S_MAX)
     try:
-        connection.request("GET", BRIEF)  # a job of an earlier version answers with its whole page
+        connection.request("GET", BRIEF)
         answer = connection.getresponse()
         page = answer.read(PAGE_BYTES_MAX).decode(errors="replace")
     except OSError as error:

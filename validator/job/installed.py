@@ -18,6 +18,7 @@ from validator.plugin.registry import discover, load_all, protocols_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from validator.codec.schemas import Schema
     from validator.config import Config
     from validator.plugin.job_api import Job
     from validator.plugin.protocol_api import ProtocolDefinition
@@ -68,12 +69,10 @@ def _chain_of_each(definitions: Iterable[ProtocolDefinition]) -> Chains:
 
 
 def _merged(sets: Iterable[SchemaSet]) -> SchemaSet:
-    current, versions = {}, {}
+    versions: dict[str, tuple[Schema, ...]] = {}
     for each in sets:
-        for name, schema in each.current.items():
-            if name not in current:
-                current[name], versions[name] = schema, each.versions[name]
-    return SchemaSet(current, versions)
+        versions |= {name: found for name, found in each.versions.items() if name not in versions}
+    return SchemaSet(versions)
 
 
 def configured_job(config: Config, name: str) -> Job:

@@ -46,9 +46,6 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 LAST_LINE_CHARACTERS_MAX: Final = 300
 """Characters of the job's last line that are repeated when it was killed."""
 
-EARLIER_CONFIGURATION: Final = "configuration.json"
-"""File in which earlier versions handed the configuration to the job, with its passwords; removed at each start."""
-
 OUTPUT: Final = "output"
 """The ``event`` of a printed line that is not part of the job's log; ``line`` holds the text."""
 
@@ -120,7 +117,6 @@ class JobProcess:
         with _lock(self.directory):
             self.check()
             self._take_over()
-            (self.directory / EARLIER_CONFIGURATION).unlink(missing_ok=True)
             with _interrupts_held():  # one that came in between would leave a job that nobody stops
                 self._process = subprocess.Popen(
                     [*job_command(), *self._accepted, *([] if self._plugin is None else ["--job", self._plugin])],
@@ -314,16 +310,15 @@ def running_job(directory: Path) -> int | None:
 
 
 def is_abandoned(directory: Path) -> bool:
-    """Return whether the command that started the last job on a directory is gone; a job of an earlier version does not say."""
-    record = _record(directory)
-    return "starter" in record and _alive(record, "starter", "starter_started") is None
+    """Return whether the command that started the last job on a directory is gone."""
+    return _alive(_record(directory), "starter", "starter_started") is None
 
 
 def _record(directory: Path) -> dict[str, Any]:
     path = directory / "job.json"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        int(record["pid"]), record["started"], int(record.get("starter", 0))
+        int(record["pid"]), record["started"], int(record["starter"]), record["starter_started"]
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -65,38 +65,30 @@ NO_IDS: Final = SchemaIds({}, {})
 
 def records_of(codec: Codec) -> list[RecordSchemas]:
     """Return the records of a codec's protocols, and those that all protocols share."""
-    return _records(
-        codec.schemas.values(),
-        codec.by_header.values(),
-        {each.name: codec.topic_of(each) for each in codec.schemas.values()},
-    )
+    return _records(codec.by_header.values(), {name: codec.topic_of(each) for name, each in codec.schemas.items()})
 
 
 def records_of_job(codec: Codec, job: Job) -> list[RecordSchemas]:
     """Return the records of lanes and those of a plugin's job."""
     forms = {topic: form.format for topic, form in job.forms.items()}
-    own = [RecordSchemas(topic, each.schemas.every_version(each.schema.name)) for topic, each in forms.items()]
+    own = [RecordSchemas(topic, each.schemas.versions[each.schema.name]) for topic, each in forms.items()]
     return [*records_of(codec), *own]
 
 
 def records_in(known: SchemaSet, topics: Mapping[str, str]) -> list[RecordSchemas]:
     """Return the records of a set; ``topics`` has the topic of a record whose schema names none."""
-    versions = (each for name in known.current for each in known.every_version(name))
-    named = {each.name: each.topic or topics.get(each.name) for each in known.current.values()}
-    return _records(known.current.values(), versions, named)
+    named = {name: each.topic or topics.get(name) for name, each in known.current.items()}
+    return _records((each for versions in known.versions.values() for each in versions), named)
 
 
-def _records(
-    current: Iterable[Schema], versions: Iterable[Schema], topics: Mapping[str, str | None]
-) -> list[RecordSchemas]:
-    earlier: dict[str, list[Schema]] = {}
+def _records(versions: Iterable[Schema], topics: Mapping[str, str | None]) -> list[RecordSchemas]:
+    by_name: dict[str, list[Schema]] = {}
     for each in versions:
-        if each.version is not None:
-            earlier.setdefault(each.name, []).append(each)
+        by_name.setdefault(each.name, []).append(each)
     return [
-        RecordSchemas(topic, (*sorted(earlier.get(each.name, ()), key=lambda one: one.version or 0), each))
-        for each in current
-        if (topic := topics.get(each.name)) is not None and topic not in INTERNAL_TOPICS
+        RecordSchemas(topic, tuple(sorted(by_name[name], key=lambda each: each.version)))
+        for name, topic in topics.items()
+        if topic is not None and topic not in INTERNAL_TOPICS
     ]
 
 
@@ -188,12 +180,12 @@ def _frames(
 class Registered(NamedTuple):
     """A schema in the registry.
 
-    ``version`` is our own, None for an unreleased one; ``is_new`` if it was not there before; ``compatibility`` is what the registry says
-    of the subject, None if it does not say.
+    ``version`` is our own; ``is_new`` if it was not there before; ``compatibility`` is what the registry says of the subject, None if it
+    does not say.
     """
 
     subject: str
-    version: int | None
+    version: int
     schema_id: int
     is_new: bool
     compatibility: str | None
@@ -217,7 +209,7 @@ def register(config: Config, records: Iterable[RecordSchemas]) -> Iterable[Regis
         there = {plain_header(version.text): version.schema_id for version in found}
         has_level = bool(numbers) or registry.set_compatibility(subject, level)
         says = registry.compatibility(subject) if has_level else None
-        for schema in _different(record.versions):
+        for schema in record.versions:
             schema_id = there.get(schema.header)
             is_new = schema_id is None
             if schema_id is None:
@@ -226,11 +218,3 @@ def register(config: Config, records: Iterable[RecordSchemas]) -> Iterable[Regis
                 registry.set_compatibility(subject, level)
                 has_level, says = True, registry.compatibility(subject)
             yield Registered(subject, schema.version, schema_id, is_new, says)
-
-
-def _different(versions: Iterable[Schema]) -> Iterable[Schema]:
-    """Return versions without the current one if the last released one equals it."""
-    found: dict[bytes, Schema] = {}
-    for each in versions:
-        found.setdefault(each.header, each)
-    return found.values()

@@ -235,7 +235,7 @@ def refusal_of(
         definition = definition_beside(config, lane)
         changed = differences(lane, before, start_of(config, definition))
         refuse_changes(lane, changed, NOTHING, executed, rebuild=False)
-        rules = kept_rules(job_directory(config) / "lanes", {lane: before})
+        rules = kept_rules({lane: before})
         refuse_changed_past(rules, {lane: definition}, lambda _: executed, checkpoint=True)
     except UserError as error:
         return str(error)
@@ -303,7 +303,7 @@ class _Lanes:
         self.both = [lane for lane in self.now if lane in self.before]
         self.changed = {lane: differences(lane, self.before[lane], self.now[lane]) for lane in self.both}
         self.gone = {lane: start for lane, start in self.before.items() if lane not in self.now}
-        self.rules = kept_rules(self.folder, self.before)
+        self.rules = kept_rules(self.before)
         self.have_changed = any(self.changed.values()) or bool(self.gone) or rules_changed(self.rules, definitions)
 
 

@@ -261,7 +261,7 @@ class EmbeddedBroker:
         # Written before the broker answers: if its starter is killed now, the broker can still be found and stopped.
         started = start_time(process.pid, reap=False) or ""  # the exit code is for `_wait_until_it_answers`
         record = BrokerRecord(
-            process.pid, started, port, controller_port, configured is not None, own, directory=str(self.directory)
+            process.pid, started, port, controller_port, str(self.directory), configured is not None, own
         )
         keep_record(self.directory, record)
         return record

@@ -18,7 +18,6 @@ from validator.private import write_private
 _NAME = "broker.json"
 
 _VERSION = 1
-"""Of the record. It is not written as long as it is 1: the first programs did not know the key, and would call it damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +28,14 @@ class BrokerRecord:
     started: str
     port: int
     controller_port: int
+    directory: str
+    """The folder in which it was started, as an absolute path."""
     configured: bool = False
     """Whether a person chose the port; otherwise another one will do if it is taken."""
     own: str = ""
     """The password by which the broker knows itself in this start."""
     admits: bool = False
     """Whether the broker has answered and admits its clients; not so if its starter was killed before."""
-    directory: str = ""
-    """The folder in which it was started, as an absolute path; empty in records of earlier versions, which count as started here."""
 
     def runs(self) -> bool:
         """Return whether the process still runs."""
@@ -45,7 +44,7 @@ class BrokerRecord:
     def was_started_in(self, directory: Path) -> bool:
         """Return whether the broker was started in this folder, under whatever name."""
         try:
-            return not self.directory or Path(self.directory).samefile(directory)
+            return Path(self.directory).samefile(directory)
         except OSError:  # there is no such folder any more
             return False
 
@@ -62,7 +61,7 @@ def read_record(directory: Path) -> BrokerRecord | None:
     path = directory / _NAME
     try:
         values = dict(json.loads(path.read_text(encoding="utf-8")))
-        version = values.pop("version", _VERSION)
+        version = values.pop("version")
         unknown = sorted(values.keys() - {each.name for each in fields(BrokerRecord)})
         if version != _VERSION or unknown:
             raise UserError(
@@ -74,10 +73,10 @@ def read_record(directory: Path) -> BrokerRecord | None:
         return None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} is damaged ({error}): remove it") from error
 
 
 def keep_record(directory: Path, record: BrokerRecord) -> None:
     """Write the record of a broker's folder; only its owner can read it."""
-    write_private(directory / _NAME, json.dumps(asdict(record)) + "\n")
+    write_private(directory / _NAME, json.dumps({"version": _VERSION, **asdict(record)}) + "\n")

@@ -20,7 +20,7 @@ from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatch
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import RulesEpoch, RuleSet, check_rules
-from validator.core.scale import DecodeError, Reader, Upgrade, Writer, decoding, upgraded
+from validator.core.scale import DecodeError, Encoding, Reader, Writer, decoding
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
 from validator.lanes.genesis import genesis_path
@@ -42,9 +42,7 @@ from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
 _ENACTMENTS = tuple(Enactment)
 
-RULES_ENCODING_VERSION = 1
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the upgrade of encoded rules to the next version."""
+RULES = Encoding("rules")
 
 
 class JournalUnreadable(Exception):
@@ -157,7 +155,7 @@ class LaneDefinition:
 
         Raises `core.scale.DecodeError`.
         """
-        return cls(name, runtime_digest, (), RuntimePlan(_protocol_of(_versioned(rules))), settings=settings)
+        return cls(name, runtime_digest, (), RuntimePlan(_protocol_of(RULES.read(rules))), settings=settings)
 
     @property
     def protocol(self) -> ProtocolDefinition:
@@ -186,8 +184,7 @@ class LaneDefinition:
 
         The limits on blocks ahead and on waiting bytes are not included: they stop a lane and change nothing.
         """
-        out = Writer()
-        out.u8(RULES_ENCODING_VERSION)
+        out = RULES.begin()
         out.bytes(self.plan.protocol.encode())
         out.compact(len(self.rules))
         for from_block, version in self.rules:
@@ -216,7 +213,7 @@ class LaneDefinition:
         longer installed.
         """
         with decoding("the head's list of rules"):
-            return self._under(_versioned(rules))
+            return self._under(RULES.read(rules))
 
     def _under(self, reader: Reader) -> LaneDefinition:
         plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
@@ -259,10 +256,6 @@ class LaneDefinition:
             )
         settings = ChainSettings(enactment=self.enactment, upward_messages=dispatcher, rules=runtime.rules)
         return runtime.protocol.restore(pages, settings)
-
-
-def _versioned(rules: bytes) -> Reader:
-    return upgraded(rules, RULES_ENCODING_VERSION, UPGRADES, "rules")
 
 
 def _protocol_of(rules: Reader) -> str:

@@ -13,12 +13,10 @@ from struct import Struct
 
 from validator.codec.codec import Codec
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
-from validator.core.scale import DecodeError, Upgrade, Writer, decoding, upgraded
+from validator.core.scale import DecodeError, Encoding, decoding
 from validator.lanes.definition import decode_again
 
-JOURNAL_VERSION = 1
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the upgrade of an entry to the next version."""
+ENTRY = Encoding("journal")
 
 _RECORD = Struct("<BHIQI")
 """Kind, number of the topic in the entry's table, partition, offset, size of the raw bytes."""
@@ -43,8 +41,7 @@ def encode_entry(items: Sequence[Input | DeadLetter]) -> bytes:
         map(_OFFSET_OF, sources),
         map(len, raws),
     )
-    out = Writer()
-    out.u8(JOURNAL_VERSION)
+    out = ENTRY.begin()
     out.compact(len(items) - len(inputs))
     out.compact(len(numbers))
     for topic in numbers:
@@ -59,7 +56,7 @@ def decode_entry(codec: Codec, entry: bytes) -> tuple[list[Input], int]:
     Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
     """
     with decoding("journal"):
-        reader = upgraded(entry, JOURNAL_VERSION, UPGRADES, "journal")
+        reader = ENTRY.read(entry)
         dead = reader.compact()
         topics = [topic.decode() for topic in reader.items(reader.bytes)]
         inputs = []

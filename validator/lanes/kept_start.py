@@ -23,12 +23,12 @@ from validator.lanes.definition import LaneDefinition, journal_under_others
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import Epoch, RulesOutdated, digest_of_all, make_runtime
 
-START_VERSION = 2
+START_VERSION = 1
 """Also the version of what the job's folder holds: a new encoding in the store (head, journal, a parked lane) has a new one here. So an
 earlier program refuses to start, instead of parking every lane with its first batch."""
+_VERSION = "format"
+"""The key of the version. It was ``version`` before the first release, when stores had other encodings by the same numbers."""
 _SUFFIX = ".start"
-_EARLIER_SUFFIX = ".rules"
-"""Of the file in which programs before version 2 kept a lane's rules."""
 
 OPTION = "--accept-change"
 """The option with which a change becomes one on purpose."""
@@ -70,12 +70,12 @@ class LaneStart:
     encoding_version: int
     """The version of these pages; digests of different versions cannot be compared."""
     meaning: dict[str, Any]
+    rules: str
+    """`LaneDefinition.encode_rules` in hex."""
     removed: bool = False
     """Whether the lane was no longer configured when its job last started."""
     epochs: tuple[StartedEpoch, ...] = ()
     """What the job runs; another program or other libraries have other digests, so they are not compared here."""
-    rules: str = ""
-    """`LaneDefinition.encode_rules` in hex; empty in files of version 1, which have it in another file (`kept_rules`)."""
     changes: tuple[AcceptedChange, ...] = ()
     """The accepted changes since the lane began, in the order of their blocks."""
 
@@ -91,8 +91,8 @@ def start_of(config: Config, definition: LaneDefinition) -> LaneStart:
         digest.hexdigest(),
         definition.protocol.encoding_version,
         meaning_of(config, definition.name),
+        definition.encode_rules().hex(),
         epochs=epochs,
-        rules=definition.encode_rules().hex(),
     )
 
 
@@ -133,9 +133,8 @@ def keep_start(folder: Path, lane: str, start: LaneStart) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{lane}{_SUFFIX}"
     written = path.with_name(f"{path.name}.new")
-    written.write_text(json.dumps({"version": START_VERSION, **asdict(start)}, indent=1) + "\n", encoding="utf-8")
+    written.write_text(json.dumps({_VERSION: START_VERSION, **asdict(start)}, indent=1) + "\n", encoding="utf-8")
     written.replace(path)
-    (folder / f"{lane}{_EARLIER_SUFFIX}").unlink(missing_ok=True)
 
 
 def kept_starts(folder: Path) -> dict[str, LaneStart]:
@@ -146,22 +145,26 @@ def kept_starts(folder: Path) -> dict[str, LaneStart]:
     return {path.name.removesuffix(_SUFFIX): _read(path) for path in sorted(folder.glob(f"[!.]*{_SUFFIX}"))}
 
 
-def kept_rules(folder: Path, starts: Mapping[str, LaneStart]) -> dict[str, bytes]:
-    """Return, by lane, what `LaneDefinition.encode_rules` returned at the last start. Earlier programs wrote a file per lane for it."""
-    earlier = {path.name.removesuffix(_EARLIER_SUFFIX): path for path in folder.glob(f"[!.]*{_EARLIER_SUFFIX}")}
-    found = {lane: path.read_bytes() for lane, path in earlier.items()}
-    return found | {lane: bytes.fromhex(start.rules) for lane, start in starts.items() if start.rules}
+def kept_rules(starts: Mapping[str, LaneStart]) -> dict[str, bytes]:
+    """Return, by lane, what `LaneDefinition.encode_rules` returned at the last start."""
+    return {lane: bytes.fromhex(start.rules) for lane, start in starts.items()}
 
 
 def _read(path: Path) -> LaneStart:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        version = values.pop("version")
-        if version not in (1, START_VERSION):
+        if "version" in values:
+            folder = path.parent.parent
+            raise UserError(
+                f"{path}: it was written before the first release, whose state is not read: remove {folder / 'checkpoint'} and "
+                f"{path.parent}, and start with --rebuild (docs/upgrade.md)"
+            )
+        version = values.pop(_VERSION)
+        if version != START_VERSION:
             raise written_by_newer(path, START_VERSION, version)
         epochs = tuple(StartedEpoch(start, digest, tuple(plugins)) for start, digest, plugins in values.pop("epochs"))
-        changes = tuple(AcceptedChange(*each) for each in values.pop("changes", ()))
-        bytes.fromhex(values.get("rules", ""))
+        changes = tuple(AcceptedChange(*each) for each in values.pop("changes"))
+        bytes.fromhex(values["rules"])
         return LaneStart(**values, epochs=epochs, changes=changes)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error

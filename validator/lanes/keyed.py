@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
 from validator.codec.encode import BlockOutput, OutputRecord
-from validator.core.scale import DecodeError, Upgrade, Writer, decoding, upgraded
+from validator.core.scale import DecodeError, Encoding, decoding
 from validator.errors import UserError
 from validator.lanes.marker import Consumed
 from validator.lanes.parked import point_of
@@ -30,9 +30,7 @@ from validator.metrics.report import KEY, Report
 from validator.plugin.job_api import Job, JobItem, KeyedState
 from validator.topics import METRICS
 
-HEAD_VERSION = 1
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the upgrade of a head to the next version."""
+HEAD = Encoding("head of a job's state")
 TOKEN_BYTES = 16
 
 
@@ -74,8 +72,7 @@ class Head(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the head as bytes."""
-        out = Writer()
-        out.u8(HEAD_VERSION)
+        out = HEAD.begin()
         out.u64(self.step)
         out.bytes(self.token)
         out.compact(len(self.consumed))
@@ -88,7 +85,7 @@ class Head(NamedTuple):
     @classmethod
     def decode(cls, data: bytes) -> Head:
         """Return the head that the bytes encode. Raises `core.scale.DecodeError`."""
-        reader = upgraded(data, HEAD_VERSION, UPGRADES, "head of a job's state")
+        reader = HEAD.read(data)
         step, token = reader.u64(), reader.bytes()
         with decoding("the head of a job's state"):
             places = reader.items(lambda: ((reader.bytes().decode(), reader.u32()), reader.u64()))

@@ -18,14 +18,12 @@ from validator.codec.orders import InputSpan, LaneOrder
 from validator.codec.schemas import schemas
 from validator.core.inputs import Source
 from validator.core.limits import PARK_REASON_CHARACTERS_MAX, PARKED_SKIPS_MAX
-from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Encoding, Reader
 from validator.core.types import BlockNumber
 from validator.document import printable
 
-PARKED_VERSION: Final = 0x81
-"""The first byte of a stored parked lane; versions of heads are below 0x80."""
-UPGRADES: Final[dict[int, Upgrade]] = {}
-"""By version, the upgrade of a parked lane to the next version."""
+PARKED: Final = Encoding("parked lane", 0x81)
+"""Version 1; the highest bit distinguishes a parked lane from a head."""
 
 POINT_BYTES: Final = 8
 
@@ -100,8 +98,7 @@ class Parked:
 
     def encode(self, head: bytes | None) -> bytes:
         """Return what the store holds: the lane as bytes, with its head."""
-        out = Writer()
-        out.u8(PARKED_VERSION)
+        out = PARKED.begin()
         out.bytes(self.fault.value.encode())
         out.bytes(self.reason.encode("utf-8", "replace"))
         out.option(self.since_block, out.u32)
@@ -127,9 +124,9 @@ class Parked:
 
 def stored_parts(stored: bytes | None) -> tuple[Parked | None, bytes | None]:
     """Return how a stored lane is parked, None if it is not, and its head. Raises `core.scale.DecodeError`."""
-    if stored is None or stored[:1] < bytes([PARKED_VERSION & 0x80]):
+    if stored is None or stored[:1] < b"\x80":
         return None, stored
-    reader = upgraded(stored, PARKED_VERSION, UPGRADES, "parked lane")
+    reader = PARKED.read(stored)
     try:
         fault = Fault(reader.bytes().decode())
         reason = reader.bytes().decode()

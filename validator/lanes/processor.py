@@ -12,13 +12,11 @@ from validator.core.execute import Executor, execute
 from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
 from validator.core.outcomes import Executed, Receipt
-from validator.core.scale import Reader, Upgrade, Writer, upgraded
+from validator.core.scale import Encoding, Reader, Writer
 from validator.core.types import BlockNumber
 from validator.lanes.definition import LaneDefinition
 
-SNAPSHOT_VERSION = 1
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the upgrade of a processor's own page to the next version."""
+OWN_PAGE = Encoding("worker snapshot")
 
 _CHAIN_BYTES = 32
 
@@ -125,7 +123,7 @@ class LaneProcessor:
     @classmethod
     def restore(cls, definition: LaneDefinition, snapshot: list[bytes]) -> LaneProcessor:
         """Return the processor that a `snapshot` describes. Raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
-        reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "worker snapshot")
+        reader = OWN_PAGE.read(snapshot[0])
         processor = cls(definition.restore(snapshot[1:]), definition)
         processor._last_receipt = reader.option(lambda: _read_receipt(reader))
         processor._receipts_hash = reader.hash()
@@ -133,8 +131,7 @@ class LaneProcessor:
         return processor
 
     def _own_page(self) -> bytes:
-        out = Writer()
-        out.u8(SNAPSHOT_VERSION)
+        out = OWN_PAGE.begin()
         out.option(self._last_receipt, lambda receipt: _write_receipt(out, receipt))
         out.hash(self._receipts_hash)
         return bytes(out.buffer)

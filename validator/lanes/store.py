@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.core.execute import execute
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
-from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Encoding
 from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.lanes.auditing import Auditor
@@ -35,7 +35,7 @@ from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import RulesOutdated
 
-HEAD_VERSION = 3
+HEAD = Encoding("state head")
 TOKEN_BYTES = 16
 
 JOURNAL_BYTES_MIN = 16 * 1024 * 1024
@@ -90,8 +90,7 @@ class Head:
 
     def encode(self) -> bytes:
         """Return the head as bytes."""
-        out = Writer()
-        out.u8(HEAD_VERSION)
+        out = HEAD.begin()
         for part in (self.token, self.saved_token, self.slots_hash, self.summary, self.runtime_digest, self.rules):
             out.bytes(part)
         out.u32(self.para_slots)
@@ -102,7 +101,7 @@ class Head:
     @classmethod
     def decode(cls, data: bytes) -> Head:
         """Return the head that the bytes encode. Raises `core.scale.DecodeError`."""
-        reader = upgraded(data, HEAD_VERSION, UPGRADES, "state head")
+        reader = HEAD.read(data)
         token, saved_token, slots_hash, summary, runtime_digest, rules = (reader.bytes() for _ in range(6))
         para_slots = reader.u32()
         numbers = (reader.u64() for _ in range(3))
@@ -111,31 +110,6 @@ class Head:
         if not para_slots:
             raise DecodeError("the head names no slots for paras")
         return head
-
-
-def _upgrade_2(data: bytes) -> bytes:
-    """Upgrade a head to version 3. Version 2 implied the number of slots, the version of the encoded rules and their only epoch."""
-    reader = Reader(data)
-    reader.position = 1
-    *parts, rules = (reader.bytes() for _ in range(6))
-    rest = Reader(rules)
-    listed = Writer()
-    listed.u8(1)
-    listed.bytes(rest.bytes())
-    listed.compact(1)
-    listed.u32(0)
-    listed.buffer += rules[rest.position :]
-    out = Writer()
-    out.u8(3)
-    for part in (*parts, bytes(listed.buffer)):
-        out.bytes(part)
-    out.u32(1024)
-    out.buffer += data[reader.position :]
-    return bytes(out.buffer)
-
-
-UPGRADES: dict[int, Upgrade] = {2: _upgrade_2}
-"""By version, the upgrade of a head to the next version."""
 
 
 class StoredSizes(NamedTuple):

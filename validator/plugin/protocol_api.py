@@ -49,7 +49,7 @@ from validator.core.rules import (
     check_rules,
     in_force,
 )
-from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Encoding, Reader, Writer
 from validator.core.types import (
     ZERO_HASH,
     Balance,
@@ -106,6 +106,7 @@ __all__ = [
     "DownwardMessage",
     "Effects",
     "Enactment",
+    "Encoding",
     "EventLog",
     "HandlerBench",
     "HandlerStates",
@@ -143,7 +144,6 @@ __all__ = [
     "StateSection",
     "StateView",
     "TraceFormat",
-    "Upgrade",
     "Violation",
     "Weight",
     "Writer",
@@ -162,7 +162,6 @@ __all__ = [
     "refuse",
     "relay_parent",
     "section_title",
-    "upgraded",
 ]
 
 

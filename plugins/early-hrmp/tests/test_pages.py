@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 from early_hrmp_rule_set import check_encoding, pages_of
 from early_hrmp_world import candidate, lived
-from validator_early_hrmp.pages import ENCODING_VERSION, PAGES, encode_common_page, encode_para_page
+from validator_early_hrmp.pages import PAGES, encode_common_page, encode_para_page
 from validator_early_hrmp.rules import EarlyHrmp
 from validator_early_hrmp.state import CloseRequest, EarlyHrmpState
 
@@ -61,7 +61,7 @@ def test_truncated_or_extended_page_is_rejected() -> None:
         for broken in (
             *[page[:size] for size in range(len(page))],
             page + b"\0",
-            bytes([ENCODING_VERSION + 1]) + page[1:],
+            bytes([PAGES.version + 1]) + page[1:],
         ):
             with pytest.raises(DecodeError):
                 EarlyHrmp.from_pages([*pages[:at], broken, *pages[at + 1 :]])
@@ -114,7 +114,7 @@ def test_unordered_or_repeated_entries_are_rejected() -> None:
 
 def test_empty_page_is_rejected() -> None:
     common, headroom, *_ = pages_of(full())
-    empty = bytes([ENCODING_VERSION]) + (7).to_bytes(4, "little") + bytes(8)
+    empty = bytes([PAGES.version]) + (7).to_bytes(4, "little") + bytes(8)
     with pytest.raises(DecodeError, match="page of para 7 is empty"):
         EarlyHrmp.from_pages([common, headroom, empty])
 

@@ -111,7 +111,5 @@ def test_definition_is_complete() -> None:
     assert definition.name == validator_manifest().name == "early-hrmp"
     schemas = schemas_of(definition.schemas)
     assert sorted(schemas.current) == [CANDIDATE, CHANNEL_REQUEST] == sorted(each.schema for each in definition.records)
-    for name, current in schemas.current.items():
-        assert [each.canonical for each in schemas.versions[name]] == [current.canonical]
     assert definition.traces.suite is not None
     assert list(definition.traces.suite.glob("*.json"))

@@ -11,6 +11,7 @@ import pytest
 from relay_world import FIRST, Collected, World, empty_chain
 from validator_relay_chain import convert, position
 from validator_relay_chain.errors import ParentUnknown
+from validator_relay_chain.hidden import Channels
 from validator_relay_chain.limits import CURSOR_BYTES_MAX, NUMBERS_MAX
 from validator_relay_chain.mock import MockNode
 from validator_relay_chain.mock.made import MadeCandidate, MadeChain
@@ -110,7 +111,7 @@ def made_up(number: int) -> bytes:
 def position_at(number: int, parents: dict[bytes, int]) -> Position:
     return Position(
         genesis=bytes(32), number=number, hash=bytes(32), spec_name="polkadot", spec_version=1, next_runtime=False,
-        new_session=False, recent=(b"\1" * 32, bytes(32)), pending=(), lifecycles={}, configuration={}, heads={},
+        new_session=False, recent=(b"\1" * 32, bytes(32)), pending=(), lifecycles={}, configuration={}, heads={}, channels=Channels(),
         parents=parents,
     )  # fmt: skip
 

@@ -41,16 +41,21 @@ class Records:
 
 
 def with_candidates_changed(tmp_path: Path, shape: Any = None, *, earlier_kept: bool = True) -> Records:
-    """Return the Router's records with one more field in candidates, and with the order of fields reversed."""
+    """Return the Router's records with a second version of candidates: one more field, and the order of fields reversed.
+
+    A change of a schema that a release has written is made in this way: the file moves to its number, and the changed one takes its place.
+    """
     folder = tmp_path / "avro"
     shutil.copytree(schemas_directory(), folder)
     file = folder / f"{NAME}.avsc"
     later = json.loads(file.read_text())
     later["fields"].insert(0, {"name": "mood", "type": ["null", "string"], "default": None})
     later["fields"].reverse()
+    if earlier_kept:
+        earlier = folder / "versions" / NAME
+        earlier.mkdir(parents=True)
+        file.rename(earlier / "1.avsc")
     file.write_text(json.dumps(later))
-    if not earlier_kept:
-        shutil.rmtree(folder / "versions" / NAME)
     candidates, requests = ROUTER.records
     return Records(ROUTER.name, (replace(candidates, shape=shape or candidates.shape), requests), folder)
 

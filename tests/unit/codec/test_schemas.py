@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from typer.testing import CliRunner
+from validator.job.installed import all_schemas
 
 from validator import exit_codes
 from validator.cli import schemas as command
 from validator.codec.compatibility import BACKWARD_TRANSITIVE, FULL_TRANSITIVE, check_schemas, policy
-from validator.codec.schemas import MARKER, SchemaSet, schemas
+from validator.codec.schemas import MARKER, SchemaSet, make_schema, schemas
 from validator.core.limits import U32_MAX, U64_MAX, U128_MAX
 from validator.errors import UserError
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LATER_FIELDS, MAXIMA
@@ -68,13 +69,13 @@ def test_header_is_marker_and_little_endian_fingerprint(name: str) -> None:
     assert to_parsing_canonical_form(schema.parsed) == schema.canonical
 
 
-def test_fingerprints_of_released_schemas_do_not_change() -> None:
+def test_fingerprints_of_schemas_do_not_change() -> None:
     """A changed fingerprint makes every record on the topics unreadable: add a version instead."""
-    released = {name: [schema.fingerprint.hex() for schema in schemas().versions[name]] for name in NAMES}
-    assert released == {
-        "validator.Block": ["0dce87d03aba4147", "5ee84962ea7dd0de", "079b24129553824a"],
+    known, _ = all_schemas()
+    assert {name: [schema.fingerprint.hex() for schema in versions] for name, versions in known.versions.items()} == {
+        "validator.Block": ["079b24129553824a"],
         "validator.ChannelEvent": ["b6dfd523b088f563"],
-        "validator.DeadLetter": ["7023803d80af843a", "154ffa5735f515ba"],
+        "validator.DeadLetter": ["154ffa5735f515ba"],
         "validator.DeadLetterReplay": ["ffbec200d80290b4"],
         "validator.Dispatch": ["2c990e959a62e565"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
@@ -82,16 +83,28 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.DryRunRequest": ["5824166b08c077fa"],
         "validator.IngressEvent": ["07051c8f5cdd5213"],
         "validator.LaneAudit": ["cd004d20c89b7d4d"],
-        "validator.LaneOrder": ["22100389eb4c85ef", "2b93975f9c178629"],
+        "validator.LaneOrder": ["2b93975f9c178629"],
         "validator.LaneParked": ["71b28e7560f8e3bf"],
-        "validator.LaneStatus": ["1932551b338403e2", "528a5e6dd6a5cce3"],
+        "validator.LaneStatus": ["528a5e6dd6a5cce3"],
         "validator.Marker": ["ed29aa327e9c1506"],
         "validator.Receipt": ["b1a8f54561ed19aa"],
-        "validator.Verdict": ["32374cc17585a3bb", "cf78e603c523a171"],
+        "validator.Verdict": ["cf78e603c523a171"],
+        "validator.early_hrmp.Candidate": ["1ba6138bddf17aa5"],
+        "validator.early_hrmp.ChannelRequest": ["d12436da08204efc"],
         "validator.router.Candidate": ["a6df7674698fa48c"],
         "validator.router.ChannelHeadroom": ["5be83efebcf19502"],
-        "validator.router.ChannelRequest": ["ad92dce9d643b110", "72c90ff64328ab34", "97caaf303a538120"],
+        "validator.router.ChannelRequest": ["97caaf303a538120"],
         "validator.router.ParaHeadroom": ["2d7f2daacb6c5421"],
+        "validator.xcmp.Candidate": ["3482c7a77b29b4b0"],
+        "validator.xcmp.ChannelRequest": ["e406ad2a20eddabd"],
+        "validator.xcmp_bodies.Body": ["6a638827025a18a9"],
+        "validator.xcmp_bodies.BodyHeld": ["d60a7683adad9d82"],
+        "validator.xcmp_bodies.BodyRefused": ["e4e71e3c9e89a9d3"],
+        "validator.xcmp_bodies.BodyWanted": ["0cf4f5fa8762e466"],
+        "validator.xcmp_bodies.Flow": ["dd0f28e14d60f385"],
+        "validator.xcmp_bodies.QueueStatus": ["70f3a12c84d49a37"],
+        "validator.xcmp_network.Candidate": ["76140718fd4168e0"],
+        "validator.xcmp_network.ChannelRequest": ["18bcf48e9cda26e8"],
     }
 
 
@@ -104,17 +117,15 @@ def test_every_schema_has_topic_and_every_topic_has_schemas() -> None:
 
 
 def test_schema_attributes_do_not_change_fingerprint() -> None:
-    """Released versions have no attributes, but the same Parsing Canonical Form and so the same header."""
     marked = {name: _attributes(schemas()[name].source) for name in NAMES}
     assert all("topic" in found for found in marked.values())
     with_json = {"validator.Block", "validator.Verdict", "validator.router.ChannelRequest"}
     assert {name for name in NAMES if "json" in marked[name]} == with_json
     assert {name for name in NAMES if "maximum" in marked[name]} == {"validator.Block", "validator.Verdict"}
     for name in NAMES:
-        current, released = schemas()[name], schemas().versions[name][-1]
-        assert not _attributes(released.source)
-        assert (current.canonical, current.header) == (released.canonical, released.header)
-        assert (current.parsed, current.topic) == (released.parsed, current.source["topic"])
+        schema, without = schemas()[name], make_schema(_without_attributes(schemas()[name].source))
+        assert (schema.canonical, schema.header, schema.parsed) == (without.canonical, without.header, without.parsed)
+        assert (schema.topic, without.topic) == (schema.source["topic"], None)
 
 
 def _attributes(schema: Any) -> set[str]:
@@ -125,6 +136,14 @@ def _attributes(schema: Any) -> set[str]:
     own = {"topic", "json", "maximum"} & schema.keys()
     below = (_attributes(schema[key]) for key in ("type", "items", "values", "fields") if key in schema)
     return own.union(*below)
+
+
+def _without_attributes(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_attributes(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_attributes(value) for key, value in schema.items() if key not in {"topic", "json", "maximum"}}
 
 
 def _undocumented(schema: Any, path: str) -> list[str]:
@@ -188,11 +207,14 @@ def test_every_schema_meets_its_compatibility_policy() -> None:
 
 
 def _changed(tmp_path: Path, record: str, /, **field: Any) -> SchemaSet:
-    """Return the shipped schemas with one more field in one of them."""
+    """Return the shipped schemas with a second version of one of them, which has one more field."""
     folder = tmp_path / "avro"
     shutil.copytree(schemas_directory(), folder)
     file = folder / f"{record}.avsc"
     schema = json.loads(file.read_text())
+    earlier = folder / "versions" / record
+    earlier.mkdir(parents=True)
+    file.rename(earlier / "1.avsc")
     schema["fields"].append(field)
     file.write_text(json.dumps(schema))
     return SchemaSet.read(folder)
@@ -201,8 +223,7 @@ def _changed(tmp_path: Path, record: str, /, **field: Any) -> SchemaSet:
 def test_new_field_without_default_is_incompatible(tmp_path: Path) -> None:
     problems = check_schemas(_changed(tmp_path, "validator.Verdict", name="mood", type="string"))
     assert problems.pop("validator.Verdict") == [
-        f"cannot read version {version}: mood: the writer has no such field and the reader no default"
-        for version in (1, 2)
+        "cannot read version 1: mood: the writer has no such field and the reader no default"
     ]
     assert not any(problems.values())
 
@@ -210,7 +231,17 @@ def test_new_field_without_default_is_incompatible(tmp_path: Path) -> None:
 def test_new_field_with_default_is_compatible(tmp_path: Path) -> None:
     changed = _changed(tmp_path, "validator.Verdict", name="mood", type=["null", "string"], default=None)
     assert not any(check_schemas(changed).values())
+    assert [each.version for each in changed.versions["validator.Verdict"]] == [1, 2]
     assert changed["validator.Verdict"].header != schemas()["validator.Verdict"].header
+
+
+@pytest.mark.parametrize("number", ["0", "2", "01", "x"])
+def test_earlier_versions_without_the_first_one_are_refused(tmp_path: Path, number: str) -> None:
+    _changed(tmp_path, "validator.Receipt", name="mood", type=["null", "string"], default=None)
+    earlier = tmp_path / "avro" / "versions" / "validator.Receipt" / "1.avsc"
+    earlier.rename(earlier.with_name(f"{number}.avsc"))
+    with pytest.raises(UserError, match=rf"Receipt\.avsc: expected earlier versions from 1 on, found {number}$"):
+        SchemaSet.read(tmp_path / "avro")
 
 
 def test_schema_file_with_wrong_name_is_refused(tmp_path: Path) -> None:
@@ -242,7 +273,7 @@ def test_schemas_command_lists_shows_and_checks(monkeypatch: pytest.MonkeyPatch,
         str(run(command.app, ["show", "Verdct"]).exception)
         == "schema 'Verdct': no such record; did you mean 'Verdict'?"
     )
-    assert "expected a released version (1, 2), found 9" in str(
+    assert "expected a version from 1 to 1, found 9" in str(
         run(command.app, ["show", "Verdict", "--version", "9"]).exception
     )
     assert run(command.app, ["check"]).exit_code == exit_codes.OK

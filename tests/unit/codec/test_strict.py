@@ -13,19 +13,19 @@ from fastavro import schemaless_reader
 from fastavro.schema import parse_schema
 
 from tests.avro_data import datum_of, written
-from tests.codecs import codec_for, decoded
-from tests.unit.codec.examples import SOURCE, dead, read, value_of
+from tests.codecs import codec_for
+from tests.unit.codec.examples import dead, read, value_of
 from validator.codec.json_form import to_json
 from validator.codec.schemas import HEADER_SIZE
 from validator.codec.strict import ITEMS_MAX, NotCanonical, TooManyItems, strict_reader
-from validator.core.inputs import DeadLetter, DeadReason, RecordKind
+from validator.core.inputs import DeadReason, RecordKind
 from validator.errors import UserError
 
 if TYPE_CHECKING:
     from validator.codec.schemas import Schema
 
 PROTOCOLS = ("router", "xcmp", "xcmp-network", "early-hrmp")
-EVERY_VERSION = sorted(codec_for(*PROTOCOLS).by_header.values(), key=lambda each: (each.name, each.version or 0))
+EVERY_VERSION = sorted(codec_for(*PROTOCOLS).by_header.values(), key=lambda each: (each.name, each.version))
 VALUES = 10
 """Values of each schema."""
 RECORD = {
@@ -194,18 +194,6 @@ def test_a_dead_letter_names_the_field_and_the_byte() -> None:
     assert letter.detail == (
         "validator.router.Candidate.block: expected the last byte of an integer in its shortest form at byte 20, found zero"
     )
-
-
-@pytest.mark.parametrize("kind", [RecordKind.BLOCK, RecordKind.REQUEST])
-def test_a_record_of_an_earlier_version_has_one_form_too(kind: RecordKind) -> None:
-    headers = [
-        header for header, each in codec_for().readings.items() if each.kind is kind and each.writer != each.current
-    ]
-    assert headers
-    for header in headers:
-        letter = decoded(kind, header + b"\x82\x00a", SOURCE)
-        assert isinstance(letter, DeadLetter)
-        assert ".lane: expected the last byte of an integer in its shortest form at byte 11" in letter.detail
 
 
 def test_a_command_says_where_an_output_has_another_form() -> None:

@@ -288,9 +288,7 @@ def test_snapshot_of_other_version_or_truncated_is_refused() -> None:
         return Lane.restore("chain", [first, *pages], Router.from_pages, lambda kind, raw, source: downward(2))
 
     assert restore(mine).snapshot() == [mine, *pages]
-    first_version = b"\1" + mine[1:-1]
-    assert restore(first_version).snapshot() == [mine, *pages]
-    for wrong in (b"\3" + mine[1:], mine[:-1], mine + b"\0", mine[:3]):
+    for wrong in (b"\2" + mine[1:], mine[:-1], mine + b"\0", mine[:3]):
         with pytest.raises(DecodeError):
             restore(wrong)
 

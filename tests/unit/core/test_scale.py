@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.core.scale import DecodeError, Reader, Writer, decoding, upgraded
+from validator.core.scale import DecodeError, Encoding, Reader, Writer, decoding
 
 
 @given(
@@ -114,12 +114,14 @@ def test_bytes_left_over_are_refused() -> None:
 
 def test_value_is_upgraded_one_version_at_a_time() -> None:
     upgrades = {1: lambda data: b"\x02" + data[1:] + b"a", 2: lambda data: b"\x03" + data[1:] + b"b"}
-    reader = upgraded(b"\x01.", 3, upgrades, "page")
+    page = Encoding("page", 3, upgrades)
+    reader = page.read(b"\x01.")
     assert (reader.data, reader.position) == (b"\x03.ab", 1)
-    assert upgraded(b"\x03.", 3, upgrades, "page").data == b"\x03."
+    assert page.read(b"\x03.").data == b"\x03."
+    assert bytes(page.begin().buffer) == b"\x03"
     for data, found in ((b"", None), (b"\x04.", 4), (b"\x00.", 0)):
         with pytest.raises(DecodeError, match=rf"^page version {found}, expected 3$"):
-            upgraded(data, 3, upgrades, "page")
+            page.read(data)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, AssertionError])

@@ -20,7 +20,7 @@ from validator.cli.job_log import describe
 from validator.config import Config
 from validator.errors import UserError
 from validator.job import process as job_module
-from validator.job.process import EARLIER_CONFIGURATION, JobProcess, parse_line, running_job
+from validator.job.process import JobProcess, parse_line, running_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,8 +122,6 @@ SECRET = {
 
 def test_configuration_reaches_the_job_and_no_file_or_command_line(make: Make, tmp_path: Path) -> None:
     folder = tmp_path / "job"
-    folder.mkdir()
-    (folder / EARLIER_CONFIGURATION).write_text(MARK)
     job, events = make("well", **SECRET)
     job.start()
     assert events.wait_for("started")["configuration"] == job._config.model_dump(mode="json")

@@ -13,7 +13,9 @@ from validator.errors import UserError
 from validator.kafka.broker import EmbeddedBroker
 
 
-@pytest.mark.parametrize("more", [{"version": 2}, {"rack": "a"}, {"version": 3, "pid": None, "rack": "a"}])
+@pytest.mark.parametrize(
+    "more", [{"version": 2}, {"version": 1, "rack": "a"}, {"version": 3, "pid": None, "rack": "a"}]
+)
 def test_record_of_a_newer_version_is_not_called_damaged(tmp_path: Path, more: dict[str, object]) -> None:
     record = {"pid": os.getpid(), "started": "1", "port": 1, "controller_port": 2, **more}
     (tmp_path / "broker.json").write_text(json.dumps(record))

@@ -11,7 +11,7 @@ from validator.config import load_config
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.kept_start import LaneStart, kept_rules, refuse_changed_past, rules_changed
+from validator.lanes.kept_start import refuse_changed_past, rules_changed
 
 SEED = "[chains.a]\n"
 AT_10 = SEED + "rules = [{from_block = 10, profile = 'router/2021-09'}]"
@@ -73,15 +73,6 @@ def test_lane_that_is_new_or_whose_rules_are_damaged_is_left_to_the_store(tmp_pa
     now = definition(tmp_path, AT_10)
     refuse_changed_past({}, now, lambda _: 99)
     refuse_changed_past({"a": b"\x01damaged"}, now, lambda _: 99)
-
-
-def test_rules_are_in_the_file_of_the_start_or_in_that_of_an_earlier_program(tmp_path: Path) -> None:
-    assert kept_rules(tmp_path / "nowhere", {}) == {}
-    (tmp_path / "a.rules").write_bytes(b"of a")
-    (tmp_path / "b.rules").write_bytes(b"of b")
-    (tmp_path / "._b.rules").write_bytes(b"of another machine")
-    starts = {"a": LaneStart(1, "00", 1, {}), "b": LaneStart(1, "00", 1, {}, rules=b"newer".hex())}
-    assert kept_rules(tmp_path, starts) == {"a": b"of a", "b": b"newer"}
 
 
 def test_rules_that_this_program_does_not_have_are_refused_with_a_checkpoint(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from validator.core import lane as core_lane
 from validator.core.handlers import state
 from validator.errors import UserError
 from validator.job.start_check import CHAIN, Difference, Effect, differences, refuse_changes
-from validator.lanes import processor, store
+from validator.lanes import journal, parked, processor, store
 from validator.lanes.configured import lane_definition
-from validator.lanes.definition import RULES_ENCODING_VERSION
-from validator.lanes.journal import JOURNAL_VERSION
+from validator.lanes.definition import RULES
 from validator.lanes.kept_start import (
     NOTHING,
     START_VERSION,
@@ -33,7 +32,6 @@ from validator.lanes.kept_start import (
     refuse_newer_pages,
     start_of,
 )
-from validator.lanes.parked import PARKED_VERSION
 from validator.plugin.lock import write_lock
 from validator.plugin.registry import discover, load_all
 
@@ -291,8 +289,8 @@ def test_start_is_read_as_it_was_kept(tmp_path: Path) -> None:
     config = config_of({}, tmp_path)
     start = start_of(config, lane_definition(config, "a"))
     keep_start(tmp_path / "lanes", "a", start)
-    keep_start(tmp_path / "lanes", "b", LaneStart(1, "00", 1, {}, removed=True))
-    assert kept_starts(tmp_path / "lanes") == {"a": start, "b": LaneStart(1, "00", 1, {}, removed=True)}
+    keep_start(tmp_path / "lanes", "b", LaneStart(1, "00", 1, {}, "", removed=True))
+    assert kept_starts(tmp_path / "lanes") == {"a": start, "b": LaneStart(1, "00", 1, {}, "", removed=True)}
     assert kept_starts(tmp_path / "nowhere") == {}
     (tmp_path / "lanes" / "._a.start").write_bytes(b"\x00\x05\x16\x07of another machine")
     assert list(kept_starts(tmp_path / "lanes")) == ["a", "b"]
@@ -309,24 +307,19 @@ def test_accepted_changes_are_kept_with_their_blocks(tmp_path: Path) -> None:
     assert kept_starts(tmp_path / "lanes")["a"].changes == changes
 
 
-def test_start_of_an_earlier_program_is_read(tmp_path: Path) -> None:
-    config = config_of({}, tmp_path)
-    start = start_of(config, lane_definition(config, "a"))
-    keep_start(tmp_path, "a", start)
-    values = json.loads((tmp_path / "a.start").read_text())
-    del values["rules"], values["changes"]
-    (tmp_path / "a.start").write_text(json.dumps({**values, "version": 1}))
-    assert kept_starts(tmp_path) == {"a": replace(start, rules="")}
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("{", "is damaged"),
         ("[]", "is damaged"),
-        ('{"version": 1}', "is damaged"),
+        ('{"format": 1}', "is damaged"),
         (
-            json.dumps({"version": START_VERSION + 1}),
+            '{"version": 1}',
+            "it was written before the first release, .*: remove .*/checkpoint and .*, and start with --rebuild",
+        ),
+        ('{"version": 2}', "it was written before the first release"),
+        (
+            json.dumps({"format": START_VERSION + 1}),
             f"expected version {START_VERSION}, found {START_VERSION + 1}: a newer version",
         ),
     ],
@@ -340,15 +333,17 @@ def test_damaged_start_is_refused_in_one_line(text: str, words: str, tmp_path: P
 
 def test_a_new_encoding_in_the_store_has_a_new_version_of_the_start() -> None:
     """By that number alone an earlier version refuses to start on the folder, instead of parking each lane with its first batch."""
-    assert START_VERSION == 2
+    assert START_VERSION == 1
     encodings = (
-        store.HEAD_VERSION,
-        JOURNAL_VERSION,
-        processor.SNAPSHOT_VERSION,
-        core_lane.SNAPSHOT_VERSION,
-        PARKED_VERSION,
+        store.HEAD,
+        journal.ENTRY,
+        processor.OWN_PAGE,
+        core_lane.OWN_PAGE,
+        RULES,
+        parked.PARKED,
+        state.PAGE,
     )
-    assert (*encodings, RULES_ENCODING_VERSION, state.ENCODING_VERSION) == (3, 1, 1, 2, 0x81, 1, 0x81)
+    assert [each.version for each in encodings] == [1, 1, 1, 1, 1, 0x81, 0x81]
 
 
 def test_pages_of_a_newer_version_are_refused(tmp_path: Path) -> None:

@@ -17,11 +17,10 @@ from tests.unit.lanes.running import (
     make,
     undisturbed,
 )
-from validator.codec.encode import reason_of, write
+from validator.codec.encode import reason_of
 from validator.codec.inflight import Arrival, pack, unpack
 from validator.codec.json_form import to_json
 from validator.codec.orders import InputSpan, LaneOrder, decode_order, encode_order
-from validator.codec.schemas import schemas
 from validator.core.inputs import DeadReason, Input, RecordKind, Source, Unreadable
 from validator.core.scale import DecodeError
 from validator.lanes import parked as parked_module
@@ -249,12 +248,6 @@ def test_parked_lane_and_order_decode_to_what_was_encoded() -> None:
 def test_order_about_a_place_that_no_record_has_is_none(place: tuple[str, int, int]) -> None:
     value = encode_order("alpha", frozenset({Source("t", 0, 1), Source(*place)}))
     assert decode_order(value, Source("blocks", 0, 5)) is None
-
-
-def test_order_of_the_earlier_version_keeps_the_state() -> None:
-    earlier = write(schemas().versions["validator.LaneOrder"][0], {"lane": "alpha", "skips": []})
-    source = Source("blocks", 0, 5)
-    assert decode_order(earlier, source) == LaneOrder("alpha", frozenset(), source)
 
 
 def test_order_to_start_over_names_what_it_takes() -> None:

@@ -10,17 +10,12 @@ import pytest
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.batches import CHAIN, DEFINITION, cut, live, rebuilt, run
 from validator.core import lane as lane_module
-from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
-from validator.core.scale import Upgrade
+from validator.core.scale import Encoding
 from validator.errors import UserError
 from validator.lanes import journal as journal_module
 from validator.lanes import processor as processor_module
 from validator.lanes import store as store_module
-from validator.lanes.journal import JOURNAL_VERSION
-from validator.lanes.processor import SNAPSHOT_VERSION, LaneProcessor
-from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch
-from validator.protocols.router import later_pages as encoding_module
-from validator.protocols.router.later_pages import SEED_VERSION
+from validator.lanes.store import Head, LaneCache, process_batch
 
 
 def test_stored_values_begin_with_their_version() -> None:
@@ -29,10 +24,9 @@ def test_stored_values_begin_with_their_version() -> None:
         run(DEFINITION, store, cache, batch)
     state = store.committed
     assert state.head is not None
-    assert state.head[0] == HEAD_VERSION
-    restored = rebuilt(DEFINITION, store)
-    assert [part[0] for part in restored] == [SNAPSHOT_VERSION, LANE_VERSION, *[SEED_VERSION] * (len(restored) - 2)]
-    assert {entry[0] for entry in state.journal} == {JOURNAL_VERSION}
+    assert {state.head[0], *(each[0] for each in rebuilt(DEFINITION, store)), *(each[0] for each in state.journal)} == {
+        1
+    }
 
 
 def test_head_of_unknown_version_is_refused_in_one_line() -> None:
@@ -41,55 +35,31 @@ def test_head_of_unknown_version_is_refused_in_one_line() -> None:
     store.committed.head = b"\x09" + (store.committed.head or b"")[1:]
     with pytest.raises(
         UserError,
-        match=f"state head version 9, expected {HEAD_VERSION}: `validator lanes resume --lane polkadot --rebuild`",
+        match="state head version 9, expected 1: `validator lanes resume --lane polkadot --rebuild`",
     ):
         run(DEFINITION, store, LaneCache(), [])
 
 
-def test_older_encodings_are_upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each encoding starts with its version; data two versions old is upgraded through the version between."""
-
-    def old(data: bytes) -> bytes:
-        return b"\x7e" + data[1:] + b"old"
-
-    def steps(version: int) -> dict[int, Upgrade]:
-        return {0x7E: lambda data: b"\x7f" + data[1:-2], 0x7F: lambda data: bytes((version,)) + data[1:-1]}
-
+def test_lane_continues_from_what_an_earlier_version_has_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How an encoding is changed: it has a second version, and the function by which bytes of the first one become such of the second."""
     batches = cut(CHAIN.records)
-    store, cache = Store(), LaneCache()
+    expected = [records for records, _ in live(DEFINITION, batches)]
+    store = Store()
     for batch in batches[:4]:
-        run(DEFINITION, store, cache, batch)
-    expected, uninterrupted = list(live(DEFINITION, batches[:5]))[-1]
-    head = store.committed.head or b""
-    old_journal = [old(entry) for entry in store.committed.journal]
-    for module, version in (
-        (store_module, HEAD_VERSION),
-        (journal_module, JOURNAL_VERSION),
-        (processor_module, SNAPSHOT_VERSION),
-        (lane_module, LANE_VERSION),
+        run(DEFINITION, store, LaneCache(), batch)
+    for module, name in (
+        (store_module, "HEAD"),
+        (journal_module, "ENTRY"),
+        (processor_module, "OWN_PAGE"),
+        (lane_module, "OWN_PAGE"),
     ):
-        monkeypatch.setattr(module, "UPGRADES", steps(version))
-    for version, step in steps(SEED_VERSION).items():
-        for upgrades in ("UPGRADES", "COMMON_UPGRADES", "HEADROOM_UPGRADES"):
-            monkeypatch.setitem(getattr(encoding_module, upgrades), version, step)
-    store.committed.head = old(head)
-    assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
-
-    # an older journal has another token: compute its chain again
-    token = Head.decode(head).saved_token
-    for entry in old_journal:
-        token = store_module._next_token(token, entry)
-    store.committed.journal = old_journal
-    store.committed.head = old(replace(Head.decode(head), token=token).encode())
-    assert run(DEFINITION, store, LaneCache(), batches[4]) == expected
-    assert rebuilt(DEFINITION, store) == uninterrupted.snapshot()
-
-    # pages of an older version: upgraded, and hashed in the current encoding
-    snapshot = [old(page) for page in uninterrupted.snapshot()]
-    again = LaneProcessor.restore(DEFINITION, snapshot)
-    assert again.snapshot() == uninterrupted.snapshot()
-    assert again.lane.rules.state_root() == uninterrupted.lane.rules.state_root()
-    assert list(again.lane.rules.changed()) == list(uninterrupted.lane.rules.owners())
+        second = Encoding(name, 2, {1: lambda data: b"\x02" + data[1:]})
+        monkeypatch.setattr(module, name, second)
+    for batch, records in zip(batches[4:], expected[4:], strict=True):
+        assert run(DEFINITION, store, LaneCache(), batch) == records
+    assert (store.committed.head or b"")[0] == 2
+    assert {entry[0] for entry in store.committed.journal} == {1, 2}
+    assert [page[0] for page in rebuilt(DEFINITION, store)[:3]] == [2, 2, 1]
 
 
 @pytest.mark.parametrize("what", ["a slot", "a slot is gone", "the journal", "an entry is gone", "the head"])

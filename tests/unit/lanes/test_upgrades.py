@@ -16,12 +16,10 @@ from tests.unit.lanes.batches import CHAIN, Batch, cut, live, rebuilt, run
 from tests.unit.lanes.chains import definition_of, inputs_of
 from validator.codec.encode import OutputRecord
 from validator.codec.json_form import to_json
-from validator.core.hashing import compact
-from validator.core.scale import Reader, Writer
 from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
-from validator.lanes.definition import RULES_ENCODING_VERSION, LaneDefinition
+from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import Head, LaneCache, restore_lane
 from validator.protocols.router.rules import Router
@@ -230,59 +228,11 @@ def test_upgraded_lane_is_restored_from_its_pages() -> None:
     assert again.lane.rules.state_root() == processor.lane.rules.state_root()
 
 
-# --- heads of earlier versions ---
-
-
-def head_of_version_2(head: Head) -> bytes:
-    """Encode a head as version 2 did: 1024 slots for paras and rules without a version, both implied."""
-    out = Writer()
-    out.u8(2)
-    name = Reader(head.rules[1:]).bytes()
-    listed = 1 + len(compact(len(name))) + len(name)
-    rules = head.rules[1:listed] + head.rules[listed + 5 :]  # the only epoch began at block 0, and neither was written
-    for part in (head.token, head.saved_token, head.slots_hash, head.summary, head.runtime_digest, rules):
-        out.bytes(part)
-    for number in (head.slots_bytes, head.journal_bytes, head.journal_entries):
-        out.u64(number)
-    return bytes(out.buffer)
+# --- the head ---
 
 
 def head_of(store: Store) -> Head:
     return Head.decode(store.committed.head or b"")
-
-
-def test_head_of_version_2_is_read_with_1024_slots_and_same_rules() -> None:
-    store, of = Store(), definition(OLD)
-    through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
-    assert head_of(store).para_slots == 1024
-    assert Head.decode(head_of_version_2(head_of(store))) == head_of(store)
-    assert head_of(store).rules == of.encode_rules()
-
-
-@pytest.mark.parametrize("journal_bytes_max", [store_module.JOURNAL_BYTES_MAX, 1], ids=["journal", "pages"])
-def test_lane_with_head_of_version_2_continues_with_same_bytes(
-    journal_bytes_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
-    of, batches = definition(OLD), cut(CHAIN.records, 20)
-    store = Store()
-    expected = [records for records, _ in live(of, batches)]
-    for batch in batches[:8]:
-        run(of, store, LaneCache(), batch)
-    store.committed.head = head_of_version_2(head_of(store))
-    for batch, records in zip(batches[8:], expected[8:], strict=True):
-        assert run(of, store, LaneCache(), batch) == records
-    assert (store.committed.head or b"")[0] == store_module.HEAD_VERSION
-
-
-def test_truncated_head_of_version_2_is_refused() -> None:
-    store, of = Store(), definition(OLD)
-    through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
-    complete = head_of_version_2(head_of(store))
-    for end in (1, 20, len(complete) - 1):
-        store.committed.head = complete[:end]
-        with pytest.raises(UserError, match="its state in the checkpoint cannot be used"):
-            restore_lane(of, store.attempt())
 
 
 @pytest.mark.parametrize("before", [1, 7, 4096])
@@ -315,11 +265,10 @@ def test_rules_of_unknown_version_are_refused_in_one_line() -> None:
     store, of = Store(), definition(OLD)
     through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
     head = head_of(store)
-    assert head.rules[0] == RULES_ENCODING_VERSION
     store.committed.head = replace(head, rules=b"\x09" + head.rules[1:]).encode()
     with pytest.raises(
         UserError,
-        match=f"rules version 9, expected {RULES_ENCODING_VERSION}: `validator lanes resume --lane polkadot --rebuild`",
+        match="rules version 9, expected 1: `validator lanes resume --lane polkadot --rebuild`",
     ) as caught:
         restore_lane(of, store.attempt())
     assert "\n" not in str(caught.value)

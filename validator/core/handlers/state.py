@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from validator.core.handlers.errors import ContextError
 from validator.core.limits import HANDLER_STATE_BYTES_MAX
-from validator.core.scale import DecodeError, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Encoding
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -23,10 +23,8 @@ BUCKETS: Final = 1024
 FIRST_OWNER: Final = 2**32
 """The owner of the first bucket's page: one more than the greatest para id."""
 
-ENCODING_VERSION: Final = 0x81
-"""First byte of every page; pages of paras have versions below 0x80."""
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the upgrade of a page to the next version."""
+PAGE: Final = Encoding("handler state encoding", 0x81)
+"""Version 1; the highest bit distinguishes these pages from those of paras."""
 
 
 class HandlerStates:
@@ -77,8 +75,7 @@ class HandlerStates:
         bucket = self._buckets.get(owner - FIRST_OWNER)
         if not bucket:
             return None
-        out = Writer()
-        out.u8(ENCODING_VERSION)
+        out = PAGE.begin()
         out.u64(owner)
         out.compact(len(bucket))
         for (plugin, key), value in sorted(bucket.items()):
@@ -89,7 +86,7 @@ class HandlerStates:
 
     def load(self, page: bytes) -> int:
         """Load a page that `page` returned, and return its owner. Raises `DecodeError`."""
-        reader = upgraded(page, ENCODING_VERSION, UPGRADES, "handler state encoding")
+        reader = PAGE.read(page)
         owner = reader.u64()
         for _ in range(reader.compact()):
             try:
@@ -103,7 +100,7 @@ class HandlerStates:
             except ContextError as error:
                 raise DecodeError(f"{plugin}: {error}") from None
         reader.end()
-        if self.page(owner) != page and page[0] == ENCODING_VERSION:
+        if self.page(owner) != page and page[0] == PAGE.version:
             raise DecodeError(f"the page of owner {owner} is not in canonical form")
         self.touched.clear()
         return owner
@@ -111,7 +108,7 @@ class HandlerStates:
 
 def owner_of(page: bytes) -> int:
     """Return the owner of a page. Raises `DecodeError`."""
-    return upgraded(page, ENCODING_VERSION, UPGRADES, "handler state encoding").u64()
+    return PAGE.read(page).u64()
 
 
 def is_handler_page(page: bytes) -> bool:

@@ -7,14 +7,13 @@ was last emitted, so that a restored lane emits them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from validator.core.hashing import blake2b_256
 from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
 from validator.core.rules import OrderedSet
-from validator.core.scale import Reader, Upgrade, Writer, upgraded
+from validator.core.scale import Encoding, Writer
 from validator.core.types import ChannelId, Hash, ParaId
 
 
@@ -43,24 +42,10 @@ class Touched:
         return headroom
 
 
-class PageLayout(NamedTuple):
-    """The first bytes of a protocol's pages.
+class PageLayout(Encoding):
+    """The first bytes of a protocol's pages: the version, and the owner if there is one."""
 
-    ``version`` is the first byte of every page; ``upgrades`` maps each older version to the function that upgrades a page by one version.
-    Errors call the encoding ``name``. A page that needs nothing of the newest version may be written in one of those of ``older``, so that
-    states which know nothing new keep their bytes.
-    """
-
-    version: int
-    upgrades: Mapping[int, Upgrade]
-    name: str
-    older: tuple[int, ...] = ()
-
-    def begin(self) -> Writer:
-        """Return a writer for a page without an owner; it holds the version byte."""
-        out = Writer()
-        out.u8(self.version)
-        return out
+    __slots__ = ()
 
     def owned(self, para: ParaId, content: Writer) -> bytes | None:
         """Return a para's page, or None if the content is all zeros: the para owns nothing."""
@@ -68,21 +53,13 @@ class PageLayout(NamedTuple):
             return None
         return bytes((self.version,)) + para.to_bytes(4, "little") + bytes(content.buffer)
 
-    def read(self, page: bytes) -> Reader:
-        """Upgrade a page to the current version and return a reader after its version byte. Raises `DecodeError`."""
-        return upgraded(page, self.version, self.upgrades, self.name)
-
     def owner_of(self, page: bytes) -> ParaId:
         """Return the owner of a page. Raises `DecodeError`."""
         return self.read(page).u32()
 
-    def is_current(self, page: bytes) -> bool:
-        """Return whether the page has a version that is written: decoding and encoding it returns the same bytes."""
-        return page[0] == self.version or page[0] in self.older
-
     def hashes(self, pages: Iterable[bytes]) -> dict[int, Hash]:
         """Return, by owner, the hashes of the pages that need no re-encoding. Raises `DecodeError`."""
-        return {self.owner_of(page): blake2b_256(page) for page in pages if self.is_current(page)}
+        return {self.owner_of(page): blake2b_256(page) for page in pages if page[0] == self.version}
 
     def headroom_page(self, touched: Touched, *, channels: bool = True) -> bytes:
         """Encode the owners whose headroom has changed: paras, then channels if the protocol has headroom for them."""

@@ -21,15 +21,16 @@ from validator.core.types import ZERO_HASH, Balances, ChannelId, Hash, ParaId, P
 from validator.protocols.kit import Account, Touched, increase, read_pending, write_pending
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS, HostConfiguration
 from validator.protocols.router.later_pages import (
-    COMMON_PAGE,
-    PAGES,
-    SEED_VERSION,
+    EMPTY_COMMON_PARTS,
+    EMPTY_PARA_PARTS,
+    SEED,
     later_common_part,
     later_para_part,
     newest_common_part,
     read_later_common_part,
     read_later_para_part,
     read_newest_common_part,
+    whole_page,
     with_later_parts,
 )
 from validator.protocols.router.records import Candidate, HorizontalMessage
@@ -73,7 +74,7 @@ def para_pages(state: RouterState) -> list[ParaId]:
 def encode_common_page(state: RouterState) -> bytes:
     """Encode what no para owns: configuration, modes, session, outgoing paras, requests, the ring."""
     out = Writer()
-    out.u8(SEED_VERSION)
+    out.u8(SEED)
     for name in CONFIGURATION_FIELDS:
         out.compact(getattr(state.host_configuration, name))
     out.u8(_BALANCES.index(state.balances_mode))
@@ -108,7 +109,7 @@ def encode_common_page(state: RouterState) -> bytes:
 def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
     """Encode what a para owns. Return None if it owns nothing."""
     out = Writer()
-    out.u8(SEED_VERSION)
+    out.u8(SEED)
     out.u32(para)
     kind = state.paras.get(para)
     out.u8(0 if kind is None else 1 + _PARA_KINDS.index(kind))
@@ -151,7 +152,7 @@ def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
 
 def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
-    reader = COMMON_PAGE.read(common_page)
+    reader = whole_page(common_page, EMPTY_COMMON_PARTS)
     values: dict[str, int] = {name: reader.compact() for name in CONFIGURATION_FIELDS}
     state = RouterState(HostConfiguration(**values))  # completed below
     state.balances_mode = reader.choice(_BALANCES)
@@ -176,7 +177,7 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
         if is_handler_page(page):
             state.handler_states.load(page)
         else:
-            _read_para_page(PAGES.read(page), state, numbers)
+            _read_para_page(whole_page(page, EMPTY_PARA_PARTS), state, numbers)
     state.needs_dispatch = sorted(state.relay_dispatch_queues)
     queue = state.message_queue
     if queue is not None and sorted(queue.ring) != sorted(para for para, book in queue.books.items() if book.waits):
@@ -343,9 +344,9 @@ def owner_of(page: bytes) -> int:
     """Return the owner of a page. Raises `DecodeError`."""
     if is_handler_page(page):
         return handler_states.owner_of(page)
-    return PAGES.owner_of(page)
+    return whole_page(page[:_OWNER_BYTES], EMPTY_PARA_PARTS).u32()
 
 
 def is_current(page: bytes) -> bool:
-    """Return whether the page has the current version: decoding and encoding it returns the same bytes."""
-    return PAGES.is_current(page) or page[0] == handler_states.ENCODING_VERSION
+    """Return whether decoding and encoding the page returns the same bytes: it is no page of an earlier version."""
+    return not is_handler_page(page) or page[0] == handler_states.PAGE.version

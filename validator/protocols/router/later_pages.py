@@ -6,38 +6,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from validator.core.scale import DecodeError, Reader, Upgrade, Writer
+from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import ParaId
 from validator.protocols.kit import PageLayout
 from validator.protocols.router.books import Book, MessageQueue, Page
 from validator.protocols.router.invariants import broken_book
 from validator.protocols.router.state import RouterState
 
-SEED_VERSION = 1
-"""First byte of a page with what router.txt needs."""
-LATER_VERSION = 2
-"""First byte of a page that ends with what the rules up to router/2025-07 need, too."""
-ENCODING_VERSION = 3
-"""First byte of a common page that ends with all of that and with what rules since need."""
-UPGRADES: dict[int, Upgrade] = {SEED_VERSION: lambda page: bytes((LATER_VERSION,)) + page[1:] + b"\0"}
-"""By version, the function that upgrades a para's page to the next version."""
-COMMON_UPGRADES: dict[int, Upgrade] = {
-    SEED_VERSION: lambda page: bytes((LATER_VERSION,)) + page[1:] + bytes(7),
-    LATER_VERSION: lambda page: bytes((ENCODING_VERSION,)) + page[1:] + bytes(3),
-}
-"""The same for the common page."""
-HEADROOM_UPGRADES: dict[int, Upgrade] = {}
-"""The same for the page of headroom, which later rules do not change."""
-PAGES = PageLayout(LATER_VERSION, UPGRADES, "state encoding", (SEED_VERSION,))
-COMMON_PAGE = PageLayout(ENCODING_VERSION, COMMON_UPGRADES, "state encoding", (SEED_VERSION, LATER_VERSION))
-HEADROOM_PAGE = PageLayout(SEED_VERSION, HEADROOM_UPGRADES, "state encoding")
+SEED = 1
+"""First byte of a page with what router.txt needs. It is one more for each part at the page's end that only later rules need."""
+EMPTY_COMMON_PARTS = (7, 3)
+"""Bytes of the parts of the common page that hold nothing: what rules up to router/2025-07 need, and what rules since need."""
+EMPTY_PARA_PARTS = (1,)
+"""The same of a para's page."""
+HEADROOM_PAGE = PageLayout("state encoding")
 
 
 def with_later_parts(page: Writer, *parts: Writer) -> bytes:
-    """Return a page of `SEED_VERSION` with the parts of later versions, oldest first, up to the last one that holds anything."""
+    """Return a page with the later parts, oldest first, up to the last one that holds anything."""
     held = max((at for at, part in enumerate(parts, 1) if any(part.buffer)), default=0)
     added = b"".join(bytes(part.buffer) for part in parts[:held])
-    return bytes((SEED_VERSION + held,)) + bytes(page.buffer[1:]) + added
+    return bytes((SEED + held,)) + bytes(page.buffer[1:]) + added
+
+
+def whole_page(page: bytes, empty_parts: tuple[int, ...]) -> Reader:
+    """Return a reader of a page after its first byte; a later part that the page does not have holds nothing. Raises `DecodeError`."""
+    held = page[0] - SEED if page else -1
+    if not 0 <= held <= len(empty_parts):
+        raise DecodeError(
+            f"state encoding version {page[0] if page else None}, expected {SEED} to {SEED + len(empty_parts)}"
+        )
+    reader = Reader(page + bytes(sum(empty_parts[held:])))
+    reader.position = 1
+    return reader
 
 
 def later_common_part(state: RouterState) -> Writer:

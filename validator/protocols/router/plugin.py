@@ -23,7 +23,6 @@ from validator.protocols.router.configuration import MAXIMA, read_configuration
 from validator.protocols.router.features import table
 from validator.protocols.router.handler_bench import HANDLER_BENCH
 from validator.protocols.router.invariants import LEFT_BY_THE_CHAIN, check_invariants
-from validator.protocols.router.later_pages import ENCODING_VERSION
 from validator.protocols.router.presets import LIMITS_TABLE
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.rules import Router
@@ -48,7 +47,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     """Yield the Router."""
     yield ProtocolDefinition(
         name="router",
-        encoding_version=ENCODING_VERSION,
+        encoding_version=1,
         genesis=Router.at_genesis,
         restore=Router.from_pages,
         configuration=read_configuration,

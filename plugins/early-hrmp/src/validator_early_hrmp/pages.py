@@ -20,7 +20,6 @@ from validator.plugin.protocol_api import (
     DecodeError,
     ParaId,
     Reader,
-    Upgrade,
     Writer,
 )
 from validator.protocols.kit import Account, OpenRequest, PageLayout, Touched, read_pending, write_pending
@@ -36,11 +35,7 @@ from validator_early_hrmp.state import (
     add_close_request,
 )
 
-ENCODING_VERSION: Final = 1
-"""First byte of every page."""
-UPGRADES: Final[dict[int, Upgrade]] = {}
-"""By version, the function that upgrades a page to the next version."""
-PAGES: Final = PageLayout(ENCODING_VERSION, UPGRADES, "early-hrmp state encoding")
+PAGES: Final = PageLayout("early-hrmp state encoding")
 
 _BALANCES: Final = tuple(Balances)
 

@@ -14,7 +14,7 @@ from validator.plugin.protocol_api import ChainSettings, Manifest, ProtocolDefin
 from validator_early_hrmp import __version__
 from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
 from validator_early_hrmp.invariants import check_invariants
-from validator_early_hrmp.pages import ENCODING_VERSION
+from validator_early_hrmp.pages import PAGES
 from validator_early_hrmp.rules import EarlyHrmp
 from validator_early_hrmp.shapes import RECORDS
 from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request, view
@@ -38,7 +38,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     """Yield the protocol."""
     yield ProtocolDefinition(
         name=NAME,
-        encoding_version=ENCODING_VERSION,
+        encoding_version=PAGES.version,
         genesis=EarlyHrmp.at_genesis,
         restore=EarlyHrmp.from_pages,
         configuration=read_configuration,

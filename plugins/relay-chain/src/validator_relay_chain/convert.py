@@ -19,7 +19,7 @@ from validator_relay_chain.configuration import CONFIGURATION, changed
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.hidden import ChannelId, ChannelReads, Found, find, first_look
+from validator_relay_chain.hidden import ChannelId, ChannelReads, Found, find
 from validator_relay_chain.limits import PENDING_MAX, RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.parents import relay_parents
@@ -385,8 +385,6 @@ def _hidden(
     features: Collection[str],
 ) -> Found:
     """Return the changes of channels that the block's events do not show."""
-    if position.channels is None:
-        return Found((), first_look(reads), ())
     leaving = paras.changes(position.lifecycles, lifecycles)[0] if block.new_session else None
     return find(block.number, position.channels, requests, block.candidates, reads, features, leaving)
 

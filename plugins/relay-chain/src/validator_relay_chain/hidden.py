@@ -85,13 +85,6 @@ class Found:
     """Requests that stand before the block's own."""
 
 
-def first_look(reads: ChannelReads) -> Channels:
-    """Return what there is after a block, for a lane that has not looked yet."""
-    open_, closing = reads.request_lists()
-    confirmed = frozenset(each for each in open_ if _request(reads, each).confirmed)
-    return Channels(open_, confirmed, closing, frozenset(reads.channels()))
-
-
 def find(
     number: int,
     known: Channels,

@@ -55,8 +55,8 @@ class Position:
     """The Router's limits at the last session change."""
     heads: Mapping[int, bytes]
     """Heads of downward queues; a para without one has never had a message."""
-    channels: Channels | None = None
-    """Channels and requests; None in a cursor of an earlier version, until the next block."""
+    channels: Channels
+    """Channels and requests."""
     parents: Mapping[bytes, int] = field(default_factory=dict)
     """Numbers of older blocks by hash, on which candidates have built."""
 
@@ -81,9 +81,8 @@ class Position:
             "lifecycles": sorted(self.lifecycles.items()),
             "configuration": dict(sorted(self.configuration.items())),
             "heads": [[para, head.hex()] for para, head in sorted(self.heads.items())],
+            "channels": self.channels.to_json(),
         }
-        if self.channels is not None:
-            document["channels"] = self.channels.to_json()
         if self.parents:
             document["parents"] = [[each.hex(), number] for each, number in self.parents.items()]
         packed = zlib.compress(json.dumps(document, separators=(",", ":")).encode())
@@ -125,6 +124,6 @@ class Position:
             {int(para): int(index) for para, index in document["lifecycles"]},
             {str(name): int(value) for name, value in document["configuration"].items()},
             {int(para): bytes.fromhex(head) for para, head in document["heads"]},
-            Channels.of(document["channels"]) if "channels" in document else None,
+            Channels.of(document["channels"]),
             {bytes.fromhex(each): int(number) for each, number in document.get("parents", ())},
         )

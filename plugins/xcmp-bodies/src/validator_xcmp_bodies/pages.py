@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from validator.plugin.protocol_api import DecodeError, Reader, Upgrade, Writer, upgraded
+from validator.plugin.protocol_api import DecodeError, Encoding, Reader, Writer
 from validator_xcmp_bodies.bodies import Bodies
 from validator_xcmp_bodies.outcomes import BodyPart, Place, Settings, Watermark
 from validator_xcmp_bodies.parts import Condensed
 from validator_xcmp_bodies.queue import Content, Entry, Kept, Name, Queue, Unlisted
 
-VERSION: Final = 1
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the upgrade of a page to the next version."""
+PAGE: Final = Encoding("page of bodies")
 
 _HEIGHT: Final = b"h"
 _RECOVERED: Final = b"r"
@@ -75,7 +73,7 @@ def restore(settings: Settings, pages: Mapping[bytes, bytes]) -> Bodies:
     bodies = Bodies(settings)
     for name in sorted(pages):  # h, p, q, u: parts need their queues, so those come first
         if name[:1] == _HEIGHT:
-            bodies.height = _reader(pages[name]).u32()
+            bodies.height = PAGE.read(pages[name]).u32()
         elif name[:1] == _RECOVERED:
             bodies.adopted, bodies.refused_below = _decode_recovered(pages[name])
         elif name[:1] == _QUEUE:
@@ -115,19 +113,9 @@ def _place_name(place: Place) -> bytes:
     return _u32(place.partition) + place.offset.to_bytes(8)
 
 
-def _writer() -> Writer:
-    out = Writer()
-    out.u8(VERSION)
-    return out
-
-
-def _reader(page: bytes) -> Reader:
-    return upgraded(page, VERSION, UPGRADES, "page of bodies")
-
-
 def encode_recovered(adopted: Mapping[int, dict[Name, Content]], refused_below: Mapping[int, int]) -> bytes:
     """Return the page of what was emitted before the state was lost."""
-    out = _writer()
+    out = PAGE.begin()
     listed = [
         (recipient, name, adopted[recipient][name])
         for recipient in sorted(adopted)
@@ -145,7 +133,7 @@ def encode_recovered(adopted: Mapping[int, dict[Name, Content]], refused_below: 
 
 
 def _decode_recovered(page: bytes) -> tuple[dict[int, dict[Name, Content]], dict[int, int]]:
-    reader = _reader(page)
+    reader = PAGE.read(page)
     adopted: dict[int, dict[Name, Content]] = {}
     for _ in range(reader.compact()):
         recipient, name = reader.u32(), (reader.u32(), reader.u32())
@@ -156,13 +144,13 @@ def _decode_recovered(page: bytes) -> tuple[dict[int, dict[Name, Content]], dict
 
 
 def _encode_height(height: int) -> bytes:
-    out = _writer()
+    out = PAGE.begin()
     out.u32(height)
     return bytes(out.buffer)
 
 
 def _encode_queue(queue: Queue) -> bytes:
-    out = _writer()
+    out = PAGE.begin()
     out.u32(queue.watermark.block)
     out.compact(len(queue.watermark.acked))
     for sender in queue.watermark.acked:
@@ -192,7 +180,7 @@ def _read_content(reader: Reader) -> Content:
 
 
 def _decode_queue(recipient: int, settings: Settings, page: bytes) -> Queue:
-    reader = _reader(page)
+    reader = PAGE.read(page)
     watermark = Watermark(reader.u32(), tuple(reader.items(reader.u32)))
     queue = Queue(recipient, settings, watermark=watermark, alarm=reader.boolean())
     for _ in range(reader.compact()):
@@ -205,7 +193,7 @@ def _decode_queue(recipient: int, settings: Settings, page: bytes) -> Queue:
 
 
 def _encode_part(name: tuple[int, int], entry: Entry, number: int) -> bytes:
-    out = _writer()
+    out = PAGE.begin()
     place, content = entry.kept[number]
     for value in (*name, number, entry.parts):
         out.u32(value)
@@ -215,7 +203,7 @@ def _encode_part(name: tuple[int, int], entry: Entry, number: int) -> bytes:
 
 
 def _add_part(queue: Queue, page: bytes) -> None:
-    reader = _reader(page)
+    reader = PAGE.read(page)
     name, number, parts = (reader.u32(), reader.u32()), reader.u32(), reader.u32()
     entry = queue.entries.get(name)
     if entry is None:
@@ -227,7 +215,7 @@ def _add_part(queue: Queue, page: bytes) -> None:
 
 def _encode_unlisted(unlisted: Unlisted) -> bytes:
     part, place, since = unlisted
-    out = _writer()
+    out = PAGE.begin()
     for number in (part.sender, part.sent_at, part.part, part.parts, since):
         out.u32(number)
     out.hash(part.root)
@@ -238,7 +226,7 @@ def _encode_unlisted(unlisted: Unlisted) -> bytes:
 
 
 def _decode_unlisted(recipient: int, page: bytes) -> Unlisted:
-    reader = _reader(page)
+    reader = PAGE.read(page)
     sender, sent_at, part, parts, since = (reader.u32() for _ in range(5))
     root, size, place = reader.hash(), reader.u64(), _read_place(reader)
     content = _read_condensed(reader)

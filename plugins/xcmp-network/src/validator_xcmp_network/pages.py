@@ -11,18 +11,14 @@ from collections.abc import Sequence
 
 from validator_xcmp import encoding as xcmp
 
-from validator.plugin.protocol_api import DecodeError, ParaId, Reader, Upgrade, Writer
+from validator.plugin.protocol_api import DecodeError, ParaId, Reader, Writer
 from validator.protocols.kit import PageLayout, Touched
 from validator_xcmp_network.configuration import ChannelMode, IntraBlock, NetworkConfiguration
 from validator_xcmp_network.queues import Entry, IngressQueue, Memory
 from validator_xcmp_network.records import Candidate, OutboxMessage
 from validator_xcmp_network.state import NetworkState
 
-ENCODING_VERSION = 1
-"""First byte of every page."""
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the function that upgrades a page to the next version."""
-PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "xcmp-network state encoding")
+PAGES = PageLayout("xcmp-network state encoding")
 
 _INTRA_BLOCK = tuple(IntraBlock)
 _CHANNELS = tuple(ChannelMode)

@@ -21,7 +21,7 @@ from validator.plugin.protocol_api import (
 from validator_xcmp_network import __version__
 from validator_xcmp_network.configuration import LIMITS, MAXIMA, OPEN_CHANNELS, ChannelMode, Setup, read_configuration
 from validator_xcmp_network.invariants import check_invariants
-from validator_xcmp_network.pages import ENCODING_VERSION
+from validator_xcmp_network.pages import PAGES
 from validator_xcmp_network.proof_documents import KINDS, prove_document, verify_document
 from validator_xcmp_network.rules import XcmpNetwork
 from validator_xcmp_network.shapes import RECORDS
@@ -47,7 +47,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     """Yield the protocol."""
     yield ProtocolDefinition(
         name=NAME,
-        encoding_version=ENCODING_VERSION,
+        encoding_version=PAGES.version,
         genesis=XcmpNetwork.at_genesis,
         restore=XcmpNetwork.from_pages,
         configuration=read_configuration,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple, fields
 from typing import Any, TypeVar
 
-from validator.plugin.protocol_api import Balances, DecodeError, ParaId, ParaKind, Reader, Upgrade, Writer
+from validator.plugin.protocol_api import Balances, DecodeError, ParaId, ParaKind, Reader, Writer
 from validator.protocols.kit import Account, OpenRequest, PageLayout, read_pending, write_pending
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.records import Candidate, Watermark
@@ -25,11 +25,7 @@ from validator_xcmp.state import (
     recompute_root,
 )
 
-ENCODING_VERSION = 1
-"""First byte of every page."""
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the function that upgrades a page to the next version."""
-PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "xcmp state encoding")
+PAGES = PageLayout("xcmp state encoding")
 
 S = TypeVar("S", bound=XcmpState)
 

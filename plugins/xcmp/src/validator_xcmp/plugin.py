@@ -20,7 +20,7 @@ from validator.plugin.protocol_api import (
 )
 from validator_xcmp import __version__
 from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
-from validator_xcmp.encoding import ENCODING_VERSION
+from validator_xcmp.encoding import PAGES
 from validator_xcmp.invariants import check_invariants
 from validator_xcmp.proof_documents import KINDS, prove_document, verify_document
 from validator_xcmp.rules import Xcmp
@@ -45,7 +45,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     """Yield the protocol."""
     yield ProtocolDefinition(
         name="xcmp",
-        encoding_version=ENCODING_VERSION,
+        encoding_version=PAGES.version,
         genesis=Xcmp.at_genesis,
         restore=Xcmp.from_pages,
         configuration=read_configuration,

@@ -14,8 +14,8 @@ from validator.core.handlers import state as state_module
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.state import (
     BUCKETS,
-    ENCODING_VERSION,
     FIRST_OWNER,
+    PAGE,
     HandlerStates,
     is_handler_page,
     owner_of,
@@ -125,7 +125,7 @@ def test_changed_byte_is_refused_or_gives_another_page(
 
 def page_of(*entries: tuple[bytes, bytes, bytes], owner: int) -> bytes:
     out = Writer()
-    out.u8(ENCODING_VERSION)
+    out.u8(PAGE.version)
     out.u64(owner)
     out.compact(len(entries))
     for entry in entries:
@@ -168,7 +168,7 @@ def test_write_over_limit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_handler_owners_follow_para_ids() -> None:
     assert (BUCKETS, FIRST_OWNER) == (1024, 2**32)
-    assert ENCODING_VERSION >= 0x80
+    assert PAGE.version >= 0x80
 
 
 # --- with the rest of the state ---

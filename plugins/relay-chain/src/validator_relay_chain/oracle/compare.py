@@ -179,8 +179,8 @@ class Known:
             dict(plain["downward"]),
             {para: Cause(block, Reason(reason)) for para, block, reason in plain["causes"]},
             {(kind, sender, to): (lane, chain) for kind, sender, to, lane, chain in plain["standing"]},
-            plain.get("limits_unread"),
-            set(plain.get("reset", ())),
+            plain["limits_unread"],
+            set(plain["reset"]),
         )
 
 
