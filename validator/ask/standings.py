@@ -14,7 +14,7 @@ from validator.ask.answerer import Asked
 from validator.ask.dry_run import Standing
 from validator.ask.state import restore, stored_lanes
 from validator.checkpoint.files import checkpoint_id, last_committed_batch
-from validator.config.unknown import no_chain
+from validator.config.unknown import chain_of
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import chain_runtime, configured_lock, job_directory, read_state_file
@@ -41,9 +41,7 @@ def standing_of_checkpoint(config: Config, lane: str) -> Standing:
 
 def standing_of_file(config: Config, lane: str, path: Path) -> Standing:
     """Return the state of a state file under a chain's configuration. Raises `UserError`: no such chain, a wrong file."""
-    chain = config.chains.get(lane)
-    if chain is None:
-        raise UserError(f"--lane: a state file needs the chain's configuration, and {no_chain(lane, config.chains)}")
+    chain = chain_of(config.chains, lane, "--lane: a state file needs the chain's configuration, and ")
     runtime = chain_runtime(chain, lane, configured_lock(config))
     first_block, rules = read_state_file(path, chain, lane, runtime)
     return Standing(lane, first_block - 1, rules, runtime.protocol, runtime.codec, runtime.records, rules.state_root())

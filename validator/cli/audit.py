@@ -23,8 +23,9 @@ from validator.cli.progress import counting, working
 from validator.cli.recorded_files import inputs_of
 from validator.cli.table import cells, cut_on_terminal, print_table
 from validator.config import load_config
+from validator.config.unknown import chain_of
 from validator.errors import UserError
-from validator.history.against import Deployment, check_lane, compare_deployments, different_settings
+from validator.history.against import Deployment, compare_deployments, different_settings
 from validator.history.audit import FINDINGS_MAX, Topics
 from validator.history.audit import audit as audit_lane
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
@@ -69,7 +70,7 @@ def audit(
     if against is not None and records is not None:
         raise UserError("expected --against or --records, found both")
     config = load_config(config_path)
-    check_lane(config.chains, lane, "--lane")
+    chain_of(config.chains, lane)
     use_artefacts(config.plugins.artefacts)
     with terminated_as_interrupted():
         if against is not None:
@@ -122,7 +123,7 @@ def _stored(config: Config, lane: str) -> RestoredState | None:
 
 def _against(config: Config, path: Path, lane: str) -> Against:
     other = load_config(path)
-    own_chain, other_chain = config.chains[lane], check_lane(other.chains, lane, str(path))
+    own_chain, other_chain = config.chains[lane], chain_of(other.chains, lane, f"{path}: ")
     one = Deployment("own", kafka_table(config), config.topics.prefix)
     two = Deployment(str(path), kafka_table(other), other.topics.prefix)
     if one[1:] == two[1:]:

@@ -15,7 +15,7 @@ from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_
 from validator.cli.progress import counting
 from validator.codec.json_form import shown_json
 from validator.config import load_config
-from validator.config.unknown import no_chain
+from validator.config.unknown import chain_of
 from validator.core.inputs import DeadLetter, DeadReason
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
@@ -57,8 +57,7 @@ def export(
     if to_block < from_block:
         raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
     config = load_config(config_path)
-    if lane not in config.chains:
-        raise UserError(f"--lane: {no_chain(lane, config.chains)}")
+    chain_of(config.chains, lane)
     use_artefacts(config.plugins.artefacts)
     codec = configured_codec(config)
     paths = {topic: out / f"{topic}.jsonl" for topic in INPUT_TOPICS}

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from validator.cli.common import ConfigPath, Json, say
 from validator.cli.table import cells, print_table, several
 from validator.config import DEFAULT_PROTOCOL, load_config
-from validator.config.unknown import no_chain
+from validator.config.unknown import chain_of
 from validator.core.limits import U32_MAX
 from validator.core.rules import in_force
 from validator.errors import UserError
@@ -87,9 +87,7 @@ def show(
         features = _features(profiles, profile)
     elif profile is None and lane is not None and block is not None:
         config = load_config(config_path)
-        chain = config.chains.get(lane)
-        if chain is None:
-            raise UserError(f"--lane: {no_chain(lane, config.chains)}")
+        chain = chain_of(config.chains, lane)
         profiles = _profiles(chain.protocol, f"chains.{lane}.protocol")
         features = _in_block(profiles, chain, lane, block)
         name = next((each for each, held in profiles.profiles.items() if held == features), NO_PROFILE)

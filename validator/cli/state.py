@@ -16,7 +16,7 @@ from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_
 from validator.cli.progress import counting, working
 from validator.cli.table import print_table
 from validator.config import load_config
-from validator.config.unknown import no_chain
+from validator.config.unknown import chain_of
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec, definition_beside, job_directory
@@ -100,8 +100,8 @@ def verify(
     from validator.ask.state import restore
 
     config = load_config(config_path)
-    if lane is not None and lane not in config.chains:
-        raise UserError(f"--lane: its first block is unknown: {no_chain(lane, config.chains)}")
+    if lane is not None:
+        chain_of(config.chains, lane, "--lane: its first block is unknown: ")
     if not config.chains:
         raise UserError("no chain is configured: expected a table [chains.<lane>]")
     config = config.model_copy(update={"kafka": kafka_table(config)})

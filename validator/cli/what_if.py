@@ -16,7 +16,7 @@ from validator.cli.recorded_files import inputs_of
 from validator.cli.table import print_table
 from validator.cli.what_if_tables import difference_documents, summary_documents, tables
 from validator.config import load_config
-from validator.config.unknown import no_chain
+from validator.config.unknown import chain_of
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.history.what_if import Replayed, Sweep, case_of, other_cases, read_sweep, replay
@@ -78,8 +78,7 @@ def what_if(
         raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
     swept = None if sweep is None else read_sweep(sweep)
     mine = load_config(own)
-    if lane not in mine.chains:
-        raise UserError(f"--lane: {no_chain(lane, mine.chains)}")
+    chain_of(mine.chains, lane)
     draw = None
     if plots is not None:
         from validator.cli.what_if_plots import drawing  # matplotlib is an extra

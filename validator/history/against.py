@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.codec.json_form import shown_json
 from validator.config.meaning import configuration_meaning
-from validator.config.unknown import no_chain
-from validator.errors import UserError
 from validator.history.emitted import emitted_values
 from validator.kafka.reader import TopicReader
 
@@ -167,11 +165,3 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
             for name, leaf in _flat(member, f"{path}.{key}" if path else str(key)).items()
         }
     return {path: value}
-
-
-def check_lane(chains: dict[str, Chain], lane: str, name: str) -> Chain:
-    """Return a lane's chain. Raises `UserError` if it is not configured."""
-    chain = chains.get(lane)
-    if chain is None:
-        raise UserError(f"{name}: {no_chain(lane, chains)}")
-    return chain

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from validator.ask.plain_view import view_of
 from validator.config.explain import shown
 from validator.config.limits import find_limits
-from validator.config.unknown import no_chain
+from validator.config.unknown import chain_of
 from validator.core.execute import Intervals, execute
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
@@ -316,9 +316,7 @@ def other_cases(own: Config, other: Config | None, name: str, lane: str, sweep: 
     ``other`` None means the lane's own. Raises `UserError`: the chain is not configured, has another protocol, or another value is wrong.
     """
     if other is not None:
-        chain = other.chains.get(lane)
-        if chain is None:
-            raise UserError(f"{name}: {no_chain(lane, other.chains)}")
+        chain = chain_of(other.chains, lane, f"{name}: ")
         if chain.protocol != own.chains[lane].protocol:
             raise UserError(
                 f"{name}: chains.{lane}.protocol: expected {own.chains[lane].protocol}, which the records are of, found {chain.protocol}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from validator.config.unknown import no_chain
+from validator.config.unknown import chain_of
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.job.process import running_job
@@ -81,9 +81,7 @@ def import_state(
 
 
 def _chain(config: Config, lane: str) -> Chain:
-    chain = config.chains.get(lane)
-    if chain is None:
-        raise UserError(f"--lane: {no_chain(lane, config.chains)}")
+    chain = chain_of(config.chains, lane)
     if chain.state is not None:
         raise UserError(f"chains.{lane}.state already names {chain.state}: remove that key to import another state")
     return chain

@@ -15,7 +15,7 @@ from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json
 from validator.codec.orders import InputSpan, LaneOrder, encode_order
-from validator.config.unknown import no_chain
+from validator.config.unknown import chain_of
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.core.limits import ORDER_SKIPS_MAX, ORDER_SPANS_MAX
 from validator.errors import UserError
@@ -131,8 +131,7 @@ def order_to_resume(config: Config, lane: str, skips: Collection[Source], *, reb
     used; a record is not in Kafka, belongs to another lane, or to a block whose output is already committed; the lane
     cannot be executed again from its first block.
     """
-    if lane not in config.chains:
-        raise UserError(f"--lane: {no_chain(lane, config.chains)}")
+    chain_of(config.chains, lane)
     parked = lane_reports(config).parked.get(lane)
     if parked is None:
         raise UserError(f"lane {lane} is not parked")

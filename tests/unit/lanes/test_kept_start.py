@@ -190,6 +190,7 @@ def test_change_of_a_key_is_found_if_its_effect_says_so(key: str, tmp_path: Path
     changed = found(before, after)
     row = row_of(key)
     assert row is not None
+    assert row.compared or not changed
     wanted = row.effect
     if wanted in (Effect.ACCEPTED, Effect.BEGINNING) or key == f"{CHAIN}.protocol":
         path = PATHS.get(key, key.removeprefix(f"{CHAIN}."))
