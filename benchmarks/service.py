@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming.markers import group_of
+from validator.checkpoint.markers import group_of
 from validator.codec.json_form import encode_input
 from validator.config import Config
 from validator.kafka.client import admin_config, consumer_config, producer_config

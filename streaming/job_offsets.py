@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from streaming.kafka_calls import CLOSE, waited_for
+from validator.kafka.calls import CLOSE, waited_for
 from validator.kafka.client import consumer_config
 
 if TYPE_CHECKING:

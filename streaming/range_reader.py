@@ -23,16 +23,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from streaming.chunk_files import ChunkFile
 from streaming.decode_stage import Decoder
 from streaming.held_inputs import ReadFailed, no_memory
-from streaming.kafka_calls import CLOSE, READ_RANGE, within
 from streaming.options import WHOLE_BYTES_MAX
 from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings, TaskRanges, failure
 from streaming.shared_folder import attempt_with
-from streaming.transactions import KafkaGone
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
 from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
+from validator.kafka.calls import CLOSE, READ_RANGE, within
 from validator.kafka.client import consumer_config
 from validator.kafka.consume import NOT_UNPACKED, available
 from validator.kafka.retry import ends_reading
+from validator.kafka.transaction import KafkaGone
 from validator.lanes.definition import job_codec
 
 if TYPE_CHECKING:

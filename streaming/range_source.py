@@ -217,7 +217,7 @@ class RangeStreamReader(DataSourceStreamReader):
 def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec) -> Offsets:
     """Return the first offsets of all partitions of some topics, or the ends of their committed records.
 
-    Raises `streaming.transactions.KafkaGone` if Kafka does not answer, and `UserError`.
+    Raises `validator.kafka.transaction.KafkaGone` if Kafka does not answer, and `UserError`.
     """
     try:
         asked = {
@@ -236,7 +236,7 @@ def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec
 
 def failure(error: KafkaError) -> Exception:
     """Return what to raise if Kafka does not give the inputs."""
-    from streaming.transactions import KafkaGone
+    from validator.kafka.transaction import KafkaGone
 
     text = f"Kafka does not give the inputs: {error.str()} ({error.name()})"
     return KafkaGone(text) if passes(error) else UserError(text)

@@ -44,7 +44,6 @@ from streaming.session import (
     reason_gone,
     starting_session,
 )
-from streaming.transactions import WriterFenced
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
 from validator.checkpoint.files import follow_move, has_checkpoint
@@ -57,6 +56,7 @@ from validator.job.look import Look, checkpoint_of, has_changed, look, look_offl
 from validator.job.schema_ids import records_of
 from validator.kafka.registry import with_known_ids
 from validator.kafka.topics import wait_for_topics
+from validator.kafka.transaction import WriterFenced
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
 from validator.topics import INPUT_TOPICS

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from confluent_kafka import Producer
 
-from streaming.markers import dead_letter_ends, marked_keys, read_dead_letters, read_marker
 from tests.brokers import Cluster
-from validator.checkpoint.markers import read_markers
+from validator.checkpoint.markers import dead_letter_ends, read_dead_letters, read_markers, read_written
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.marker import Marker
@@ -59,8 +58,7 @@ def _whole(cluster: Cluster) -> Iterator[None]:
 def asked(kafka: dict[str, Any]) -> dict[str, Callable[[], object]]:
     """Return what is asked, by name."""
     return {
-        "marker": lambda: read_marker(kafka, PREFIX, LANES[0]).block,
-        "keys": lambda: marked_keys(kafka, PREFIX),
+        "marker": lambda: read_written(kafka, PREFIX, LANES[0]).marker.block,
         "markers": lambda: {lane: marker.block for lane, marker in read_markers(kafka, PREFIX).items()},
         "letters": lambda: len(read_dead_letters(kafka, PREFIX, LANES[0])),
         "letter ends": lambda: sum(dead_letter_ends(kafka, PREFIX, LANES[0]).values()),

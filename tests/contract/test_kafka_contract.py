@@ -16,13 +16,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.range_source import committed_ends
-from streaming.transactions import KafkaGone
 from tests.contract.kafka_backends import Backend, Container, embedded, no_docker
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import answer
 from validator.kafka.topics import create_topics, list_topics, topic_config
+from validator.kafka.transaction import KafkaGone
 from validator.topics import TOPICS
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def test_writers_clock_does_not_matter(kafka: Table, days: int) -> None:
 
 LAST_WRITE = """
 import json, sys
-from streaming.markers import block_of_group
+from validator.checkpoint.markers import block_of_group
 print([block_of_group(json.loads(sys.argv[1]), "once.", f"lane-{number}") for number in range(20)])
 """
 

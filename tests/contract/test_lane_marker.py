@@ -10,17 +10,16 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming import markers
-from streaming.markers import block_of_group, group_of, last_receipt, read_marker
-from streaming.transactions import KafkaGone
 from tests.added_partitions import add_partitions
 from tests.contract.test_lane_writer import LANE, block, committed, dead_letters_at, opened
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
-from validator.checkpoint.markers import read_markers
+from validator.checkpoint import markers
+from validator.checkpoint.markers import block_of_group, group_of, last_receipt, read_markers, read_written
 from validator.codec.encode import BlockOutput
 from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.partitioner import partition_of
 from validator.kafka.topics import create_topics
+from validator.kafka.transaction import KafkaGone
 from validator.lanes.marker import ForeignMarker, Marker
 from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
@@ -45,13 +44,13 @@ def test_marker_survives_deleted_group_offsets(kafka: dict[str, Any], prefix: st
     admin = AdminClient(admin_config(kafka))
     for future in admin.delete_consumer_groups([group_of(prefix, LANE)]).values():
         future.result()
-    assert read_marker(kafka, prefix, LANE) == Marker(2, {(inputs, 0): 3})
+    assert read_written(kafka, prefix, LANE).marker == Marker(2, {(inputs, 0): 3})
     successor = opened(kafka, prefix)
     successor.write(LANE, [block(2, "again"), dead_letters_at(2, topic=inputs), block(3)])
     successor.commit(LANE, {(inputs, 0): 4})
     assert committed(kafka, prefix + "verdicts") == [b"1", b"9", b"2", b"3"]
     assert len(committed(kafka, prefix + "dead-letters")) == 3
-    assert read_marker(kafka, prefix, LANE) == Marker(3, {(inputs, 0): 4})
+    assert read_written(kafka, prefix, LANE).marker == Marker(3, {(inputs, 0): 4})
 
 
 def await_group(kafka: dict[str, Any], prefix: str, block: int) -> None:
@@ -175,7 +174,7 @@ def test_marker_without_value_resets_the_lane(kafka: dict[str, Any], prefix: str
     producer = Producer(producer_config(kafka))
     producer.produce(prefix + MARKERS, None, LANE.encode(), partition=0)
     assert producer.flush(60) == 0
-    assert read_marker(kafka, prefix, LANE) == Marker()
+    assert read_written(kafka, prefix, LANE).marker == Marker()
     assert opened(kafka, prefix).commit(LANE, {}) == {}, "it is not missed, whatever the group says"
 
 
@@ -195,7 +194,7 @@ def test_added_partitions_of_the_markers_let_nothing_be_emitted_twice(kafka: dic
     add_partitions(kafka, prefix + MARKERS)
     assert emitted(4, 9) == [{"verdicts": 2}] * len(lanes)
     marker = Marker(4, {(inputs, 0): 9})
-    assert [read_marker(kafka, prefix, lane) for lane in lanes] == [marker] * len(lanes)
+    assert [read_written(kafka, prefix, lane).marker for lane in lanes] == [marker] * len(lanes)
     assert read_markers(kafka, prefix) == dict.fromkeys(lanes, marker)
     assert emitted(4, 9) == [{}] * len(lanes)
 
@@ -212,5 +211,5 @@ def test_markers_of_several_partitions_are_one(kafka: dict[str, Any], prefix: st
     producer.produce(prefix + MARKERS, None, b"a", partition=1)
     assert producer.flush(60) == 0
     both = Marker(4, {inputs: 9, (prefix + "blocks", 0): 7})
-    assert [read_marker(kafka, prefix, lane) for lane in ("a", "b")] == [both, both]
+    assert [read_written(kafka, prefix, lane).marker for lane in ("a", "b")] == [both, both]
     assert read_markers(kafka, prefix) == {"a": both, "b": both}

@@ -12,11 +12,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from streaming.markers import read_marker
 from streaming.rivals import Rivals
 from streaming.sink import ExactlyOnceOutput
-from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
-from validator.checkpoint.markers import read_markers
+from streaming.transactions import TransactionalWriter, take_over
+from validator.checkpoint.markers import read_markers, read_written
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
@@ -24,6 +23,7 @@ from validator.errors import UserError
 from validator.job.look import refuse_written
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.topics import create_topics
+from validator.kafka.transaction import WriteFailed, WriterFenced
 from validator.lanes import sink as sink_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
@@ -89,7 +89,7 @@ def test_batch_and_marker_are_committed_together(kafka: dict[str, Any], prefix: 
     sink.write(LANE, [dead_letters_at(3, topic=inputs)])
     assert sink.commit(LANE, {(inputs, 0): 5}) == {"verdicts": 2, "dead-letters": 1, "lanes": 1}
     assert committed(kafka, prefix + "verdicts") == [b"1", b"2"]
-    assert read_marker(kafka, prefix, LANE) == Marker(2, {(inputs, 0): 5})
+    assert read_written(kafka, prefix, LANE).marker == Marker(2, {(inputs, 0): 5})
 
 
 def test_repeated_batch_writes_only_new_output(kafka: dict[str, Any], prefix: str) -> None:
@@ -111,7 +111,7 @@ def test_uncommitted_output_is_never_read(kafka: dict[str, Any], prefix: str) ->
     inputs = prefix + "candidates"
     abandoned = TransactionalWriter(kafka, prefix, LANE, "job-1")
     abandoned.write(block(1, "abandoned").records)
-    abandoned._producer.flush(30)
+    abandoned._writer.producer.flush(30)
     successor = opened(kafka, prefix, "job-2")
     successor.write(LANE, [block(1)])
     successor.commit(LANE, {(inputs, 0): 1})
@@ -154,7 +154,7 @@ def test_worker_that_gets_a_lane_back_after_a_batch_without_blocks(kafka: dict[s
     for offset, (turn, output) in enumerate([(0, [block(1)]), (1, []), (0, [block(2)]), (1, []), (0, [])], 1):
         write(workers[turn], output, offset, f"after {offset - 1}", f"after {offset}")
     assert committed(kafka, prefix + "verdicts") == [b"1", b"2"]
-    assert read_marker(kafka, prefix, LANE) == Marker(2, {(f"candidates of {LANE}", 0): 5})
+    assert read_written(kafka, prefix, LANE).marker == Marker(2, {(f"candidates of {LANE}", 0): 5})
 
 
 def test_writer_fenced_in_mid_batch_fails_the_batch(kafka: dict[str, Any], prefix: str) -> None:
@@ -193,9 +193,9 @@ def test_each_lane_has_a_separate_marker(kafka: dict[str, Any], prefix: str) -> 
     for lane, last in ((LANE, 4), ("kusama", 9)):
         sink.write(lane, [block(last)])
         sink.commit(lane, {(inputs, 0): last})
-    assert read_marker(kafka, prefix, LANE) == Marker(4, {(inputs, 0): 4})
-    assert read_marker(kafka, prefix, "kusama") == Marker(9, {(inputs, 0): 9})
-    assert read_marker(kafka, prefix, "westend") == Marker()
+    assert read_written(kafka, prefix, LANE).marker == Marker(4, {(inputs, 0): 4})
+    assert read_written(kafka, prefix, "kusama").marker == Marker(9, {(inputs, 0): 9})
+    assert read_written(kafka, prefix, "westend").marker == Marker()
 
 
 def test_marker_keeps_offsets_that_later_batches_do_not_touch(kafka: dict[str, Any], prefix: str) -> None:
@@ -219,7 +219,7 @@ def test_dead_letter_already_on_topic_is_not_repeated(kafka: dict[str, Any], pre
     other.commit("kusama", {(inputs, 0): 9})
     abandoned = TransactionalWriter(kafka, prefix, LANE, "job-1")
     abandoned.write(dead_letters_at(5, topic=inputs).records)
-    abandoned._producer.flush(30)
+    abandoned._writer.producer.flush(30)
     first = opened(kafka, prefix)
     first.write(LANE, [dead_letters_at(1, 3, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 9})
@@ -260,7 +260,7 @@ def test_lanes_that_hand_on_dead_letters_do_not_wait_for_each_other(kafka: dict[
         writer.marker(())
         writer.note_dead_letters()
         writer.write(dead_letters_at(1, topic=inputs).records)
-        writer._producer.flush(30)
+        writer._writer.producer.flush(30)
     assert one.written_dead_letters() == set()
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(two.written_dead_letters)
@@ -275,11 +275,11 @@ def test_transaction_of_dead_writer_does_not_block_another_lane(kafka: dict[str,
     """An open transaction on the topic of markers hides later records; a starting job ends those of its lanes."""
     dead = TransactionalWriter(kafka, prefix, "kusama", "job-1")
     dead.write([Marker(1).encode("kusama")])
-    dead._producer.flush(30)
+    dead._writer.producer.flush(30)
     with pytest.raises(UserError, match="cannot be read to its end"):
-        read_marker(kafka, prefix, LANE, progress_s=2.0)
+        read_written(kafka, prefix, LANE, progress_s=2.0)
     take_over(kafka, prefix, [LANE, "kusama"])
-    assert read_marker(kafka, prefix, LANE) == read_marker(kafka, prefix, "kusama") == Marker()
+    assert read_written(kafka, prefix, LANE).marker == read_written(kafka, prefix, "kusama").marker == Marker()
 
 
 def test_job_without_checkpoint_refuses_topics_with_its_verdicts(

@@ -19,8 +19,9 @@ SIZE = 7 * MIB
 
 READ = """
 import json, resource, sys
+from validator.kafka.client import SPARING
 from validator.kafka.reader import TopicReader
-with TopicReader(json.loads(sys.argv[1]), sys.argv[2], ["candidates"], sparing=True) as reader:
+with TopicReader(json.loads(sys.argv[1]), sys.argv[2], ["candidates"], reading=SPARING) as reader:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sizes = [len(record.value) for record in reader.read_to_end()]
 print(json.dumps([sizes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024]))

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.range_reader import input_consumer_config
 from streaming.range_source import SourceSettings
-from validator.kafka.client import admin_config, consumer_config, producer_config
+from validator.kafka.client import SPARING, WHOLE, Reading, admin_config, consumer_config, producer_config
 from validator.kafka.consume import NotUnpacked
 from validator.kafka.reader import TopicReader
 
@@ -42,10 +42,10 @@ def test_worker_reads_a_large_batch(kafka: dict[str, Any], topic: str) -> None:
     assert sizes == [VALUE_BYTES] * VALUES
 
 
-@pytest.mark.parametrize("sparing", [True, False])
-def test_whoever_reads_what_a_worker_reads_does_it_too(kafka: dict[str, Any], topic: str, sparing: bool) -> None:
+@pytest.mark.parametrize("reading", [SPARING, WHOLE])
+def test_whoever_reads_what_a_worker_reads_does_it_too(kafka: dict[str, Any], topic: str, reading: Reading) -> None:
     """A lane that continues is sparing; audits, exports and whoever executes the inputs again are not."""
-    with TopicReader(kafka, "", [topic], sparing=sparing) as reader:
+    with TopicReader(kafka, "", [topic], reading=reading) as reader:
         assert [len(record.value) for record in reader.read_to_end()] == [VALUE_BYTES] * VALUES
 
 

@@ -37,7 +37,7 @@ def test_what_stands_behind_an_open_transaction_is_known(
     letter = DeadLetter("polkadot", DeadReason.SKIPPED, "skipped", SKIPPED, b"raw")
     abandoned = TransactionalWriter(kafka, prefix, killed, "job-1")
     abandoned.write([encode_dead_letter(letter._replace(lane=killed, reason=DeadReason.LATE)), other])
-    assert abandoned._producer.flush(60) == 0
+    assert abandoned._writer.producer.flush(60) == 0
     writer = TransactionalWriter(kafka, prefix, "polkadot", "job-1")
     writer.write([encode_dead_letter(letter), *parked])
     writer.commit(Marker(3))

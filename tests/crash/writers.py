@@ -22,9 +22,9 @@ from typing import Any, Self, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from streaming.markers import block_of_group
 from tests.crash.inject.crash_failpoints import Armed
 from tests.crash.writer_process import BLOCKS_PER_BATCH, FENCED, LANE, Work, outputs
+from validator.checkpoint.markers import block_of_group
 from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics
 

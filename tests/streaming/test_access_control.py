@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from streaming.transactions import TransactionalWriter, WriteFailed
+from streaming.transactions import TransactionalWriter
 from tests.cli.follower import invoke
 from tests.streaming.harness import produce
 from tests.streaming.processes import job
@@ -41,6 +41,7 @@ from validator.kafka.client import admin_config, producer_config
 from validator.kafka.login import USER
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
+from validator.kafka.transaction import WriteFailed
 from validator.lanes.marker import Marker
 from validator.rights import RIGHTS, rows
 from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, METRICS_TOPIC, TOPICS

@@ -129,11 +129,10 @@ class _KafkaReading:
                         f"{there}: leave the partition out to begin with what there is"
                     )
             self._reader.start_at(
-                topic,
                 {
-                    partition: high if start is None else start.get(partition, low)
+                    (topic, partition): high if start is None else start.get(partition, low)
                     for partition, (low, high) in spans.items()
-                },
+                }
             )
         except BaseException:
             self._reader.close()

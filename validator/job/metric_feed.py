@@ -243,8 +243,8 @@ class FeedThread(threading.Thread):
         offsets = {}
         for (topic, partition), (low, _) in reader.spans().items():
             consumed = self._consumed.get((self._prefix + topic, partition), 0)
-            offsets[partition] = self._blocks.get(partition, max(low, consumed - ARRIVALS_READ_AGAIN))
-        reader.start_at(BLOCKS, offsets)
+            offsets[topic, partition] = self._blocks.get(partition, max(low, consumed - ARRIVALS_READ_AGAIN))
+        reader.start_at(offsets)
 
     def _follow(self, reports: TopicReader, blocks: TopicReader) -> None:
         is_up = False

@@ -9,9 +9,10 @@ table.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.errors import UserError
+from validator.kafka.calls import TRANSACTION_MS_MAX
 from validator.registry_keys import REGISTRY_PREFIX
 from validator.tables import dotted
 
@@ -78,9 +79,70 @@ _LASTING: Final[dict[str, object]] = {
     "reconnect.backoff.max.ms": 1_000,
 }
 
+_SPARING: Final[dict[str, object]] = {
+    # Fetches hold one batch of a producer, and are begun while less than 16 MiB of values are left.
+    "fetch.message.max.bytes": 1,
+    "queued.max.messages.kbytes": 16 * 1024,
+}
+
+
+READER_FETCH_KIB: Final = 16 * 1024
+"""KiB of records that an open reader of a transport may hold in advance; a larger record is fetched all the same."""
+
+
+class Reading(NamedTuple):
+    """How a reader of committed records reads (`validator.kafka.reader.TopicReader`).
+
+    One that ``follows`` continues where others raise: it waits in silence while all brokers are gone, and continues with what retention has
+    left. One that ``begins_again`` reads a topic from its first record if it ends before what comes next: it was replaced.
+    """
+
+    tuning: Mapping[str, object]
+    """About speed: a table's own values come first."""
+    own: Mapping[str, object]
+    records_per_poll: int = 1_000
+    follows: bool = False
+    begins_again: bool = False
+
+
+_EOF: Final[dict[str, object]] = {"enable.partition.eof": True}
+
+WHOLE: Final = Reading(_TO_THE_END, _EOF)
+"""Whoever reads to the end."""
+SPARING: Final = Reading(_TO_THE_END, _EOF | _SPARING, 16)
+"""Whoever has little memory: a fetch is bounded in compressed bytes only, and may otherwise become gigabytes."""
+ONE_BY_ONE: Final = Reading(
+    _TO_THE_END | _LASTING, _EOF | {"queued.max.messages.kbytes": READER_FETCH_KIB}, 1, follows=True
+)
+"""A transport's reader of outputs, of which it may open several."""
+OF_GROUP: Final = Reading(_LASTING, {}, 1, follows=True, begins_again=True)
+"""What a transport receives, from the offsets of its group on; one that was away for longer than retention continues with what is left."""
+UNCOMMITTED: Final = Reading(_TO_THE_END, _EOF | {"isolation.level": "read_uncommitted"})
+"""Who looks for what an open transaction holds."""
+
 _ENDLESS: Final[dict[str, object]] = {
     # A record waits as long as Kafka is down (default: 5 minutes). Idempotence already retries without a limit.
     "message.timeout.ms": 0,
+}
+
+QUEUED_KIB_MAX: Final = 64 * 1024
+"""KiB of records of one lane that wait in the worker to be sent, unless `[kafka]` says otherwise; librdkafka's default is 1 GiB.
+
+It ends the process if it gets no memory, so `streaming.workers.WRITER_BYTES` has room for them.
+"""
+
+_QUEUED: Final[dict[str, object]] = {"queue.buffering.max.kbytes": QUEUED_KIB_MAX}
+
+_LANE_WRITER: Final[dict[str, object]] = {
+    # How long readers of committed records wait for a dead writer whose lane nobody takes over.
+    "transaction.timeout.ms": TRANSACTION_MS_MAX,
+    # Only a record that was not delivered calls back: a call for each of them took a fifth of the sink's time.
+    "delivery.report.only.error": True,
+}
+
+_CURSOR_WRITER: Final[dict[str, object]] = {
+    # The same for a transport that is killed, if no other process of its name ends the transaction before.
+    "transaction.timeout.ms": 120_000,
 }
 
 _ADMIN: Final[dict[str, object]] = {
@@ -158,6 +220,16 @@ def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None, e
     return _PRODUCER | lasting | _common(kafka) | transactional | waits
 
 
+def lane_writer_config(kafka: KafkaTable, transactional_id: str) -> dict[str, Any]:
+    """Return the configuration of the writer of a lane, or of a key of a job."""
+    return _QUEUED | producer_config(kafka, transactional_id=transactional_id) | _LANE_WRITER
+
+
+def cursor_writer_config(kafka: KafkaTable, transactional_id: str) -> dict[str, Any]:
+    """Return the configuration of the writer of a transport's cursors."""
+    return producer_config(kafka, transactional_id=transactional_id) | _CURSOR_WRITER
+
+
 def consumer_config(
     kafka: KafkaTable, *, group_id: str, partition_eof: bool = False, lasting: bool = False
 ) -> dict[str, Any]:
@@ -167,6 +239,11 @@ def consumer_config(
     """
     tuning = (_TO_THE_END if partition_eof else {}) | (_LASTING if lasting else {})
     return _CONSUMER | tuning | _common(kafka) | {"group.id": group_id, "enable.partition.eof": partition_eof}
+
+
+def reader_config(kafka: KafkaTable, reading: Reading, group_id: str) -> dict[str, Any]:
+    """Return the configuration of the consumer of a `validator.kafka.reader.TopicReader`."""
+    return {**_CONSUMER, **reading.tuning, **_common(kafka), **reading.own, "group.id": group_id}
 
 
 def admin_config(kafka: KafkaTable) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Reader:
     def spans(self) -> Mapping[tuple[str, int], tuple[int, int]]:
         return {(self._topic, 0): (0, 0)}
 
-    def start_at(self, topic: str, offsets: Mapping[int, int]) -> None:
+    def start_at(self, offsets: Mapping[tuple[str, int], int]) -> None:
         pass
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:

@@ -10,11 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming import transactions
-from streaming.markers import Written
-from streaming.transactions import (
-    TransactionalWriter,
-)
+from streaming.transactions import TransactionalWriter
+from validator.checkpoint.markers import Written
 from validator.codec.encode import OutputRecord
+from validator.kafka import transaction
 from validator.lanes.marker import Marker
 
 LANE, JOB, PREFIX = "polkadot", "job-1", "p."
@@ -98,7 +97,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
 
         return asking
 
-    monkeypatch.setattr(transactions, "Producer", type("Made", (StandIn,), {"kafka": made}))
+    monkeypatch.setattr(transaction, "Producer", type("Made", (StandIn,), {"kafka": made}))
     monkeypatch.setattr(transactions, "GROUPS", SimpleNamespace(commit=lambda *args: made.call("group", *args[1:])))
     monkeypatch.setattr(transactions, "read_written", asked("read marker", "written"))
     monkeypatch.setattr(transactions, "last_written", asked("last", "written"))

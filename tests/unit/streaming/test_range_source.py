@@ -34,10 +34,10 @@ from streaming.range_source import (
 )
 from streaming.ranges import OffsetRange, Offsets, divided, records_between
 from streaming.reasons import INPUTS_GONE, may_pass, reason_of
-from streaming.transactions import KafkaGone
 from tests.repetitions import repetitions
 from validator.errors import UserError
 from validator.kafka import retry
+from validator.kafka.transaction import KafkaGone
 
 SETTINGS = SourceSettings({"bootstrap.servers": "nowhere:1"}, ("p.a", "p.b"), 400_000, 2, b"decode", "run 1")
 

@@ -32,7 +32,7 @@ from tests.unit.streaming.queries import KILLED, NOT_TAKEN, Log, Query
 from validator import exit_codes
 from validator.waiting import Patience
 
-READ_FAILED = NOT_TAKEN.replace("streaming.transactions.WriteFailed", "streaming.held_inputs.ReadFailed")
+READ_FAILED = NOT_TAKEN.replace("validator.kafka.transaction.WriteFailed", "streaming.held_inputs.ReadFailed")
 IN_LANE = KILLED.replace("(crashed)", f'(crashed): {EXECUTES} ["alpha", "point"]\n')
 TEXTS = {"is killed": KILLED, "cannot read": READ_FAILED, "lane is killed": IN_LANE, "not taken": NOT_TAKEN}
 

@@ -13,16 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming import transactions
-from streaming.kafka_calls import CALL_S_MAX, TRANSACTION_MS_MAX
-from streaming.markers import Written
-from streaming.transactions import (
-    QUEUED_KIB_MAX,
-    KafkaGone,
-    TransactionalWriter,
-    WriteFailed,
-    take_over,
-)
+from streaming.transactions import TransactionalWriter, take_over
 from tests.unit.streaming.played_writer import (
     INPUTS,
     JOB,
@@ -38,8 +29,13 @@ from tests.unit.streaming.played_writer import (
     produced,
     writer,
 )
+from validator.checkpoint.markers import Written
 from validator.codec.encode import OutputRecord
 from validator.errors import Unavailable, UserError
+from validator.kafka import transaction
+from validator.kafka.calls import CALL_S_MAX, TRANSACTION_MS_MAX
+from validator.kafka.client import QUEUED_KIB_MAX
+from validator.kafka.transaction import KafkaGone, WriteFailed
 from validator.lanes.marker import Marker
 
 __all__ = ["kafka"]
@@ -61,7 +57,7 @@ def test_batch_is_one_transaction_with_its_marker_and_the_group_follows(kafka: K
         ("p.verdicts", b"polkadot/1", b"one", None),
         ("p.dead-letters", b"polkadot", b"dead", [("source", b"blocks/0/7")]),
     ]
-    names = [("job", JOB.encode()), ("writer", made._writer.encode())]
+    names = [("job", JOB.encode()), ("writer", made._name.encode())]
     assert marked == ("p.markers", b"polkadot", marker.encode(LANE).value, names)
     assert kafka.calls[-2:] == [("commit", CALL_S_MAX), ("group", PREFIX, LANE, marker.consumed, 7)]
     kafka.calls.clear()
@@ -89,7 +85,7 @@ def test_full_queue_is_waited_for(kafka: Kafka) -> None:
 
 
 def test_full_queue_that_does_not_move_is_kafka_that_is_away(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "PROGRESS_S_MAX", 0.02)
+    monkeypatch.setattr(transaction, "PROGRESS_S_MAX", 0.02)
     made = writer(kafka)
     kafka.sent = 5
     kafka.failing["produce"] = [BufferError()]
@@ -180,7 +176,7 @@ def test_record_that_failed_is_named_if_its_report_comes_late(
 def test_transaction_that_no_record_failed_is_not_waited_for_long(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "REPORT_S_MAX", 0.02)
+    monkeypatch.setattr(transaction, "REPORT_S_MAX", 0.02)
     made = writer(kafka)
     kafka.failing["commit"] = [KafkaException(KafkaError(STAYS, txn_requires_abort=True))]
     with pytest.raises(WriteFailed, match="Kafka did not accept the batch of lane polkadot: "):

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming import markers, transactions
-from streaming.markers import ReceiptsGone, Written
-from streaming.transactions import (
-    KafkaGone,
-    WriteFailed,
-    WriterFenced,
-)
+from streaming import transactions
 from tests.unit.streaming.played_writer import (
     INPUTS,
     JOB,
@@ -27,7 +21,10 @@ from tests.unit.streaming.played_writer import (
     produced,
     writer,
 )
+from validator.checkpoint import markers
+from validator.checkpoint.markers import ReceiptsGone, Written
 from validator.errors import Unavailable
+from validator.kafka.transaction import KafkaGone, WriteFailed, WriterFenced
 from validator.lanes.marker import ForeignMarker, Marker
 
 __all__ = ["kafka"]
@@ -152,7 +149,7 @@ def test_writer_that_is_fenced_after_its_own_write_knows_nobody(kafka: Kafka) ->
     made = writer(kafka)
     made.marker(())
     made.commit(Marker(1))
-    kafka.written = Written(Marker(1), JOB, made._writer, AFTER)
+    kafka.written = Written(Marker(1), JOB, made._name, AFTER)
     kafka.failing["commit"] = [error(FENCED)]
     with pytest.raises(WriteFailed, match="taken over by another writer"):
         made.commit(Marker(2))
