@@ -18,7 +18,6 @@ from validator.console.limits import (
     LAG_SHARE_MAX,
     LARGE_RECORDS_TAIL,
     RECORDS_TAIL,
-    RETRY_S,
     STOP_S,
     VERDICTS_MAX,
 )
@@ -29,6 +28,7 @@ from validator.kafka.client import SPARING, WHOLE
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import ANSWER_S_MAX
 from validator.lanes.configured import configured_codec, job_directory
+from validator.waiting import FOLLOWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,8 +99,8 @@ class Follower:
                 failures, self.stale_since_ms = 0, None
             except UserError as error:
                 self._failed(error)
-                self._stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
                 failures += 1
+                self._stopping.wait(FOLLOWER.after(failures))
             except Exception:  # noqa: BLE001 - the pages stay, and say since when they are old
                 self._failed(UserError("the console has stopped reading because of a bug: its log has the traceback"))
                 self._say(traceback.format_exc())

@@ -23,6 +23,7 @@ from validator.lanes.parked import shortened
 from validator.metrics.limits import ARRIVALS_MAX, ARRIVALS_READ_AGAIN
 from validator.metrics.report import LANE, Report
 from validator.topics import METRICS
+from validator.waiting import UNFORESEEN_S
 
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from validator.metrics.store import MetricStore
 
 BLOCKS: Final = "blocks"
-
-PAUSE_S: Final = 5.0
-"""Seconds before Kafka is asked again after it was away."""
 
 END_S_MAX: Final = 2.0
 """Seconds that the end of the thread is waited for."""
@@ -224,7 +222,7 @@ class FeedThread(threading.Thread):
 
     def _pause(self) -> None:
         self._store.set("validator_metrics_kafka_up", 0)
-        self._end.wait(PAUSE_S)
+        self._end.wait(UNFORESEEN_S)
 
     def _say(self, line: str) -> None:
         if line != self._told:

@@ -60,7 +60,7 @@ class Reader:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_feed, "TopicReader", Reader)
-    monkeypatch.setattr(metric_feed, "PAUSE_S", 0.0)
+    monkeypatch.setattr(metric_feed, "UNFORESEEN_S", 0.0)
 
 
 @pytest.mark.usefixtures("reads")
