@@ -14,10 +14,10 @@ from validator.codec.inflight import Arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
 from validator.kafka.calls import PROGRESS_S_MAX
-from validator.kafka.client import SPARING
 from validator.kafka.consume import NotUnpacked
 from validator.kafka.reader import TopicReader
 from validator.kafka.registry import known_ids
+from validator.kafka.settings import SPARING
 from validator.kafka.transaction import KafkaGone
 from validator.lanes.definition import LaneDefinition, job_codec
 from validator.lanes.parked import Place, Span
@@ -25,7 +25,7 @@ from validator.lanes.parking import InputsGone, Suspect
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 
 class ReadFailed(Exception):

@@ -23,9 +23,9 @@ from validator.topics import INPUT_TOPICS
 from validator.waiting import UNFORESEEN_S
 
 if TYPE_CHECKING:
-    from validator.kafka.client import KafkaTable
     from validator.kafka.open_transactions import OpenTransaction
     from validator.kafka.reader import TopicRecord
+    from validator.kafka.settings import KafkaTable
     from validator.waiting import Patience
 
 TRANSACTIONS_S: Final = 30.0

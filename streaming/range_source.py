@@ -27,8 +27,8 @@ from streaming.chunk_files import remove_files_before
 from streaming.options import CHUNK_SCHEMA
 from streaming.ranges import OffsetRange, Offsets, divided, limited, records_between
 from validator.errors import UserError
-from validator.kafka.client import admin_config
 from validator.kafka.retry import offsets_of, partitions_of, passes
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import ids_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from validator.kafka.transaction import KafkaGone, WriteFailed, WriterFenced
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 
 class Rivals:

@@ -33,7 +33,7 @@ from validator.checkpoint.markers import (
 from validator.codec.schemas import HEADER_SIZE
 from validator.errors import Unavailable, UserError
 from validator.kafka.calls import ABANDONED_S_MAX, CALL_S_MAX, OPEN_WRITER, waited_for
-from validator.kafka.client import lane_writer_config
+from validator.kafka.settings import OF_LANE, producer_config
 from validator.kafka.transaction import Fenced, FencedWriter, KafkaGone, WriteFailed, WriterFenced
 from validator.lanes.marker import ForeignMarker, Marker, MarkerBehind
 from validator.topics import DEAD_LETTERS
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from validator.checkpoint.markers import Ends, Written
     from validator.codec.encode import OutputRecord
     from validator.core.types import BlockNumber
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.kafka.transaction import Sent
 
 TAKEN_OVER_AT_ONCE: Final = 8
@@ -61,7 +61,7 @@ def take_over(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
     """
 
     def end(lane: str) -> None:
-        config = lane_writer_config(kafka, group_of(prefix, lane))
+        config = producer_config(kafka, OF_LANE, transactional_id=group_of(prefix, lane))
         waited_for(OPEN_WRITER, FencedWriter(config, bound_s=CALL_S_MAX).open)
 
     with ThreadPoolExecutor(TAKEN_OVER_AT_ONCE) as pool:
@@ -101,7 +101,7 @@ class TransactionalWriter:
         self._dead_letters: set[bytes] | None = None
         self._noted: Ends | None = None
         """Where the committed dead letters end while the open transaction has others."""
-        config = lane_writer_config(kafka, group_of(prefix, lane))
+        config = producer_config(kafka, OF_LANE, transactional_id=group_of(prefix, lane))
         with self._whose():
             self._writer = FencedWriter(config, bound_s=CALL_S_MAX, whose=f" of lane {lane}", lane=lane).open()
 

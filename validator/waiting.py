@@ -3,7 +3,7 @@
 
 An outage, of Kafka or of space on a disk, is waited for with growing pauses, each of them reported, and not forever. It may begin in one
 call and last through many others, of several places in the program, until one of them succeeds, and a request to stop ends a pause.
-Libraries of retries (tenacity, stamina) bound one call at a time, on a clock of their own.
+Libraries of retries (tenacity, stamina) bound one call at a time, and bring their clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Pauses(NamedTuple):
     longest_s: float
 
     def after(self, failures: int) -> float:
-        """Return the seconds after so many failures in a row."""
+        """Return the seconds after this many failures in a row."""
         return min(self.first_s * 2.0 ** min(failures - 1, DOUBLINGS_MAX), self.longest_s)
 
 

@@ -16,8 +16,8 @@ from tests.unit.lanes.chains import chain, definition_of, inputs_of
 from validator.checkpoint import markers
 from validator.checkpoint.markers import block_of_group, group_of, last_receipt, read_markers, read_written
 from validator.codec.encode import BlockOutput
-from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.partitioner import partition_of
+from validator.kafka.settings import COMMITS, admin_config, consumer_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.kafka.transaction import KafkaGone
 from validator.lanes.marker import ForeignMarker, Marker
@@ -67,7 +67,7 @@ def test_group_gets_what_was_committed_for_peoples_tools(kafka: dict[str, Any], 
     sink.write(LANE, [block(5)])
     sink.commit(LANE, {(prefix + "candidates", 0): 7, (prefix + "blocks", 0): 0})
     await_group(kafka, prefix, 5)
-    consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, LANE)))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id=group_of(prefix, LANE)))
     asked = [TopicPartition(prefix + topic, 0) for topic in ("candidates", "blocks", "markers")]
     assert [each.offset for each in consumer.committed(asked, timeout=60)] == [7, OFFSET_INVALID, 6]
     consumer.close()
@@ -77,7 +77,7 @@ def test_marker_behind_its_group_is_refused_until_kafka_shows_the_last_one(kafka
     first = opened(kafka, prefix)
     first.write(LANE, [block(5)])
     first.commit(LANE, {})
-    consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, LANE)))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id=group_of(prefix, LANE)))
     await_group(kafka, prefix, 5)
     consumer.commit(offsets=[TopicPartition(prefix + MARKERS, 0, 8)], asynchronous=False)
     consumer.close()

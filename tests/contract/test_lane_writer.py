@@ -21,7 +21,7 @@ from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
 from validator.job.look import refuse_written
-from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.settings import WHOLE, admin_config, consumer_config
 from validator.kafka.topics import create_topics
 from validator.kafka.transaction import WriteFailed, WriterFenced
 from validator.lanes import sink as sink_module
@@ -42,7 +42,7 @@ def prefix(kafka: dict[str, Any], request: pytest.FixtureRequest) -> str:
 
 def committed(kafka: dict[str, Any], topic: str) -> list[bytes]:
     """Return the committed values of a topic."""
-    consumer = Consumer(consumer_config(kafka, group_id="reads-committed", partition_eof=True))
+    consumer = Consumer(consumer_config(kafka, WHOLE, group_id="reads-committed"))
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
     try:

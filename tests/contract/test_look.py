@@ -23,7 +23,7 @@ from validator.errors import UserError
 from validator.history.lane_inputs import InputPartition, by_block
 from validator.job import look as look_module
 from validator.job.look import Look, look, look_offline
-from validator.kafka.client import admin_config, producer_config
+from validator.kafka.settings import admin_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import lane_definitions

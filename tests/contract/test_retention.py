@@ -16,7 +16,7 @@ from tests.sending import send
 from tests.unit.lanes.chains import Record, chain, config_of, definition_of
 from validator.checkpoint.retention import missing_blocks
 from validator.job.look import cut_inputs
-from validator.kafka.client import admin_config
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics
 from validator.simulate import SimulationSettings
 

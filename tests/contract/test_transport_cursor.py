@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.added_partitions import add_partitions
 from tests.contract.transport_backends import Backend, InMemory, OnKafka
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.plugin.api import LeaseLost, Record, TransportContext
 from validator.plugin.limits import CURSOR_BYTES_MAX, CURSORS_MAX
 from validator.topics import CURSORS

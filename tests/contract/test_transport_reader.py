@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from tests.contract.transport_backends import Backend, OnKafka, wait
 from validator.errors import Unavailable, UserError
 from validator.kafka import reader as topic_reader
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 from validator.plugin.api import OutputReader, OutputRecord, Record
 from validator.topics import CURSORS_TOPIC

@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.crash.inject.crash_failpoints import Armed
 from tests.crash.writer_process import BLOCKS_PER_BATCH, FENCED, LANE, Work, outputs
 from validator.checkpoint.markers import block_of_group
-from validator.kafka.client import consumer_config
+from validator.kafka.settings import WHOLE, consumer_config
 from validator.kafka.topics import create_topics
 
 INJECT = Path(__file__).parent / "inject"
@@ -143,7 +143,7 @@ class Scene:
                 raise Wrong(f"{topic}: {lost.total()} lost, {twice.total()} too many, {len(wanted)} expected")
 
     def _committed(self, topic: str) -> list[bytes]:
-        consumer = Consumer(consumer_config(self._kafka, group_id="writers-reader", partition_eof=True))
+        consumer = Consumer(consumer_config(self._kafka, WHOLE, group_id="writers-reader"))
         consumer.assign([TopicPartition(self._prefix + topic, 0, 0)])
         values: list[bytes] = []
         try:

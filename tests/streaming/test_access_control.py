@@ -37,9 +37,9 @@ from validator.config.toml import to_toml
 from validator.errors import UserError
 from validator.kafka import broker as broker_module
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.client import admin_config, producer_config
 from validator.kafka.login import USER
 from validator.kafka.reader import TopicReader
+from validator.kafka.settings import admin_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.kafka.transaction import WriteFailed
 from validator.lanes.marker import Marker

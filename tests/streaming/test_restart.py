@@ -35,7 +35,7 @@ from tests.streaming.spied import noted, spied
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import shown_json
 from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
-from validator.kafka.client import admin_config
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics
 from validator.lanes.journal import JOURNAL_VERSION, decode_entry
 from validator.lanes.meter import MeterSettings

@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from validator.codec.json_form import to_json
 from validator.kafka.calls import ABANDONED_S_MAX, ASK_GROUP, CALL_S_MAX, GROUP_S_MAX, PROGRESS_S_MAX, within
-from validator.kafka.client import consumer_config
 from validator.kafka.partitioner import partition_of
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import committed_of
+from validator.kafka.settings import LASTING_COMMITS, UNCOMMITTED, consumer_config
 from validator.lanes.marker import Marker
 from validator.topics import DEAD_LETTERS, INPUT_TOPICS, MARKERS, RECEIPTS
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from validator.core.types import BlockNumber
-    from validator.kafka.client import KafkaTable
     from validator.kafka.reader import TopicRecord
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.marker import Consumed
 
 Ends: TypeAlias = "Mapping[tuple[str, int], int]"
@@ -192,8 +192,7 @@ def block_of_group(kafka: KafkaTable, prefix: str, lane: str) -> BlockNumber | N
 
     with within(ASK_GROUP, lane):
         # what an earlier version has left in an open transaction does not count, and is not waited for
-        settings = {"isolation.level": "read_uncommitted"}
-        consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)) | settings)
+        consumer = Consumer(consumer_config(kafka, UNCOMMITTED, group_id=group_of(prefix, lane)))
         try:
             (found,) = committed_of(consumer, [place], patience_s=GROUP_S_MAX)
         except KafkaException:
@@ -240,7 +239,7 @@ class GroupCommits:
             for group, (kafka, offsets) in last.items():
                 try:
                     if group not in consumers:
-                        consumers[group] = Consumer(consumer_config(kafka, group_id=group, lasting=True))
+                        consumers[group] = Consumer(consumer_config(kafka, LASTING_COMMITS, group_id=group))
                     places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
                     consumers[group].commit(offsets=places, asynchronous=False)
                 except KafkaException:  # the next batch's offsets are as good

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from validator.checkpoint.second_look import SecondLook
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 FILE: Final = "topics.json"
 VERSION: Final = 1

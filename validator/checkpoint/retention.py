@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from validator.codec.codec import Codec
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 _COUNTED: Final = {RecordKind.CANDIDATE: "candidates", RecordKind.REQUEST: "requests", RecordKind.DOWNWARD: "downward"}
 

@@ -24,7 +24,7 @@ from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS, INPUT_TOPICS, LA
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
     from validator.codec.dry_runs import DryRunAnswer, DryRunRequest
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
 

@@ -24,9 +24,9 @@ from validator.console.limits import (
 from validator.console.model import COMPACTED, LARGE, TAILED, VERDICTS
 from validator.errors import UserError
 from validator.job.lag import Lag, lags
-from validator.kafka.client import SPARING, WHOLE
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import ANSWER_S_MAX
+from validator.kafka.settings import SPARING, WHOLE
 from validator.lanes.configured import configured_codec, job_directory
 from validator.waiting import FOLLOWER
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from validator.config import Config
     from validator.console.model import Model
-    from validator.kafka.client import Reading
+    from validator.kafka.settings import Reading
 
 POLL_S: Final = 0.2
 """Seconds that one round over the topics waits for verdicts."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from validator.core.lane import Lane
     from validator.core.outcomes import Executed
     from validator.core.types import BlockNumber
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
 COMPARED: Final = ("verdicts", "dispatches", "channel-events", "ingress-events", "receipts")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from validator.codec.codec import Codec
     from validator.codec.encode import OutputRecord
     from validator.core.types import BlockNumber
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
 COMPARED: Final = ("verdicts", "receipts")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator, Iterable, Iterator
 
     from validator.codec.codec import Codec, RecordChecks
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
     Progress = Callable[[int, int], None]

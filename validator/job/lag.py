@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from validator.codec.codec import Codec
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.marker import Consumed, Marker
 
 LAG_RECORDS_MAX: Final = 1_000_000

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from validator.checkpoint.second_look import SecondLook
     from validator.config import Config
     from validator.core.types import BlockNumber
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.kept_start import AcceptedChange, Difference
     from validator.lanes.marker import Consumed

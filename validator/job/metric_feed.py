@@ -27,7 +27,7 @@ from validator.waiting import UNFORESEEN_S
 
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.metrics.store import MetricStore
 
 BLOCKS: Final = "blocks"

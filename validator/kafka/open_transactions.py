@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from validator.kafka.client import UNCOMMITTED, admin_config
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.kafka.retry import offsets_of, partitions_of, user_error
+from validator.kafka.settings import UNCOMMITTED, admin_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 OPEN_S_MIN: Final = 10.0
 """Seconds that a transaction is open before it is worth a word: producers commit all the time."""

@@ -19,7 +19,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from validator.errors import Unavailable, UserError
 from validator.kafka import retry
 from validator.kafka.calls import ASK_ENDS, CALL_S_MAX, CLOSE, OPEN_READER, READ, within
-from validator.kafka.client import WHOLE, admin_config, reader_config
 from validator.kafka.consume import NOT_UNPACKED, NotUnpacked, available
 from validator.kafka.newest import Newest
 from validator.kafka.refusals import why
@@ -35,13 +34,14 @@ from validator.kafka.retry import (
     spans_of,
     user_error,
 )
+from validator.kafka.settings import WHOLE, admin_config, consumer_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from confluent_kafka import Message
 
-    from validator.kafka.client import KafkaTable, Reading
+    from validator.kafka.settings import KafkaTable, Reading
 
 POLL_S: Final = 0.2
 """Seconds that one poll of the topics waits for records."""
@@ -67,7 +67,7 @@ class TopicReader:
     It starts at the first record or, with ``tail``, that many offsets before each partition's end. Records without a value, which delete a
     key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s``, by default
     `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. ``reading`` says how much it holds in advance, and
-    whether it continues where others raise (`validator.kafka.client.Reading`). Values in Confluent's framing are returned in their plain
+    whether it continues where others raise (`validator.kafka.settings.Reading`). Values in Confluent's framing are returned in their plain
     form, unless it ``keeps_form`` or the schema registry does not know their ids. With ``newest`` it leaves out what `Newest` knows to be
     older than what it has returned of the same key. Its calls are watched (`validator.kafka.calls`) if a ``lane`` waits for them. Errors
     begin with ``cannot``, and ``missing`` says what to do about a topic that does not exist. As a context manager it closes its connections
@@ -109,7 +109,7 @@ class TopicReader:
         if patience_s is None:
             patience_s = retry.ANSWER_S_MAX if lane is None else CALL_S_MAX
         self._patience_s = patience_s
-        config = reader_config(kafka, reading, group_id)
+        config = consumer_config(kafka, reading, group_id=group_id)
         self._reading, self._group_id, self._cannot = reading, group_id, cannot
         self.bootstrap = config["bootstrap.servers"]
         self._ends: dict[tuple[str, int], int] = {}

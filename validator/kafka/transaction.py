@@ -39,7 +39,7 @@ _CONSEQUENCES: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 class WriteFailed(Exception):
     """Kafka did not accept a transaction, or did not say that it has. It is repeated from the progress that Kafka has.
 
-    ``error`` is that of the record that failed the transaction, else of the call. ``at`` is the record's number in `FencedWriter.send`, if
+    ``error``: of the record that failed the transaction, else of the call. ``at`` is the record's number in `FencedWriter.send`, if
     that notes places. ``is_uncertain``: the transaction may be committed.
     """
 
@@ -72,8 +72,8 @@ class _Refused(NamedTuple):
 class FencedWriter:
     """Writes the transactions of one transactional.id, which no earlier writer can once this one is open. Discard it after any exception.
 
-    ``config`` is of `validator.kafka.client.writer_config`. Kafka has ``bound_s`` for each call, which is made in slices of ``slice_s`` if
-    given: Ctrl-C has no effect inside a call. Errors name what is written as ``whose``. Calls are watched if there is a ``lane``.
+    ``config`` is of `validator.kafka.settings.producer_config`. Kafka has ``bound_s`` for each call, which is made in slices of ``slice_s``
+    if given: Ctrl-C has no effect inside a call. Errors name what is written as ``whose``. Calls are watched if there is a ``lane``.
     """
 
     def __init__(

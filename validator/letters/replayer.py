@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from validator.core.inputs import Source
 from validator.errors import UserError
-from validator.kafka.client import producer_config
 from validator.kafka.refusals import why
 from validator.kafka.retry import missing_topics, user_error
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import hidden_topics
 from validator.kafka.transaction import Fenced, FencedWriter, WriteFailed
 from validator.letters.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.kafka.transaction import Sent
 
 CALL_S_MAX: Final = 30.0

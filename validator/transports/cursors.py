@@ -13,10 +13,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from validator.errors import LeaseLost, UserError
-from validator.kafka.client import cursor_writer_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.refusals import why
 from validator.kafka.retry import user_error
+from validator.kafka.settings import OF_CURSORS, producer_config
 from validator.kafka.transaction import Fenced, FencedWriter, KafkaGone, WriteFailed
 from validator.plugin.limits import COMMIT_S_MAX
 from validator.topics import CURSORS
@@ -24,7 +24,7 @@ from validator.topics import CURSORS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.kafka.transaction import Sent
     from validator.plugin.api import Record
 
@@ -103,7 +103,8 @@ class Cursors:
 
     def _opened(self) -> FencedWriter:
         """Return a writer, which ends what another one has left open, and read the cursors."""
-        writer = FencedWriter(cursor_writer_config(self._kafka, self._id), bound_s=COMMIT_S_MAX).open()
+        config = producer_config(self._kafka, OF_CURSORS, transactional_id=self._id)
+        writer = FencedWriter(config, bound_s=COMMIT_S_MAX).open()
         values: dict[str, bytes] = {}
         start = f"{self._transport}/".encode()
         with TopicReader(self._kafka, self._prefix, [CURSORS], patience_s=COMMIT_S_MAX) as reader:

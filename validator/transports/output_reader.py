@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from validator.kafka.client import ONE_BY_ONE
 from validator.kafka.reader import TopicReader
+from validator.kafka.settings import ONE_BY_ONE
 from validator.plugin.api import OutputRecord
 from validator.plugin.limits import COMMIT_S_MAX, POLL_S_MAX
 from validator.plugin.submission import check_timeout, start_offsets
@@ -17,8 +17,8 @@ from validator.plugin.submission import check_timeout, start_offsets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from validator.kafka.client import KafkaTable
     from validator.kafka.reader import TopicRecord
+    from validator.kafka.settings import KafkaTable
     from validator.plugin.submission import Place
 
 

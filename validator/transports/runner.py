@@ -16,11 +16,11 @@ from validator.ask.standings import CheckpointStandings
 from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.job.plugin_job import configured_job, create_job_topics
-from validator.kafka.client import OF_GROUP
 from validator.kafka.reader import TopicReader
 from validator.kafka.refusals import why
 from validator.kafka.retry import user_error
 from validator.kafka.sender import RecordSender
+from validator.kafka.settings import OF_GROUP
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec, protocol_of
 from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, READERS_MAX
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
     from validator.kafka.reader import TopicRecord
+    from validator.kafka.settings import KafkaTable
     from validator.plugin.api import Measures, Record, Transport, TransportContext
     from validator.plugin.job_api import Job, OwnTopic
     from validator.plugin.registry import Plugin

@@ -34,7 +34,7 @@ from validator.codec.encode import OutputRecord
 from validator.errors import Unavailable, UserError
 from validator.kafka import transaction
 from validator.kafka.calls import CALL_S_MAX, TRANSACTION_MS_MAX
-from validator.kafka.client import QUEUED_KIB_MAX
+from validator.kafka.settings import QUEUED_KIB_MAX
 from validator.kafka.transaction import KafkaGone, WriteFailed
 from validator.lanes.marker import Marker
 
