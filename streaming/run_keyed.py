@@ -23,7 +23,7 @@ from streaming.run import TOPICS_S_MAX, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED
 from validator.checkpoint.files import follow_move, has_checkpoint, refuse_foreign
-from validator.checkpoint.markers import read_markers, read_written
+from validator.checkpoint.markers import LaneOnKafka, read_markers
 from validator.checkpoint.read_topics import checked_ids, keep_ids
 from validator.checkpoint.second_look import SecondLook
 from validator.checkpoint.sums import keep_sums, refuse_damaged
@@ -175,7 +175,7 @@ def recoveries(settings: KeyedJobSettings, directory: Path, *, rebuild: bool) ->
     job, prefix = settings.job, settings.prefix
     found: dict[str, Recovery] = {}
     for key in job.keys:
-        marker = read_written(settings.kafka, prefix, key, ABANDONED_S_MAX).marker
+        marker = LaneOnKafka(settings.kafka, prefix, key).written(ABANDONED_S_MAX).marker
         if marker.block is None:
             continue
         if not rebuild:

@@ -15,24 +15,10 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from validator.checkpoint.markers import (
-    DOUBTFUL_HEADER,
-    GROUPS,
-    JOB_HEADER,
-    WRITER_HEADER,
-    ReceiptsGone,
-    block_of_group,
-    dead_letter_ends,
-    group_of,
-    input_ends,
-    last_receipt,
-    last_written,
-    read_dead_letters,
-    read_written,
-)
+from validator.checkpoint.markers import DOUBTFUL_HEADER, JOB_HEADER, WRITER_HEADER, ReceiptsGone, group_of
 from validator.codec.schemas import HEADER_SIZE
 from validator.errors import Unavailable, UserError
-from validator.kafka.calls import ABANDONED_S_MAX, CALL_S_MAX, OPEN_WRITER, waited_for
+from validator.kafka.calls import CALL_S_MAX, OPEN_WRITER, waited_for
 from validator.kafka.settings import OF_LANE, producer_config
 from validator.kafka.transaction import Fenced, FencedWriter, KafkaGone, WriteFailed, WriterFenced
 from validator.lanes.marker import ForeignMarker, Marker, MarkerBehind
@@ -41,7 +27,7 @@ from validator.topics import DEAD_LETTERS
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
-    from validator.checkpoint.markers import Ends, Written
+    from validator.checkpoint.markers import Ends, LaneOnKafka, Written
     from validator.codec.encode import OutputRecord
     from validator.core.types import BlockNumber
     from validator.kafka.settings import KafkaTable
@@ -71,25 +57,18 @@ def take_over(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
             raise KafkaGone(str(error)) from error
 
 
-def _unread(error: UserError) -> WriteFailed:
-    return KafkaGone(str(error)) if isinstance(error, Unavailable) else WriteFailed(str(error))
-
-
 class TransactionalWriter:
     """Writes one lane's batches. After any exception it must be discarded."""
 
-    def __init__(
-        self, kafka: KafkaTable, prefix: str, lane: str, job: str, frames: Mapping[tuple[str, bytes], bytes] = NO_FRAMES
-    ) -> None:
+    def __init__(self, log: LaneOnKafka, job: str, frames: Mapping[tuple[str, bytes], bytes] = NO_FRAMES) -> None:
         """Take over the lane for a job and fence off its previous writer. Raises `WriteFailed`.
 
         ``frames`` has, by topic and header of a record, the header that it is sent with (`validator.job.schema_ids`).
         """
-        self._frames = frames
-        self._kafka = kafka
-        self._prefix = prefix
-        self._lane = lane
+        self._log = log
+        self._lane, self._prefix = log.lane, log.prefix
         self._job = job
+        self._frames = frames
         self._topics: dict[str, str] = {}
         self._marker: Marker | None = None
         self._is_own = False
@@ -101,9 +80,8 @@ class TransactionalWriter:
         self._dead_letters: set[bytes] | None = None
         self._noted: Ends | None = None
         """Where the committed dead letters end while the open transaction has others."""
-        config = producer_config(kafka, OF_LANE, transactional_id=group_of(prefix, lane))
-        with self._whose():
-            self._writer = FencedWriter(config, bound_s=CALL_S_MAX, whose=f" of lane {lane}", lane=lane).open()
+        with self._told():
+            self._writer = log.writer()
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return the lane's marker, with offset zero for those of ``places`` that it does not have. Raises `WriteFailed`."""
@@ -120,7 +98,7 @@ class TransactionalWriter:
         assert self._found is not None
         if self._is_own or self._found.is_reset:
             return
-        try:
+        with self._told():
             try:
                 self._check_own(marker)
             except ForeignMarker:
@@ -130,21 +108,13 @@ class TransactionalWriter:
                     if not corrects:
                         raise
                     self._marker = Marker.corrected(self._last_receipt(marker))
-        except MarkerBehind as behind:
-            raise self._behind(behind) from None
-        except ForeignMarker:
-            raise
-        except UserError as error:
-            raise _unread(error) from error
         self._is_own = True
 
     def note_dead_letters(self) -> None:
         """Note where the committed dead letters end. Raises `WriteFailed`."""
         if self._dead_letters is None and self._noted is None:
-            try:
-                self._noted = dead_letter_ends(self._kafka, self._prefix, self._lane)
-            except UserError as error:
-                raise _unread(error) from error
+            with self._told():
+                self._noted = self._log.dead_letter_ends()
 
     def written_dead_letters(self) -> Container[bytes]:
         """Return the sources of the lane's committed dead letters. Reads their topic once. Raises `WriteFailed`.
@@ -154,17 +124,13 @@ class TransactionalWriter:
         waits only for those who wrote earlier.
         """
         if self._dead_letters is None:
-            try:
-                self._dead_letters = read_dead_letters(
-                    self._kafka, self._prefix, self._lane, ABANDONED_S_MAX, self._noted
-                )
-            except UserError as error:
-                raise _unread(error) from error
+            with self._told():
+                self._dead_letters = self._log.dead_letters(self._noted)
         return self._dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
         """Write records in the batch's transaction. Raises `WriteFailed`, `WriterFenced`."""
-        with self._whose():
+        with self._told():
             self._writer.send(self._sent(records))
 
     def commit(self, marker: Marker) -> None:
@@ -172,39 +138,33 @@ class TransactionalWriter:
         headers = [(JOB_HEADER, self._job.encode()), (WRITER_HEADER, self._name.encode())]
         if marker.doubtful:
             headers.append((DOUBTFUL_HEADER, b""))
-        with self._whose():
+        with self._told():
             self._writer.commit(self._sent([marker.encode(self._lane)._replace(headers=tuple(headers))]))
         before, self._marker = self._marker, marker
         if self._noted is not None:  # what was read ends before the dead letters of this transaction
             self._noted = self._dead_letters = None
         # the group knows only blocks that were emitted, whatever the marker said before
         emitted = None if before is None or before.block == marker.block else marker.block
-        GROUPS.commit(self._kafka, self._prefix, self._lane, marker.consumed, emitted)
+        self._log.hand_to_group(marker.consumed, emitted)
 
     def _read_marker(self) -> Marker:
         """Read the marker, a second time if the lane's group is ahead of it. Raises `WriteFailed`."""
-        known = block_of_group(self._kafka, self._prefix, self._lane)
-        try:
-            self._found = read_written(self._kafka, self._prefix, self._lane)
-            if known is not None and not self._found.is_reset and not self._found.marker.has_written(known):
-                self._found = read_written(self._kafka, self._prefix, self._lane)
-                self._found.marker.check_not_behind(known)
-        except MarkerBehind as behind:
-            raise self._behind(behind) from None
-        except UserError as error:
-            raise _unread(error) from error
-        return self._found.marker
-
-    def _behind(self, behind: MarkerBehind) -> KafkaGone:
-        return KafkaGone(f"Kafka does not show the last marker of lane {self._lane}: it shows one {behind}")
+        known = self._log.group_block()
+        with self._told():
+            found = self._log.written()
+            if known is not None and not found.is_reset and not found.marker.has_written(known):
+                found = self._log.written()
+                found.marker.check_not_behind(known)
+        self._found = found
+        return found.marker
 
     def _check_own(self, marker: Marker) -> None:
         receipt = self._last_receipt(marker)
-        marker.check_own(receipt, input_ends(self._kafka, self._prefix, self._lane))
+        marker.check_own(receipt, self._log.input_ends())
 
     def _last_receipt(self, marker: Marker) -> BlockNumber | None:
         try:
-            return last_receipt(self._kafka, self._prefix, self._lane)
+            return self._log.last_receipt()
         except ReceiptsGone:
             return marker.block
 
@@ -220,18 +180,24 @@ class TransactionalWriter:
                 letters.add(dict(headers)["source"])
 
     @contextmanager
-    def _whose(self) -> Iterator[None]:
-        """Say of a writer that is fenced who has fenced it: a job that has written the lane since, or nobody knows who."""
+    def _told(self) -> Iterator[None]:
+        """Turn what fails into what the job can do about it: repeat the batch, wait for Kafka, or stop since another job has the lane."""
         try:
             yield
         except Fenced as fenced:
-            raise self._taken_over(fenced) from fenced
-
-    def _taken_over(self, fenced: Fenced) -> WriteFailed | WriterFenced:
-        try:
-            last = last_written(self._kafka, self._prefix, self._lane)
+            with self._told():
+                last = self._log.written(progress_s=None)
+            raise self._taken_over(fenced, last) from fenced
+        except MarkerBehind as behind:
+            text = f"Kafka does not show the last marker of lane {self._lane}: it shows one {behind}"
+            raise KafkaGone(text) from None
+        except ForeignMarker:
+            raise
         except UserError as error:
-            return _unread(error)
+            raise (KafkaGone if isinstance(error, Unavailable) else WriteFailed)(str(error)) from error
+
+    def _taken_over(self, fenced: Fenced, last: Written) -> WriteFailed | WriterFenced:
+        """Return who has fenced this writer: a job that has written the lane since, or nobody knows who."""
         seen = (self._found is not None and last.place == self._found.place) or last.writer == self._name
         if seen or last.place is None or last.job == self._job:
             # another worker of this job, or another job that has emitted nothing yet: one of the two will find the other's marker

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.brokers import Cluster
-from validator.checkpoint.markers import dead_letter_ends, read_dead_letters, read_markers, read_written
+from validator.checkpoint.markers import LaneOnKafka, read_markers
 from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.marker import Marker
@@ -58,10 +58,10 @@ def _whole(cluster: Cluster) -> Iterator[None]:
 def asked(kafka: dict[str, Any]) -> dict[str, Callable[[], object]]:
     """Return what is asked, by name."""
     return {
-        "marker": lambda: read_written(kafka, PREFIX, LANES[0]).marker.block,
+        "marker": lambda: LaneOnKafka(kafka, PREFIX, LANES[0]).written().marker.block,
         "markers": lambda: {lane: marker.block for lane, marker in read_markers(kafka, PREFIX).items()},
-        "letters": lambda: len(read_dead_letters(kafka, PREFIX, LANES[0])),
-        "letter ends": lambda: sum(dead_letter_ends(kafka, PREFIX, LANES[0]).values()),
+        "letters": lambda: len(LaneOnKafka(kafka, PREFIX, LANES[0]).dead_letters()),
+        "letter ends": lambda: sum(LaneOnKafka(kafka, PREFIX, LANES[0]).dead_letter_ends().values()),
         "topics": lambda: {each.name: each.records for each in list_topics(kafka, prefix=PREFIX)},
     }
 

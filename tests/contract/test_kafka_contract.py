@@ -209,8 +209,8 @@ def test_writers_clock_does_not_matter(kafka: Table, days: int) -> None:
 
 LAST_WRITE = """
 import json, sys
-from validator.checkpoint.markers import block_of_group
-print([block_of_group(json.loads(sys.argv[1]), "once.", f"lane-{number}") for number in range(20)])
+from validator.checkpoint.markers import LaneOnKafka
+print([LaneOnKafka(json.loads(sys.argv[1]), "once.", f"lane-{number}").group_block() for number in range(20)])
 """
 
 

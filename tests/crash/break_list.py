@@ -149,15 +149,15 @@ OF_PARKING = (
 
 OF_WRITER = (
     Break(
-        "no fencing: a random transactional.id", LANE_WRITER, "writers",
-        "        config = producer_config(kafka, OF_LANE, transactional_id=group_of(prefix, lane))\n        with",
-        '        config = producer_config(kafka, OF_LANE, transactional_id=group_of(prefix, lane) + token_hex(4))\n        with',
+        "no fencing: a random transactional.id", "validator/checkpoint/markers.py", "writers",
+        "transactional_id=group_of(self.prefix, lane))",
+        "transactional_id=group_of(self.prefix, lane) + __import__('secrets').token_hex(4))",
     ),
     Break(
         "produced outside the transaction", LANE_WRITER, "writers",
         "            self._writer.send(self._sent(records))\n",
         "            import confluent_kafka\n            from validator.kafka.settings import producer_config\n"
-        '            outside = self.__dict__.get("outside") or confluent_kafka.Producer(producer_config(self._kafka))\n'
+        '            outside = self.__dict__.get("outside") or confluent_kafka.Producer(producer_config(self._log._kafka))\n'
         "            self.outside = outside\n            for topic, key, value, headers in self._sent(records):\n"
         "                outside.produce(topic, value, key, headers=headers)\n            outside.flush()\n",
     ),

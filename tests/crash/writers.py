@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.crash.inject.crash_failpoints import Armed
 from tests.crash.writer_process import BLOCKS_PER_BATCH, FENCED, LANE, Work, outputs
-from validator.checkpoint.markers import block_of_group
+from validator.checkpoint.markers import LaneOnKafka
 from validator.kafka.settings import WHOLE, consumer_config
 from validator.kafka.topics import create_topics
 
@@ -126,7 +126,7 @@ class Scene:
 
     def check_group(self, batches: int) -> None:
         """Check that the lane's group is not ahead of the last block committed. Raises `Wrong`."""
-        last = block_of_group(self._kafka, self._prefix, LANE)
+        last = LaneOnKafka(self._kafka, self._prefix, LANE).group_block()
         if last is not None and last > (expected := batches * BLOCKS_PER_BATCH):
             raise Wrong(f"the lane's group is at block {last}, its committed output at {expected}")
 

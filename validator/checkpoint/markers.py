@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads how much of a lane's output Kafka holds: the lane's marker, its last receipt, its dead letters, and its consumer group's offsets.
+"""How much of a lane's output Kafka holds: the lane's marker, its last receipt, its dead letters, and its consumer group's offsets.
 
 The marker is read from its topic. It is written in the same transaction as the output that it marks, so both commit or neither does. The
 offsets of the lane's consumer group are committed after it, at some time or not at all. So a group that is ahead of the marker says that
@@ -19,7 +19,8 @@ from validator.kafka.calls import ABANDONED_S_MAX, ASK_GROUP, CALL_S_MAX, GROUP_
 from validator.kafka.partitioner import partition_of
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import committed_of
-from validator.kafka.settings import LASTING_COMMITS, UNCOMMITTED, consumer_config
+from validator.kafka.settings import LASTING_COMMITS, OF_LANE, UNCOMMITTED, consumer_config, producer_config
+from validator.kafka.transaction import FencedWriter
 from validator.lanes.marker import Marker
 from validator.topics import DEAD_LETTERS, INPUT_TOPICS, MARKERS, RECEIPTS
 
@@ -116,90 +117,101 @@ def read_markers(kafka: KafkaTable, prefix: str, *, progress_s: float | None = N
     return {key: written.marker for key, written in found.items() if not written.is_reset}
 
 
-def read_written(kafka: KafkaTable, prefix: str, lane: str, progress_s: float = PROGRESS_S_MAX) -> Written:
-    """Return a lane's marker and who wrote it, for a writer; waits for transactions that are open. Raises `UserError`."""
-    return written_of(kafka, prefix, [lane], progress_s=progress_s, lane=lane).get(lane, NOT_WRITTEN)
-
-
-def last_written(kafka: KafkaTable, prefix: str, lane: str) -> Written:
-    """Return what Kafka shows of a lane's marker now, without waiting for open transactions. Raises `UserError`."""
-    return written_of(kafka, prefix, [lane], lane=lane).get(lane, NOT_WRITTEN)
-
-
-def dead_letter_ends(kafka: KafkaTable, prefix: str, lane: str) -> Ends:
-    """Return where the dead letters of all lanes end, those of open transactions included. Raises `UserError`."""
-    with TopicReader(kafka, prefix, [DEAD_LETTERS], lane=lane) as reader:
-        return reader.ends()
-
-
-def input_ends(kafka: KafkaTable, prefix: str, lane: str) -> Ends:
-    """Return where the inputs end. Raises `UserError`."""
-    with TopicReader(kafka, prefix, list(INPUT_TOPICS), lane=lane) as reader:
-        return reader.ends()
-
-
-def read_dead_letters(
-    kafka: KafkaTable, prefix: str, lane: str, progress_s: float = PROGRESS_S_MAX, ends: Ends | None = None
-) -> set[bytes]:
-    """Return the sources (`codec.encode.source_header`) of a lane's dead letters, up to ``ends`` if given. Raises `UserError`."""
-    key = lane.encode()
-    with TopicReader(kafka, prefix, [DEAD_LETTERS], lane=lane) as reader:
-        records = reader.read_past_transactions(progress_s, ends)
-        return {dict(record.headers)["source"] for record in records if record.key == key}
-
-
 class ReceiptsGone(Exception):
     """The receipts of a lane, if there were any, are no longer in Kafka."""
 
 
-def last_receipt(kafka: KafkaTable, prefix: str, lane: str) -> BlockNumber | None:
-    """Return the block of a lane's last committed receipt, None if it never had one.
+class LaneOnKafka:
+    """What Kafka has of one lane, or of a key of a job, for whoever writes it: calls are watched. Methods raise `UserError`."""
 
-    Reads back from the end, and waits for transactions that are open there. The lane must have no open one itself. Raises `ReceiptsGone`,
-    `UserError`.
-    """
-    key, removed = lane.encode(), False
-    with TopicReader(kafka, prefix, [RECEIPTS], lane=lane, nulls=True) as reader:
-        ends = {partition: end for (_, partition), end in reader.ends().items()}
-        firsts = {partition: first for (_, partition), (first, _) in reader.spans().items()}
-        own = partition_of(key, len(ends))
-        # before partitions were added the lane's receipts went to another one
-        for partition in (own, *(each for each in sorted(ends) if each != own)):
-            first, back = firsts[partition], RECEIPTS_BACK
-            removed = removed or first > 0
-            while True:
-                start = max(first, ends[partition] - back)
-                reader.restart(RECEIPTS, partition, start)
-                wanted = {(prefix + RECEIPTS, partition): ends[partition]}
-                found = [each for each in reader.read_past_transactions(ABANDONED_S_MAX, wanted) if each.key == key]
-                if found:
-                    block: int = to_json(RECEIPTS, found[-1].value)["block"]
-                    return block
-                if start == first:
-                    break
-                back *= RECEIPTS_FURTHER
-    if removed:
-        raise ReceiptsGone
-    return None
+    def __init__(self, kafka: KafkaTable, prefix: str, lane: str) -> None:
+        self.lane, self.prefix = lane, prefix
+        self._kafka = kafka
 
+    def writer(self) -> FencedWriter:
+        """Open a writer, which fences off earlier ones. Raises `WriteFailed`."""
+        lane = self.lane
+        config = producer_config(self._kafka, OF_LANE, transactional_id=group_of(self.prefix, lane))
+        return FencedWriter(config, bound_s=CALL_S_MAX, whose=f" of lane {lane}", lane=lane).open()
 
-def block_of_group(kafka: KafkaTable, prefix: str, lane: str) -> BlockNumber | None:
-    """Return the last block that the lane's group knows, None if it knows none or does not answer within `GROUP_S_MAX`.
+    def written(self, progress_s: float | None = PROGRESS_S_MAX) -> Written:
+        """Return the marker and who wrote it. Waits for transactions that are open, without ``progress_s`` for none."""
+        found = written_of(self._kafka, self.prefix, [self.lane], progress_s=progress_s, lane=self.lane)
+        return found.get(self.lane, NOT_WRITTEN)
 
-    librdkafka's admin client is not used: it crashes the process if the group's coordinator is still loading.
-    """
-    place = TopicPartition(prefix + MARKERS, MARKER_PARTITION)
+    def dead_letter_ends(self) -> Ends:
+        """Return where the dead letters of all lanes end, those of open transactions included."""
+        with self._reader(DEAD_LETTERS) as reader:
+            return reader.ends()
 
-    with within(ASK_GROUP, lane):
-        # what an earlier version has left in an open transaction does not count, and is not waited for
-        consumer = Consumer(consumer_config(kafka, UNCOMMITTED, group_id=group_of(prefix, lane)))
-        try:
-            (found,) = committed_of(consumer, [place], patience_s=GROUP_S_MAX)
-        except KafkaException:
-            return None
-        finally:
-            consumer.close()
-    return found.offset - 1 if found.offset > 0 else None
+    def input_ends(self) -> Ends:
+        """Return where the inputs end."""
+        with self._reader(*INPUT_TOPICS) as reader:
+            return reader.ends()
+
+    def dead_letters(self, ends: Ends | None = None) -> set[bytes]:
+        """Return the sources (`codec.encode.source_header`) of the lane's dead letters, up to ``ends`` if given.
+
+        Waits for transactions that are open, as long as one may be.
+        """
+        key = self.lane.encode()
+        with self._reader(DEAD_LETTERS) as reader:
+            records = reader.read_past_transactions(ABANDONED_S_MAX, ends)
+            return {dict(record.headers)["source"] for record in records if record.key == key}
+
+    def last_receipt(self) -> BlockNumber | None:
+        """Return the block of the last committed receipt, None if there never was one.
+
+        Reads back from the end, and waits for transactions that are open there. The lane must have no open one itself. Raises
+        `ReceiptsGone`.
+        """
+        key, removed = self.lane.encode(), False
+        with self._reader(RECEIPTS) as reader:
+            ends = {partition: end for (_, partition), end in reader.ends().items()}
+            firsts = {partition: first for (_, partition), (first, _) in reader.spans().items()}
+            own = partition_of(key, len(ends))
+            # before partitions were added the lane's receipts went to another one
+            for partition in (own, *(each for each in sorted(ends) if each != own)):
+                first, back = firsts[partition], RECEIPTS_BACK
+                removed = removed or first > 0
+                while True:
+                    start = max(first, ends[partition] - back)
+                    reader.restart(RECEIPTS, partition, start)
+                    wanted = {(self.prefix + RECEIPTS, partition): ends[partition]}
+                    found = [each for each in reader.read_past_transactions(ABANDONED_S_MAX, wanted) if each.key == key]
+                    if found:
+                        block: int = to_json(RECEIPTS, found[-1].value)["block"]
+                        return block
+                    if start == first:
+                        break
+                    back *= RECEIPTS_FURTHER
+        if removed:
+            raise ReceiptsGone
+        return None
+
+    def group_block(self) -> BlockNumber | None:
+        """Return the last block that the lane's group knows, None if it knows none or does not answer within `GROUP_S_MAX`.
+
+        librdkafka's admin client is not used: it crashes the process if the group's coordinator is still loading.
+        """
+        place = TopicPartition(self.prefix + MARKERS, MARKER_PARTITION)
+        with within(ASK_GROUP, self.lane):
+            # what an earlier version has left in an open transaction does not count, and is not waited for
+            consumer = Consumer(consumer_config(self._kafka, UNCOMMITTED, group_id=group_of(self.prefix, self.lane)))
+            try:
+                (found,) = committed_of(consumer, [place], patience_s=GROUP_S_MAX)
+            except KafkaException:
+                return None
+            finally:
+                consumer.close()
+        return found.offset - 1 if found.offset > 0 else None
+
+    def hand_to_group(self, consumed: Consumed, block: BlockNumber | None) -> None:
+        """Let the lane's group have what was committed (`GroupCommits.commit`)."""
+        GROUPS.commit(self._kafka, self.prefix, self.lane, consumed, block)
+
+    def _reader(self, *topics: str) -> TopicReader:
+        return TopicReader(self._kafka, self.prefix, topics, lane=self.lane)
 
 
 class GroupCommits:

@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaExcep
 
 from streaming import transactions
 from validator.checkpoint import markers
+from validator.checkpoint.markers import LaneOnKafka
 from validator.config import Config
 from validator.errors import Unavailable, UserError
 from validator.history import lane_inputs
@@ -303,8 +304,8 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
     "take over": (lambda _: transactions.take_over(KAFKA, "t.", ["lane"]), None),
-    "writer": (lambda _: transactions.TransactionalWriter(KAFKA, "t.", "lane", "job")._prefix, "t."),
-    "group": (lambda _: markers.block_of_group(KAFKA, "t.", "lane"), 3),
+    "writer": (lambda _: transactions.TransactionalWriter(LaneOnKafka(KAFKA, "t.", "lane"), "job")._prefix, "t."),
+    "group": (lambda _: markers.LaneOnKafka(KAFKA, "t.", "lane").group_block(), 3),
     "ends": (ends, {("t.markers", 0): 5}),
 }
 

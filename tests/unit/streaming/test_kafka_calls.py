@@ -23,6 +23,7 @@ from streaming.reasons import reason_of
 from streaming.transactions import TransactionalWriter, take_over
 from tests.tidy.tree import ROOT
 from validator.checkpoint import markers
+from validator.checkpoint.markers import LaneOnKafka
 from validator.codec.encode import OutputRecord
 from validator.errors import UserError
 from validator.kafka import calls, transaction
@@ -92,7 +93,7 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Hung:
 
 
 def writer() -> TransactionalWriter:
-    return TransactionalWriter(KAFKA, "p.", LANE, "job")
+    return TransactionalWriter(LaneOnKafka(KAFKA, "p.", LANE), "job")
 
 
 def read(act: Callable[[TopicReader], object]) -> Callable[[], object]:
@@ -108,7 +109,7 @@ WAITING: dict[Call, tuple[str, Callable[[], object]]] = {
     calls.SEND: ("produce", lambda: writer().write([RECORD])),
     calls.REPORT: ("poll", lambda: writer()._writer._await_report(ABORTS)),
     calls.COMMIT: ("commit_transaction", lambda: writer().commit(Marker())),
-    calls.ASK_GROUP: ("committed", lambda: markers.block_of_group(KAFKA, "p.", LANE)),
+    calls.ASK_GROUP: ("committed", lambda: markers.LaneOnKafka(KAFKA, "p.", LANE).group_block()),
     calls.OPEN_READER: ("list_topics", read(lambda _: None)),
     calls.ASK_ENDS: ("list_offsets", read(lambda reader: reader.ends())),
     calls.READ: ("poll", read(lambda reader: reader.poll(0.1))),

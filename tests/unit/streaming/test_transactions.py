@@ -23,6 +23,7 @@ from tests.unit.streaming.played_writer import (
     PREFIX,
     VERDICT,
     Kafka,
+    Log,
     StandIn,
     error,
     kafka,
@@ -59,17 +60,17 @@ def test_batch_is_one_transaction_with_its_marker_and_the_group_follows(kafka: K
     ]
     names = [("job", JOB.encode()), ("writer", made._name.encode())]
     assert marked == ("p.markers", b"polkadot", marker.encode(LANE).value, names)
-    assert kafka.calls[-2:] == [("commit", CALL_S_MAX), ("group", PREFIX, LANE, marker.consumed, 7)]
+    assert kafka.calls[-2:] == [("commit", CALL_S_MAX), ("group", marker.consumed, 7)]
     kafka.calls.clear()
     made.write([VERDICT])
     assert kafka.names() == ["begin", "produce", "poll"], "the next batch is another transaction"
     made.commit(Marker(7, {INPUTS: 9}))
-    assert kafka.calls[-1] == ("group", PREFIX, LANE, {INPUTS: 9}, None), "it has no block that was not emitted"
+    assert kafka.calls[-1] == ("group", {INPUTS: 9}, None), "it has no block that was not emitted"
 
 
 def test_producer_is_set_up_for_its_lane(kafka: Kafka) -> None:
-    TransactionalWriter(KAFKA, PREFIX, LANE, JOB)
-    TransactionalWriter({**KAFKA, "queue.buffering.max.kbytes": 99}, PREFIX, LANE, JOB)
+    TransactionalWriter(Log(kafka), JOB)
+    TransactionalWriter(Log(kafka, {**KAFKA, "queue.buffering.max.kbytes": 99}), JOB)
     first, second = kafka.configs
     assert first["transactional.id"] == "p.lane.polkadot"
     assert first["transaction.timeout.ms"] == TRANSACTION_MS_MAX
@@ -205,7 +206,7 @@ def test_what_cannot_be_read_fails_the_batch(kafka: Kafka, raised: UserError, ki
 def test_writer_that_cannot_be_opened_says_so(kafka: Kafka) -> None:
     kafka.failing["init"] = [error(STAYS)]
     with pytest.raises(WriteFailed, match="Kafka did not accept the batch of lane polkadot: "):
-        TransactionalWriter(KAFKA, PREFIX, LANE, JOB)
+        TransactionalWriter(Log(kafka), JOB)
 
 
 def test_take_over_opens_each_lane(kafka: Kafka) -> None:
@@ -220,7 +221,7 @@ def test_take_over_opens_each_lane(kafka: Kafka) -> None:
 
 def test_records_are_framed_as_they_are_sent_and_the_marker_is_not(kafka: Kafka) -> None:
     header = b"\xc3\x01abcdefgh"
-    made = TransactionalWriter(KAFKA, PREFIX, LANE, JOB, {("verdicts", header): b"\0\0\0\0\5"})
+    made = TransactionalWriter(Log(kafka), JOB, {("verdicts", header): b"\0\0\0\0\5"})
     made.write(
         [OutputRecord("verdicts", b"k", header + b"one"), OutputRecord("headroom", b"k", header + b"two"), VERDICT]
     )

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming import transactions
 from tests.unit.streaming.played_writer import (
     INPUTS,
     JOB,
@@ -16,6 +15,7 @@ from tests.unit.streaming.played_writer import (
     LANE,
     PREFIX,
     Kafka,
+    Log,
     error,
     kafka,
     produced,
@@ -102,7 +102,7 @@ def test_marker_without_any_receipt_is_not_the_lanes(kafka: Kafka, monkeypatch: 
     def gone(*_: Any) -> None:
         raise ReceiptsGone
 
-    monkeypatch.setattr(transactions, "last_receipt", gone)
+    monkeypatch.setattr(Log, "last_receipt", gone)
     writer(kafka).confirm(corrects=False)  # retention has removed them: they say nothing
 
 
@@ -180,4 +180,4 @@ def test_group_without_an_answer_says_nothing(monkeypatch: pytest.MonkeyPatch) -
         def close(self) -> None: ...
 
     monkeypatch.setattr(markers, "Consumer", Silent)
-    assert markers.block_of_group(KAFKA, PREFIX, LANE) is None
+    assert markers.LaneOnKafka(KAFKA, PREFIX, LANE).group_block() is None
