@@ -125,6 +125,7 @@ class Lane(LaneOnKafka):
         self.own = log.lane(lane)
         self.producer: Producer | None = None
         self._known: BlockNumber | None = None
+        self._is_hidden = False
 
     def writer(self) -> Any:
         """Open a producer, which ends the transaction of the one before."""
@@ -140,14 +141,18 @@ class Lane(LaneOnKafka):
         """Return the marker, or none at all where that must be noticed: Kafka says so right after a partition's leader has died."""
         if progress_s is not None:
             self.reach("read marker")
-            if (
-                self._known is not None
-                and self.log.schedule.step("look for the end", "marker not shown", often=4) is not None
-            ):
+            if self._known is not None and self._hides():
                 return Written(Marker())
         if self.own.written_by is None:
             return Written(self.own.recorded)
         return Written(self.own.recorded, *self.own.written_by, (0, self.own.marks))
+
+    def _hides(self) -> bool:
+        """Return whether the marker is not shown; then perhaps not the second time either."""
+        again = self._is_hidden and self.log.schedule.chance(0.5)
+        now = self.log.schedule.step("look for the end", "marker not shown", often=4) is not None
+        self._is_hidden = again or now
+        return self._is_hidden
 
     def group_block(self) -> BlockNumber | None:
         """Ask the group, which may not answer."""
