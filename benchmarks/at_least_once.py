@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from streaming.run import run_job
 from validator.codec.encode import BlockOutput
 from validator.config import Config
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.lanes.marker import Consumed
 
 

@@ -23,7 +23,7 @@ from validator.codec.schemas import schemas
 from validator.config import Config
 from validator.job.installed import configured_job, create_job_topics
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.client import consumer_config
+from validator.kafka.settings import COMMITS, consumer_config
 from validator.kafka.topics import create_topics
 
 LANE, PREFIX = "bench", "bench."
@@ -137,7 +137,7 @@ def _configuration(directory: Path, kafka: dict[str, Any], prefix: str) -> Confi
 
 def _consume(kafka: dict[str, Any], prefix: str) -> float:
     """Return the seconds that one process takes to read and verify every body; the first fetch is not counted."""
-    consumer = Consumer(consumer_config(kafka, group_id="plain-consumer"))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id="plain-consumer"))
     consumer.assign([TopicPartition(prefix + records.BODIES, 0, OFFSET_BEGINNING)])
     tune_garbage_collector()
     began, seen = 0.0, 0

@@ -20,7 +20,7 @@ from benchmarks.processes import processor_seconds, used_between
 from benchmarks.service import configuration, encoded, running
 from validator.codec.json_form import to_json
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.settings import COMMITS, consumer_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.protocols.router.simulation.load import SettingsLoad
 
@@ -129,7 +129,7 @@ class _Reader:
     def __init__(self, kafka: dict[str, Any], topic: str, expected: int) -> None:
         self.verdicts: list[tuple[int, float]] = []
         self._expected = expected
-        self._consumer = Consumer(consumer_config(kafka, group_id="latency") | {"fetch.wait.max.ms": 10})
+        self._consumer = Consumer(consumer_config(kafka, COMMITS, group_id="latency") | {"fetch.wait.max.ms": 10})
         self._consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
         self.thread = threading.Thread(target=self._read, args=(time.monotonic() + 600,), daemon=True)
         self.thread.start()

@@ -18,10 +18,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming.markers import group_of
+from validator.checkpoint.markers import group_of
 from validator.codec.json_form import encode_input
 from validator.config import Config
-from validator.kafka.client import admin_config, consumer_config, producer_config
+from validator.kafka.settings import COMMITS, WHOLE, admin_config, consumer_config, producer_config
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load, load_chain
 from validator.topics import INPUT_TOPICS
@@ -104,7 +104,7 @@ def produce(
 
 def end_offset(kafka: dict[str, Any], topic: str) -> int:
     """Return the end offset of a one-partition topic."""
-    consumer = Consumer(consumer_config(kafka, group_id="benchmarks"))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id="benchmarks"))
     try:
         return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
     finally:
@@ -124,7 +124,7 @@ def reset_output(kafka: dict[str, Any], prefix: str, lane: str) -> None:
 
 def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
     """Return the number of committed records in a one-partition topic from an offset on; transaction markers take offsets too."""
-    consumer = Consumer(consumer_config(kafka, group_id="benchmarks", partition_eof=True))
+    consumer = Consumer(consumer_config(kafka, WHOLE, group_id="benchmarks"))
     consumer.assign([TopicPartition(topic, 0, offset)])
     count = 0
     try:

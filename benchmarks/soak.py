@@ -31,7 +31,7 @@ from rich.table import Table
 from benchmarks.processes import family, kind_of
 from benchmarks.service import configuration, encoded, end_offset, records_since, running
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 from validator.protocols.router.simulation.load import SettingsLoad
 

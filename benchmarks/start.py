@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from benchmarks.figures import Figure
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 
 

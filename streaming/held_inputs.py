@@ -8,22 +8,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streaming.kafka_calls import PROGRESS_S_MAX, WatchedReader
-from streaming.transactions import KafkaGone
 from validator.checkpoint.second_look import PERSON_S, Lack, SecondLook, SeenTwice
 from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
+from validator.kafka.calls import PROGRESS_S_MAX
 from validator.kafka.consume import NotUnpacked
+from validator.kafka.reader import TopicReader
 from validator.kafka.registry import known_ids
+from validator.kafka.settings import SPARING
+from validator.kafka.transaction import KafkaGone
 from validator.lanes.definition import LaneDefinition, job_codec
 from validator.lanes.parked import Place, Span
 from validator.lanes.parking import InputsGone, Suspect
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 
 class ReadFailed(Exception):
@@ -69,7 +71,7 @@ class ParkingSettings:
     def _lack(self, lane: str, place: Place, span: Span, kafka: KafkaTable) -> Lack | None:
         """Return whether Kafka no longer has inputs of a span."""
         topic, partition = place
-        with WatchedReader(kafka, self.prefix, [topic], lane=lane) as reader:
+        with TopicReader(kafka, self.prefix, [topic], lane=lane) as reader:
             first, end = reader.spans().get(place, (0, 0))
         where = f"{self.prefix}{topic}[{partition}]"
         if end < span.end:
@@ -93,7 +95,7 @@ class ParkingSettings:
             SecondLook(self.kafka, PERSON_S).refuse_soon("held inputs", partial(self._lack, lane, place, span))
         except SeenTwice as error:
             raise InputsGone(str(error)) from None
-        with WatchedReader(self.kafka, self.prefix, [topic], lane=lane, nulls=True, sparing=True) as reader:
+        with TopicReader(self.kafka, self.prefix, [topic], lane=lane, nulls=True, reading=SPARING) as reader:
             reader.restart(topic, partition, span.first)
             for record in reader.read_past_transactions(PROGRESS_S_MAX, {(self.prefix + topic, partition): span.end}):
                 if record.offset >= span.end:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from streaming.kafka_calls import CLOSE, waited_for
-from validator.kafka.client import consumer_config
+from validator.kafka.calls import CLOSE, waited_for
+from validator.kafka.settings import COMMITS, consumer_config
 
 if TYPE_CHECKING:
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 
 def job_group(prefix: str) -> str:
@@ -30,7 +30,7 @@ class JobOffsets:
 
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
         """Raises `confluent_kafka.KafkaException` if the client does not accept its configuration."""
-        self._consumer = Consumer(consumer_config(kafka, group_id=job_group(prefix)))
+        self._consumer = Consumer(consumer_config(kafka, COMMITS, group_id=job_group(prefix)))
 
     def commit(self, end: str) -> None:
         """Commit the end of a batch, as Spark's Kafka source gives it: JSON, offsets by topic and partition. Does not wait."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.deaths import WORKER_LATE
-from streaming.kafka_calls import KAFKA_GONE
 from validator.job.schema_ids import SchemaIds, schema_ids
+from validator.kafka.calls import KAFKA_GONE
 from validator.kafka.retry import passes_in_java
 from validator.waiting import Patience, Pause, wait_out
 
@@ -35,7 +35,7 @@ _DISK: Final = {
 the system."""
 
 WRITER_GONE: Final = KAFKA_GONE
-"""A worker's `streaming.transactions.KafkaGone`, in the text of the query's exception."""
+"""A worker's `validator.kafka.transaction.KafkaGone`, in the text of the query's exception."""
 
 _ERRNO: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """The same of a worker's own files, by number."""

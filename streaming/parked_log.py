@@ -20,15 +20,13 @@ from validator.kafka.open_transactions import open_transactions
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.lanes.parked import shortened
 from validator.topics import INPUT_TOPICS
+from validator.waiting import UNFORESEEN_S
 
 if TYPE_CHECKING:
-    from validator.kafka.client import KafkaTable
     from validator.kafka.open_transactions import OpenTransaction
     from validator.kafka.reader import TopicRecord
+    from validator.kafka.settings import KafkaTable
     from validator.waiting import Patience
-
-PAUSE_S: Final = 5.0
-"""Seconds after an error that nobody has foreseen, and between attempts without a word."""
 
 TRANSACTIONS_S: Final = 30.0
 """Seconds between two looks for open transactions."""
@@ -83,14 +81,14 @@ class KafkaWatch(threading.Thread):
         if reason != self._said:
             self._said = reason
             self._log.error("lanes unread", reason=f"the topic lanes cannot be read: {reason}")
-        self._end.wait(PAUSE_S)
+        self._end.wait(UNFORESEEN_S)
 
     def _wait(self, reason: str) -> None:
         """Say that Kafka is away, as long as there is patience, and wait."""
         try:
             pause = self._patience.pause(reason)
         except GivenUp:
-            self._end.wait(PAUSE_S)
+            self._end.wait(UNFORESEEN_S)
             return
         self._log.warning("waiting", **pause.event())
         self._patience.sleep(pause.seconds, self._end.is_set)

@@ -16,23 +16,23 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streaming.chunk_files import ChunkFile
 from streaming.decode_stage import Decoder
 from streaming.held_inputs import ReadFailed, no_memory
-from streaming.kafka_calls import CLOSE, READ_RANGE, within
 from streaming.options import WHOLE_BYTES_MAX
 from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings, TaskRanges, failure
 from streaming.shared_folder import attempt_with
-from streaming.transactions import KafkaGone
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
-from validator.core.limits import DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX
-from validator.kafka.client import consumer_config
+from validator.core.limits import DEAD_LETTER_END_BYTES
+from validator.kafka.calls import CLOSE, READ_RANGE, within
 from validator.kafka.consume import NOT_UNPACKED, available
 from validator.kafka.retry import ends_reading
+from validator.kafka.settings import INPUTS, consumer_config
+from validator.kafka.transaction import KafkaGone
 from validator.lanes.definition import job_codec
 
 if TYPE_CHECKING:
@@ -61,17 +61,6 @@ SILENCE_S_MAX: Final = 45.0
 
 POLL_S: Final = 0.2
 """Seconds that one poll waits for records."""
-
-_TUNING: Final[dict[str, object]] = {
-    # The end of a partition is reported with an empty fetch, which a broker delays by this time (default: 500 ms). A batch whose last
-    # record is a transaction's marker waits for that; an idle job asks this often.
-    "fetch.wait.max.ms": 20,
-    # what is fetched beyond the ranges is fetched for nothing (default: 100,000 records, 64 MiB)
-    "queued.min.messages": 10_000,
-    "queued.max.messages.kbytes": 32 * 1024,
-    # a fetch must hold the largest record
-    "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
-}
 
 
 def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]:
@@ -356,13 +345,10 @@ class RangeReader:
         else:
             if cursor is not None:
                 cursor.close()
-            cursor = Cursor(Consumer(input_consumer_config(self._settings)), ranges)
+            cursor = Cursor(
+                Consumer(consumer_config(self._settings.kafka, INPUTS, group_id="validator-inputs")), ranges
+            )
         return Reading(ranges, cursor, decoder, file)
-
-
-def input_consumer_config(settings: SourceSettings) -> dict[str, Any]:
-    """Return the configuration of a worker's consumer."""
-    return consumer_config(settings.kafka, group_id="validator-inputs", partition_eof=True, lasting=True) | _TUNING
 
 
 _reader: RangeReader | None = None

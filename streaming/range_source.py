@@ -27,8 +27,8 @@ from streaming.chunk_files import remove_files_before
 from streaming.options import CHUNK_SCHEMA
 from streaming.ranges import OffsetRange, Offsets, divided, limited, records_between
 from validator.errors import UserError
-from validator.kafka.client import admin_config
 from validator.kafka.retry import offsets_of, partitions_of, passes
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import ids_of
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class RangeStreamReader(DataSourceStreamReader):
 def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec) -> Offsets:
     """Return the first offsets of all partitions of some topics, or the ends of their committed records.
 
-    Raises `streaming.transactions.KafkaGone` if Kafka does not answer, and `UserError`.
+    Raises `validator.kafka.transaction.KafkaGone` if Kafka does not answer, and `UserError`.
     """
     try:
         asked = {
@@ -236,7 +236,7 @@ def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec
 
 def failure(error: KafkaError) -> Exception:
     """Return what to raise if Kafka does not give the inputs."""
-    from streaming.transactions import KafkaGone
+    from validator.kafka.transaction import KafkaGone
 
     text = f"Kafka does not give the inputs: {error.str()} ({error.name()})"
     return KafkaGone(text) if passes(error) else UserError(text)

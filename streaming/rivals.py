@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.markers import last_of_lanes
 from streaming.reasons import BatchFailed
-from streaming.transactions import KafkaGone, WriteFailed, WriterFenced, take_over
+from streaming.transactions import take_over
+from validator.checkpoint.markers import NOT_WRITTEN, written_of
+from validator.kafka.transaction import KafkaGone, WriteFailed, WriterFenced
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 
 class Rivals:
@@ -38,7 +39,7 @@ class Rivals:
     def look(self, kafka: KafkaTable, prefix: str, lanes: Collection[str]) -> None:
         """Look before lanes are taken over again. Raises `WriterFenced` if another job has written one since, `UserError`."""
         known = [lane for lane in lanes if lane in self._taken]
-        for lane, last in last_of_lanes(kafka, prefix, known).items() if known else ():
+        for lane, last in written_of(kafka, prefix, known, lane="").items() if known else ():
             if last.place != self._taken[lane] and last.job and last.job not in self._own:
                 raise WriterFenced(f"another job has taken over lane {lane}: {last.job}")
 
@@ -46,7 +47,8 @@ class Rivals:
         """Note that a job of this name has taken lanes over, and where their markers are then. Raises `UserError`."""
         self._own.add(application)
         new = [lane for lane in lanes if lane not in self._taken]
-        self._taken |= {lane: last.place for lane, last in last_of_lanes(kafka, prefix, new).items()} if new else {}
+        found = written_of(kafka, prefix, new, lane="") if new else {}
+        self._taken |= {lane: found.get(lane, NOT_WRITTEN).place for lane in new}
 
 
 def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:

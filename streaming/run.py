@@ -44,7 +44,6 @@ from streaming.session import (
     reason_gone,
     starting_session,
 )
-from streaming.transactions import WriterFenced
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
 from validator.checkpoint.files import REMEDY, follow_move, has_checkpoint, keep_sums
@@ -56,10 +55,11 @@ from validator.job.schema_ids import records_of
 from validator.job.start_check import Look, checkpoint_of, has_changed, look, look_offline
 from validator.kafka.registry import with_known_ids
 from validator.kafka.topics import wait_for_topics
+from validator.kafka.transaction import WriterFenced
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
 from validator.lanes.kept_start import NOTHING, Accepted
 from validator.topics import INPUT_TOPICS
-from validator.waiting import Patience
+from validator.waiting import RESTART, Patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,9 +84,6 @@ STOP_BATCH_S_MAX = 60.0
 
 RESTARTS_MAX = 5
 """Restarts of the query in a row without a completed batch, after which the job gives up."""
-
-RESTART_S = 1.0
-"""Seconds before the first restart. Each further restart waits twice as long."""
 
 STATE_READS_MAX = 2
 """Attempts in a row to read a state before the job says that it is damaged: each copies the files again."""
@@ -287,7 +284,7 @@ def run_queries(
                     log.error("failed", reason=str(failure))
                     return exit_codes.STOPPED
                 log.warning("restarting", reason=str(failure), attempt=failures)
-                outages.sleep(RESTART_S * 2 ** (failures - 1))
+                outages.sleep(RESTART.after(failures))
             if stop.requested:  # the next start repeats what was not committed
                 log.info("stopped", last_batch=-1)
                 return exit_codes.OK

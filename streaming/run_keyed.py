@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming.executors import watches
-from streaming.kafka_calls import ABANDONED_S_MAX
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import locked, logger, own_output
-from streaming.markers import marked_keys, read_marker
 from streaming.metered import create_metrics_topic
 from streaming.options import bytes_of
 from streaming.outside import Outages, StopSignal
@@ -26,11 +24,13 @@ from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_ses
 from streaming.stages import CONDENSE, KEYED
 from validator.checkpoint.files import check_files, follow_move, has_checkpoint, keep_sums
 from validator.checkpoint.kafka import checked_ids, keep_ids, refuse_lost_inputs
+from validator.checkpoint.markers import LaneOnKafka, read_markers
 from validator.checkpoint.second_look import SecondLook
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import Unavailable, UserError
 from validator.job.installed import configured_job
 from validator.job.schema_ids import records_of_job
+from validator.kafka.calls import ABANDONED_S_MAX
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import configured_codec, job_directory
@@ -110,7 +110,8 @@ def check_written(settings: KeyedJobSettings) -> None:
             end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
         except BatchFailed as failure:
             raise (Unavailable if failure.outside else UserError)(str(failure)) from None
-    settings.job.check_written(marked_keys(settings.kafka, settings.prefix, ABANDONED_S_MAX))
+    written = read_markers(settings.kafka, settings.prefix, progress_s=ABANDONED_S_MAX)
+    settings.job.check_written(sorted(written))
 
 
 def input_ids(settings: KeyedJobSettings, second: SecondLook) -> dict[str, str]:
@@ -172,7 +173,7 @@ def recoveries(settings: KeyedJobSettings, directory: Path, *, rebuild: bool) ->
     job, prefix = settings.job, settings.prefix
     found: dict[str, Recovery] = {}
     for key in job.keys:
-        marker = read_marker(settings.kafka, prefix, key, ABANDONED_S_MAX)
+        marker = LaneOnKafka(settings.kafka, prefix, key).written(ABANDONED_S_MAX).marker
         if marker.block is None:
             continue
         if not rebuild:

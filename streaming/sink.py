@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from streaming.transactions import NO_FRAMES, TransactionalWriter
+from validator.checkpoint.markers import LaneOnKafka
 from validator.codec.encode import BlockOutput
 from validator.lanes.marker import Consumed
 from validator.lanes.sink import LaneSink, Sink, TransactionalSink, in_runs
@@ -57,7 +58,7 @@ class KafkaOutput:
 
     def writer(self, key: str) -> TransactionalWriter:
         """Open the writer of a lane, which fences off earlier ones."""
-        return TransactionalWriter(dict(self.kafka), self.prefix, key, self.job, dict(self.frames))
+        return TransactionalWriter(LaneOnKafka(dict(self.kafka), self.prefix, key), self.job, dict(self.frames))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.kafka_calls import ABANDONED_S_MAX
-from streaming.transactions import KafkaGone, WriteFailed, take_over
+from streaming.transactions import take_over
 from validator.codec.arrivals import NO_LANE
 from validator.errors import Unavailable, UserError
 from validator.history.engine import skipped_records
 from validator.job.orders import lane_reports
+from validator.kafka.calls import ABANDONED_S_MAX
+from validator.kafka.transaction import KafkaGone, WriteFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

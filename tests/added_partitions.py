@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from validator.kafka.client import admin_config
 from validator.kafka.retry import partitions_of
+from validator.kafka.settings import admin_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

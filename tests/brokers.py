@@ -25,11 +25,11 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, PartitionMetadat
 
 from tests.links import HOST, Link, Links
 from validator.kafka.broker import EmbeddedBroker, _free_ports, new_cluster_id
-from validator.kafka.client import admin_config
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 from validator.kafka.login import FILE as SECRET
 from validator.kafka.login import kept_secret, server_login
+from validator.kafka.settings import admin_config
 from validator.private import make_private, write_private
 
 NODES: Final = (1, 2, 3)

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
-from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.sender import RecordSender
+from validator.kafka.settings import producer_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

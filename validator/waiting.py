@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits while something outside is away, such as Kafka or space on a disk: with growing pauses, each of them reported, and not forever."""
+"""How long the product waits before it tries again: the pauses that grow, and the patience with what is away outside.
+
+An outage, of Kafka or of space on a disk, is waited for with growing pauses, each of them reported, and not forever. It may begin in one
+call and last through many others, of several places in the program, until one of them succeeds, and a request to stop ends a pause.
+Libraries of retries (tenacity, stamina) bound one call at a time, and bring their clock.
+"""
 
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from validator.errors import GivenUp, Unavailable
@@ -13,11 +19,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PAUSE_S_MIN: Final = 1.0
-"""Seconds of the first pause; each further one is twice as long."""
+DOUBLINGS_MAX: Final = 32
 
-PAUSE_S_MAX: Final = 60.0
-"""Seconds of the longest pause: so long after its return, at most, something that was away is in use again."""
+
+class Pauses(NamedTuple):
+    """Seconds before another attempt: ``first_s`` after the first failure in a row, twice as long after each further one, with a bound."""
+
+    first_s: float
+    longest_s: float
+
+    def after(self, failures: int) -> float:
+        """Return the seconds after this many failures in a row."""
+        return min(self.first_s * 2.0 ** min(failures - 1, DOUBLINGS_MAX), self.longest_s)
+
+
+OUTAGE: Final = Pauses(1.0, 60.0)
+"""Something outside is away: so long after its return, at most, it is in use again."""
+RESTART: Final = Pauses(1.0, inf)
+"""The job or its query has failed by itself; whoever starts it again bounds the attempts."""
+FOLLOWER: Final = Pauses(1.0, 5.0)
+"""What a person looks at cannot be read."""
+UNFORESEEN_S: Final = 5.0
+"""Seconds that a thread which only reports waits after an error that nobody has foreseen, and while it has nothing more to say."""
 
 SLICE_S: Final = 0.2
 """Seconds after which a pause notices a request to stop."""
@@ -53,11 +76,11 @@ class Patience:
         self._give_up_after_s = give_up_after_s
         self._clock, self._sleep = clock, sleep
         self._began: float | None = None
-        self._next_s = PAUSE_S_MIN
+        self._failures = 0
 
     def ended(self) -> None:
         """Let the next failure begin another outage."""
-        self._began, self._next_s = None, PAUSE_S_MIN
+        self._began, self._failures = None, 0
 
     def pause(self, reason: str) -> Pause:
         """Return the pause after a failure. Raises `GivenUp` if the outage has lasted too long."""
@@ -67,9 +90,8 @@ class Patience:
         left_s = self._give_up_after_s - waited_s
         if left_s <= 0:
             raise GivenUp(f"{reason}; gave up after {waited_s:.0f} s, [job] give_up_after is {self._give_up_after_s:g}")
-        seconds = min(self._next_s, left_s)
-        self._next_s = min(2 * self._next_s, PAUSE_S_MAX)
-        return Pause(reason, seconds, waited_s, self._give_up_after_s)
+        self._failures += 1
+        return Pause(reason, min(OUTAGE.after(self._failures), left_s), waited_s, self._give_up_after_s)
 
     def sleep(self, seconds: float, stopping: Callable[[], bool] = lambda: False) -> None:
         """Wait, or until ``stopping`` returns true."""

@@ -14,7 +14,7 @@ from streaming.workers import tune_garbage_collector
 from validator.codec.decode import decode_record
 from validator.config import Config
 from validator.core.inputs import DeadLetter, Input, Source
-from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.settings import COMMITS, consumer_config, producer_config
 from validator.lanes.configured import lane_definitions
 from validator.lanes.processor import LaneProcessor
 from validator.topics import INPUT_TOPICS
@@ -31,7 +31,7 @@ def main(configuration: str, total: int) -> None:
     kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     names: dict[str, str] = {}
     producer = Producer(producer_config(config.kafka))
-    consumer = Consumer(consumer_config(config.kafka, group_id="plain-loop"))
+    consumer = Consumer(consumer_config(config.kafka, COMMITS, group_id="plain-loop"))
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in kinds])
     tune_garbage_collector()
 

@@ -17,7 +17,7 @@ from tests.sending import send
 from tests.unit.lanes.backend import Store
 from validator.ask import state
 from validator.core.inputs import DeadLetter, Input, Source
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, Skipped, process_batch, restore_lane
 from validator.lanes.stored import Part, write_end, write_entry, write_header

@@ -19,7 +19,7 @@ from validator.codec.encode import encode_dead_letter
 from validator.codec.json_form import shown_json
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.errors import UserError
-from validator.kafka.client import consumer_config
+from validator.kafka.settings import WHOLE, consumer_config
 from validator.kafka.topics import create_topics
 from validator.letters.dead_letters import Place
 from validator.letters.replayer import Replayer, Task
@@ -62,7 +62,7 @@ class Letters:
 
     def inputs(self, topic: str) -> list[Message]:
         """Return the committed records of a topic with one partition."""
-        consumer = Consumer(consumer_config(self.kafka, group_id="test", partition_eof=True))
+        consumer = Consumer(consumer_config(self.kafka, WHOLE, group_id="test"))
         try:
             consumer.assign([TopicPartition(self.prefix + topic, 0, OFFSET_BEGINNING)])
             messages: list[Message] = []

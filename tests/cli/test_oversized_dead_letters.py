@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from tests.cli.follower import lines
 from tests.cli.test_dead_letters import Letters, letters
 from validator.core.inputs import DeadReason, Source
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 
 if TYPE_CHECKING:
     from pathlib import Path

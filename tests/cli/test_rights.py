@@ -32,9 +32,9 @@ from validator.errors import UserError
 from validator.kafka import broker as broker_module
 from validator.kafka import refusals, retry
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.client import admin_config
 from validator.kafka.login import USER
 from validator.kafka.reader import TopicReader
+from validator.kafka.settings import admin_config
 from validator.transports.cursors import Cursors
 from validator.transports.lease import Lease
 from validator.transports.output_reader import KafkaOutputReader

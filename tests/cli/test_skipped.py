@@ -13,7 +13,7 @@ import pytest
 from tests.cli.follower import LANE, invoke, lines
 from tests.cli.stored_job import Job
 from tests.sending import send
-from validator.checkpoint.kafka import read_markers
+from validator.checkpoint.markers import read_markers
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason
 from validator.core.types import BlockNumber

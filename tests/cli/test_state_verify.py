@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cli.follower import LANE
 from tests.cli.stored_job import BATCH, Job, refused
-from validator.kafka.client import admin_config
+from validator.kafka.settings import admin_config
 
 
 def test_lane_equal_to_its_topics_verifies(job: Callable[..., Job]) -> None:

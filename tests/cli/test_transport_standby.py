@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.cli.transport_processes import Transport, Transports, until
 from tests.sending import send
 from validator import exit_codes
-from validator.kafka.client import consumer_config
+from validator.kafka.settings import COMMITS, consumer_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ class World(Transports):
 
     def committed(self) -> int:
         """Return the group's offset."""
-        consumer = Consumer(consumer_config(self.kafka, group_id=f"{self.prefix}transport.echo"))
+        consumer = Consumer(consumer_config(self.kafka, COMMITS, group_id=f"{self.prefix}transport.echo"))
         (place,) = consumer.committed([TopicPartition(f"{self.prefix}verdicts", 0)], timeout=30)
         consumer.close()
         return int(place.offset)
@@ -155,7 +155,7 @@ def test_frozen_process_delivers_nothing_more_when_it_continues(world: World) ->
 
 def test_group_with_plain_offsets_is_continued(world: World) -> None:
     world.send(b"1", b"2", b"3")
-    consumer = Consumer(consumer_config(world.kafka, group_id=f"{world.prefix}transport.echo"))
+    consumer = Consumer(consumer_config(world.kafka, COMMITS, group_id=f"{world.prefix}transport.echo"))
     consumer.commit(offsets=[TopicPartition(f"{world.prefix}verdicts", 0, 2)], asynchronous=False)
     consumer.close()
     one = world.begin("one")

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.brokers import NODES, OFFSETS, TRANSACTIONS, Cluster, partition_of
-from validator.kafka.client import admin_config, consumer_config, producer_config
+from validator.kafka.settings import COMMITS, admin_config, consumer_config, producer_config
 from validator.kafka.topics import create_topics
 
 pytestmark = pytest.mark.broker
@@ -57,7 +57,7 @@ def in_transaction(producer: Producer, value: bytes) -> None:
 
 def blocks(cluster: Cluster, count: int) -> list[bytes]:
     """Read that many committed records."""
-    consumer = Consumer(consumer_config(cluster.kafka, group_id="reader"))
+    consumer = Consumer(consumer_config(cluster.kafka, COMMITS, group_id="reader"))
     consumer.assign([TopicPartition(PREFIX + "blocks", 0, 0)])
     found: list[bytes] = []
     deadline = time.monotonic() + CALL_S
@@ -81,7 +81,7 @@ def test_coordinators_are_where_the_names_say(cluster: Cluster) -> None:
     (described,) = cluster.admin.describe_consumer_groups([GROUP]).values()
     assert cluster.group_coordinator(GROUP) == described.result().coordinator.id
     partitions = len(cluster.leaders(TRANSACTIONS))
-    consumer = Consumer(consumer_config(cluster.kafka, group_id="reader", partition_eof=False))
+    consumer = Consumer(consumer_config(cluster.kafka, COMMITS, group_id="reader"))
     consumer.assign([TopicPartition(TRANSACTIONS, number, 0) for number in range(partitions)])
     while (message := consumer.poll(CALL_S)) is not None and WRITER.encode() not in (message.key() or b""):
         pass

@@ -16,9 +16,9 @@ from validator import client
 from validator.codec.decode import decode_record
 from validator.codec.encode import BlockOutput
 from validator.core.inputs import Input, Source
-from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.kafka.sender import RecordSender
+from validator.kafka.settings import admin_config
 from validator.lanes.configured import configured_codec
 from validator.lanes.parked import Fault, Parked, running
 from validator.topics import INPUT_TOPICS, LANES

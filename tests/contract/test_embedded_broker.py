@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from validator.errors import UserError
 from validator.kafka import broker as broker_module
 from validator.kafka.broker import HOST, EmbeddedBroker
-from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.process import start_time
+from validator.kafka.settings import COMMITS, admin_config, consumer_config, producer_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +85,7 @@ def test_broker_listens_on_loopback_only(broker: EmbeddedBroker) -> None:
 
 def clients(table: dict[str, object], patience_s: float) -> list[Callable[[], object]]:
     """Return what reads and what writes with a table, each within some seconds."""
-    reader = Consumer(consumer_config(table, group_id="stranger") | {"log_level": 0})
+    reader = Consumer(consumer_config(table, COMMITS, group_id="stranger") | {"log_level": 0})
     producer = Producer(producer_config(table) | {"log_level": 0})
 
     def write() -> None:

@@ -16,13 +16,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.range_source import committed_ends
-from streaming.transactions import KafkaGone
 from tests.contract.kafka_backends import Backend, Container, embedded, no_docker
 from validator.errors import UserError
-from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import answer
+from validator.kafka.settings import COMMITS, WHOLE, admin_config, consumer_config, producer_config
 from validator.kafka.topics import create_topics, list_topics, topic_config
+from validator.kafka.transaction import KafkaGone
 from validator.topics import TOPICS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def produce(kafka: Table, topic: str, *values: bytes, key: bytes = b"polkadot") 
 
 def read_all(kafka: Table, topic: str) -> list[bytes | None]:
     """Read partition 0 from its beginning to its end, committed records only."""
-    consumer = Consumer(consumer_config(kafka, group_id="reader", partition_eof=True))
+    consumer = Consumer(consumer_config(kafka, WHOLE, group_id="reader"))
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes | None] = []
     while True:
@@ -123,7 +123,7 @@ def test_new_producer_fences_older_one_with_same_id(kafka: Table) -> None:
 def test_group_offset_is_part_of_a_transaction(kafka: Table) -> None:
     topic = new_topic(kafka, "markers")
     place = TopicPartition(topic, 0, 17)
-    reader = Consumer(consumer_config(kafka, group_id="markers"))
+    reader = Consumer(consumer_config(kafka, COMMITS, group_id="markers"))
     offsets = []
     for commit in (False, True):
         # A new producer each time, as the sink makes one after a failure: one that has aborted with records under way can fail again.
@@ -209,8 +209,8 @@ def test_writers_clock_does_not_matter(kafka: Table, days: int) -> None:
 
 LAST_WRITE = """
 import json, sys
-from streaming.markers import block_of_group
-print([block_of_group(json.loads(sys.argv[1]), "once.", f"lane-{number}") for number in range(20)])
+from validator.checkpoint.markers import LaneOnKafka
+print([LaneOnKafka(json.loads(sys.argv[1]), "once.", f"lane-{number}").group_block() for number in range(20)])
 """
 
 
@@ -247,7 +247,7 @@ def test_data_topics_and_positions_survive_a_restart(backend: tuple[Backend, Tab
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, b"before")
-    consumer = Consumer(consumer_config(kafka, group_id="restart"))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id="restart"))
     producer.send_offsets_to_transaction([TopicPartition(topic, 0, 1)], consumer.consumer_group_metadata(), 30)
     producer.commit_transaction(30)
     with asked_for_ends(kafka, topic) as errors:

@@ -10,17 +10,16 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming import markers
-from streaming.markers import block_of_group, group_of, last_receipt, read_marker
-from streaming.transactions import KafkaGone
 from tests.added_partitions import add_partitions
 from tests.contract.test_lane_writer import LANE, block, committed, dead_letters_at, opened
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
-from validator.checkpoint.kafka import read_markers
+from validator.checkpoint import markers
+from validator.checkpoint.markers import LaneOnKafka, group_of, read_markers
 from validator.codec.encode import BlockOutput
-from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.partitioner import partition_of
+from validator.kafka.settings import COMMITS, admin_config, consumer_config, producer_config
 from validator.kafka.topics import create_topics
+from validator.kafka.transaction import KafkaGone
 from validator.lanes.marker import ForeignMarker, Marker
 from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
@@ -45,19 +44,19 @@ def test_marker_survives_deleted_group_offsets(kafka: dict[str, Any], prefix: st
     admin = AdminClient(admin_config(kafka))
     for future in admin.delete_consumer_groups([group_of(prefix, LANE)]).values():
         future.result()
-    assert read_marker(kafka, prefix, LANE) == Marker(2, {(inputs, 0): 3})
+    assert LaneOnKafka(kafka, prefix, LANE).written().marker == Marker(2, {(inputs, 0): 3})
     successor = opened(kafka, prefix)
     successor.write(LANE, [block(2, "again"), dead_letters_at(2, topic=inputs), block(3)])
     successor.commit(LANE, {(inputs, 0): 4})
     assert committed(kafka, prefix + "verdicts") == [b"1", b"9", b"2", b"3"]
     assert len(committed(kafka, prefix + "dead-letters")) == 3
-    assert read_marker(kafka, prefix, LANE) == Marker(3, {(inputs, 0): 4})
+    assert LaneOnKafka(kafka, prefix, LANE).written().marker == Marker(3, {(inputs, 0): 4})
 
 
 def await_group(kafka: dict[str, Any], prefix: str, block: int) -> None:
     """Wait until the lane's group has a block: it gets it at some time after the commit."""
     for _ in range(600):
-        if block_of_group(kafka, prefix, LANE) == block:
+        if LaneOnKafka(kafka, prefix, LANE).group_block() == block:
             return
         time.sleep(0.2)
     raise AssertionError("the group does not get the block")
@@ -68,7 +67,7 @@ def test_group_gets_what_was_committed_for_peoples_tools(kafka: dict[str, Any], 
     sink.write(LANE, [block(5)])
     sink.commit(LANE, {(prefix + "candidates", 0): 7, (prefix + "blocks", 0): 0})
     await_group(kafka, prefix, 5)
-    consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, LANE)))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id=group_of(prefix, LANE)))
     asked = [TopicPartition(prefix + topic, 0) for topic in ("candidates", "blocks", "markers")]
     assert [each.offset for each in consumer.committed(asked, timeout=60)] == [7, OFFSET_INVALID, 6]
     consumer.close()
@@ -78,7 +77,7 @@ def test_marker_behind_its_group_is_refused_until_kafka_shows_the_last_one(kafka
     first = opened(kafka, prefix)
     first.write(LANE, [block(5)])
     first.commit(LANE, {})
-    consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, LANE)))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id=group_of(prefix, LANE)))
     await_group(kafka, prefix, 5)
     consumer.commit(offsets=[TopicPartition(prefix + MARKERS, 0, 8)], asynchronous=False)
     consumer.close()
@@ -112,7 +111,7 @@ def test_marker_that_the_lane_did_not_write_is_found_and_corrected(kafka: dict[s
     sink.confirm(LANE, corrects=False)
     sink.write(LANE, outputs[:2])
     sink.commit(LANE, {(prefix + "candidates", 0): 2})
-    assert last_receipt(kafka, prefix, LANE) == outputs[1].block
+    assert LaneOnKafka(kafka, prefix, LANE).last_receipt() == outputs[1].block
     opened(kafka, prefix).confirm(LANE, corrects=False)
     end = 10**9
     for forged, why in (
@@ -145,13 +144,13 @@ def test_last_receipt_is_found_behind_those_of_other_lanes_and_in_any_partition(
             producer.produce(prefix + RECEIPTS, receipt.value, lane.encode())
         assert producer.flush(60) == 0
 
-    assert last_receipt(kafka, prefix, LANE) is None
+    assert LaneOnKafka(kafka, prefix, LANE).last_receipt() is None
     send(LANE)
     send("kusama", 20)
-    assert last_receipt(kafka, prefix, LANE) == 1
+    assert LaneOnKafka(kafka, prefix, LANE).last_receipt() == 1
     add_partitions(kafka, prefix + RECEIPTS)
-    assert last_receipt(kafka, prefix, LANE) == 1
-    assert last_receipt(kafka, prefix, "westend") is None
+    assert LaneOnKafka(kafka, prefix, LANE).last_receipt() == 1
+    assert LaneOnKafka(kafka, prefix, "westend").last_receipt() is None
 
 
 def test_partition_of_a_key_is_the_producers(kafka: dict[str, Any], prefix: str) -> None:
@@ -175,7 +174,7 @@ def test_marker_without_value_resets_the_lane(kafka: dict[str, Any], prefix: str
     producer = Producer(producer_config(kafka))
     producer.produce(prefix + MARKERS, None, LANE.encode(), partition=0)
     assert producer.flush(60) == 0
-    assert read_marker(kafka, prefix, LANE) == Marker()
+    assert LaneOnKafka(kafka, prefix, LANE).written().marker == Marker()
     assert opened(kafka, prefix).commit(LANE, {}) == {}, "it is not missed, whatever the group says"
 
 
@@ -195,7 +194,7 @@ def test_added_partitions_of_the_markers_let_nothing_be_emitted_twice(kafka: dic
     add_partitions(kafka, prefix + MARKERS)
     assert emitted(4, 9) == [{"verdicts": 2}] * len(lanes)
     marker = Marker(4, {(inputs, 0): 9})
-    assert [read_marker(kafka, prefix, lane) for lane in lanes] == [marker] * len(lanes)
+    assert [LaneOnKafka(kafka, prefix, lane).written().marker for lane in lanes] == [marker] * len(lanes)
     assert read_markers(kafka, prefix) == dict.fromkeys(lanes, marker)
     assert emitted(4, 9) == [{}] * len(lanes)
 
@@ -212,5 +211,5 @@ def test_markers_of_several_partitions_are_one(kafka: dict[str, Any], prefix: st
     producer.produce(prefix + MARKERS, None, b"a", partition=1)
     assert producer.flush(60) == 0
     both = Marker(4, {inputs: 9, (prefix + "blocks", 0): 7})
-    assert [read_marker(kafka, prefix, lane) for lane in ("a", "b")] == [both, both]
+    assert [LaneOnKafka(kafka, prefix, lane).written().marker for lane in ("a", "b")] == [both, both]
     assert read_markers(kafka, prefix) == {"a": both, "b": both}

@@ -12,18 +12,18 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from streaming.markers import read_marker
 from streaming.rivals import Rivals
 from streaming.sink import ExactlyOnceOutput
-from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
-from validator.checkpoint.kafka import read_markers
+from streaming.transactions import TransactionalWriter, take_over
+from validator.checkpoint.markers import LaneOnKafka, read_markers
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
 from validator.job.start_check import refuse_written
-from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.settings import WHOLE, admin_config, consumer_config
 from validator.kafka.topics import create_topics
+from validator.kafka.transaction import WriteFailed, WriterFenced
 from validator.lanes import sink as sink_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
@@ -42,7 +42,7 @@ def prefix(kafka: dict[str, Any], request: pytest.FixtureRequest) -> str:
 
 def committed(kafka: dict[str, Any], topic: str) -> list[bytes]:
     """Return the committed values of a topic."""
-    consumer = Consumer(consumer_config(kafka, group_id="reads-committed", partition_eof=True))
+    consumer = Consumer(consumer_config(kafka, WHOLE, group_id="reads-committed"))
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
     try:
@@ -89,7 +89,7 @@ def test_batch_and_marker_are_committed_together(kafka: dict[str, Any], prefix: 
     sink.write(LANE, [dead_letters_at(3, topic=inputs)])
     assert sink.commit(LANE, {(inputs, 0): 5}) == {"verdicts": 2, "dead-letters": 1, "lanes": 1}
     assert committed(kafka, prefix + "verdicts") == [b"1", b"2"]
-    assert read_marker(kafka, prefix, LANE) == Marker(2, {(inputs, 0): 5})
+    assert LaneOnKafka(kafka, prefix, LANE).written().marker == Marker(2, {(inputs, 0): 5})
 
 
 def test_repeated_batch_writes_only_new_output(kafka: dict[str, Any], prefix: str) -> None:
@@ -109,9 +109,9 @@ def test_repeated_batch_writes_only_new_output(kafka: dict[str, Any], prefix: st
 
 def test_uncommitted_output_is_never_read(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    abandoned = TransactionalWriter(kafka, prefix, LANE, "job-1")
+    abandoned = TransactionalWriter(LaneOnKafka(kafka, prefix, LANE), "job-1")
     abandoned.write(block(1, "abandoned").records)
-    abandoned._producer.flush(30)
+    abandoned._writer.producer.flush(30)
     successor = opened(kafka, prefix, "job-2")
     successor.write(LANE, [block(1)])
     successor.commit(LANE, {(inputs, 0): 1})
@@ -154,7 +154,7 @@ def test_worker_that_gets_a_lane_back_after_a_batch_without_blocks(kafka: dict[s
     for offset, (turn, output) in enumerate([(0, [block(1)]), (1, []), (0, [block(2)]), (1, []), (0, [])], 1):
         write(workers[turn], output, offset, f"after {offset - 1}", f"after {offset}")
     assert committed(kafka, prefix + "verdicts") == [b"1", b"2"]
-    assert read_marker(kafka, prefix, LANE) == Marker(2, {(f"candidates of {LANE}", 0): 5})
+    assert LaneOnKafka(kafka, prefix, LANE).written().marker == Marker(2, {(f"candidates of {LANE}", 0): 5})
 
 
 def test_writer_fenced_in_mid_batch_fails_the_batch(kafka: dict[str, Any], prefix: str) -> None:
@@ -193,9 +193,9 @@ def test_each_lane_has_a_separate_marker(kafka: dict[str, Any], prefix: str) -> 
     for lane, last in ((LANE, 4), ("kusama", 9)):
         sink.write(lane, [block(last)])
         sink.commit(lane, {(inputs, 0): last})
-    assert read_marker(kafka, prefix, LANE) == Marker(4, {(inputs, 0): 4})
-    assert read_marker(kafka, prefix, "kusama") == Marker(9, {(inputs, 0): 9})
-    assert read_marker(kafka, prefix, "westend") == Marker()
+    assert LaneOnKafka(kafka, prefix, LANE).written().marker == Marker(4, {(inputs, 0): 4})
+    assert LaneOnKafka(kafka, prefix, "kusama").written().marker == Marker(9, {(inputs, 0): 9})
+    assert LaneOnKafka(kafka, prefix, "westend").written().marker == Marker()
 
 
 def test_marker_keeps_offsets_that_later_batches_do_not_touch(kafka: dict[str, Any], prefix: str) -> None:
@@ -210,20 +210,20 @@ def test_marker_keeps_offsets_that_later_batches_do_not_touch(kafka: dict[str, A
 def test_dead_letter_already_on_topic_is_not_repeated(kafka: dict[str, Any], prefix: str) -> None:
     """The marker is not enough for records that are late or in a taken place. Aborted dead letters and other lanes' do not count."""
     inputs = prefix + "candidates"
-    assert TransactionalWriter(kafka, prefix, LANE, "job-1").written_dead_letters() == set()
+    assert TransactionalWriter(LaneOnKafka(kafka, prefix, LANE), "job-1").written_dead_letters() == set()
     other = opened(kafka, prefix)
     other.write(
         "kusama",
         [BlockOutput(None, [letter._replace(key=b"kusama") for letter in dead_letters_at(7, topic=inputs).records])],
     )
     other.commit("kusama", {(inputs, 0): 9})
-    abandoned = TransactionalWriter(kafka, prefix, LANE, "job-1")
+    abandoned = TransactionalWriter(LaneOnKafka(kafka, prefix, LANE), "job-1")
     abandoned.write(dead_letters_at(5, topic=inputs).records)
-    abandoned._producer.flush(30)
+    abandoned._writer.producer.flush(30)
     first = opened(kafka, prefix)
     first.write(LANE, [dead_letters_at(1, 3, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 9})
-    writer = TransactionalWriter(kafka, prefix, LANE, "job-1")
+    writer = TransactionalWriter(LaneOnKafka(kafka, prefix, LANE), "job-1")
     assert writer.written_dead_letters() == {f"{inputs}/0/{offset}".encode() for offset in (1, 3)}
     writer.write(dead_letters_at(8, topic=inputs).records)
     assert f"{inputs}/0/8".encode() in writer.written_dead_letters()
@@ -255,12 +255,12 @@ def test_batch_does_not_wait_for_dead_letters_that_it_has_handed_on_itself(
 def test_lanes_that_hand_on_dead_letters_do_not_wait_for_each_other(kafka: dict[str, Any], prefix: str) -> None:
     """Who was first needs nothing that stands behind the other's transaction; the other one waits until the first commits."""
     inputs = prefix + "candidates"
-    one, two = (TransactionalWriter(kafka, prefix, lane, "job-1") for lane in (LANE, "kusama"))
+    one, two = (TransactionalWriter(LaneOnKafka(kafka, prefix, lane), "job-1") for lane in (LANE, "kusama"))
     for writer in (one, two):
         writer.marker(())
         writer.note_dead_letters()
         writer.write(dead_letters_at(1, topic=inputs).records)
-        writer._producer.flush(30)
+        writer._writer.producer.flush(30)
     assert one.written_dead_letters() == set()
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(two.written_dead_letters)
@@ -273,13 +273,17 @@ def test_lanes_that_hand_on_dead_letters_do_not_wait_for_each_other(kafka: dict[
 
 def test_transaction_of_dead_writer_does_not_block_another_lane(kafka: dict[str, Any], prefix: str) -> None:
     """An open transaction on the topic of markers hides later records; a starting job ends those of its lanes."""
-    dead = TransactionalWriter(kafka, prefix, "kusama", "job-1")
+    dead = TransactionalWriter(LaneOnKafka(kafka, prefix, "kusama"), "job-1")
     dead.write([Marker(1).encode("kusama")])
-    dead._producer.flush(30)
+    dead._writer.producer.flush(30)
     with pytest.raises(UserError, match="cannot be read to its end"):
-        read_marker(kafka, prefix, LANE, progress_s=2.0)
+        LaneOnKafka(kafka, prefix, LANE).written(progress_s=2.0)
     take_over(kafka, prefix, [LANE, "kusama"])
-    assert read_marker(kafka, prefix, LANE) == read_marker(kafka, prefix, "kusama") == Marker()
+    assert (
+        LaneOnKafka(kafka, prefix, LANE).written().marker
+        == LaneOnKafka(kafka, prefix, "kusama").written().marker
+        == Marker()
+    )
 
 
 def test_job_without_checkpoint_refuses_topics_with_its_verdicts(
@@ -291,7 +295,7 @@ def test_job_without_checkpoint_refuses_topics_with_its_verdicts(
         refuse_written(prefix, tmp_path / "checkpoint", definitions, read_markers(kafka, prefix, progress_s=60.0))
 
     start()
-    writer = TransactionalWriter(kafka, prefix, LANE, "job-1")
+    writer = TransactionalWriter(LaneOnKafka(kafka, prefix, LANE), "job-1")
     writer.write(block(17).records)
     writer.commit(Marker(17))
     with pytest.raises(

@@ -23,7 +23,7 @@ from validator.errors import UserError
 from validator.history.engine import InputPartition, by_block
 from validator.job import start_check
 from validator.job.start_check import Look, look, look_offline
-from validator.kafka.client import admin_config, producer_config
+from validator.kafka.settings import admin_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
 from validator.lanes.kept_start import NOTHING, Accepted

@@ -16,8 +16,8 @@ from tests.cli.follower import follower, invoke, lines
 from validator.cli.job_log import describe
 from validator.errors import UserError
 from validator.kafka import open_transactions as module
-from validator.kafka.client import producer_config
 from validator.kafka.open_transactions import open_transactions
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 from validator.topics import INPUT_TOPICS
 from validator.waiting import Patience

@@ -110,7 +110,7 @@ def test_no_error_ends_the_thread(kafka: dict[str, Any], monkeypatch: pytest.Mon
         return poll(self, timeout_s)
 
     monkeypatch.setattr(TopicReader, "poll", fails)
-    monkeypatch.setattr(parked_log, "PAUSE_S", 0.0)
+    monkeypatch.setattr(parked_log, "UNFORESEEN_S", 0.0)
     log = Said()
     with ParkedLog(kafka, prefix, {"a"}, log, Patience(60)):
         unread = log.next()
@@ -149,7 +149,7 @@ def test_job_says_that_kafka_is_away_whatever_its_workers_wait_for(
         if not plugin:
             send(kafka, prefix, [(each.topic, each.key, each.value) for each in HUNG.record("a").records])
             assert log.next()["event"] == "parked", "it continues"
-    monkeypatch.setattr(parked_log, "PAUSE_S", 0.0)
+    monkeypatch.setattr(parked_log, "UNFORESEEN_S", 0.0)
     away += [True] * 9
     with watch(0) as quiet:
         deadline = time.monotonic() + AWAITED_S_MAX

@@ -18,7 +18,7 @@ from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings
 from streaming.ranges import Offsets, divided, limited
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, RecordKind
-from validator.kafka.client import admin_config, producer_config
+from validator.kafka.settings import admin_config, producer_config
 
 PARTITIONS = 2
 RUN = iter(range(1_000_000))

@@ -17,7 +17,7 @@ from streaming.range_source import DecodeSettings, SourceSettings, TaskRanges, c
 from streaming.ranges import OffsetRange
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, RecordKind
-from validator.kafka.client import admin_config, producer_config
+from validator.kafka.settings import admin_config, producer_config
 
 TOPICS = {"ranges-open.blocks": RecordKind.BLOCK, "ranges-open.candidates": RecordKind.CANDIDATE}
 PLACES = [(topic, partition) for topic in TOPICS for partition in (0, 1)]

@@ -33,9 +33,7 @@ def test_restart_while_first_offset_is_being_looked_up(filled: dict[str, Any], g
         if gap_ms is not None:
             reader.poll(0.0)
             time.sleep(gap_ms / 1000)
-        reader.start_at(
-            "candidates", {partition: FIRST if partition == 0 else low for (_, partition), (low, _) in spans.items()}
-        )
+        reader.start_at({place: FIRST if place == ("candidates", 0) else low for place, (low, _) in spans.items()})
         offsets = [record.offset for record in reader.read_to_end()]
         offsets += [record.offset for _ in range(3) for record in reader.poll(0.1)]
     assert offsets == list(range(FIRST, RECORDS))

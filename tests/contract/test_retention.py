@@ -15,7 +15,7 @@ from tests.codecs import codec_for
 from tests.sending import send
 from tests.unit.lanes.chains import Record, chain, config_of, definition_of
 from validator.checkpoint.kafka import cut_inputs, missing_blocks
-from validator.kafka.client import admin_config
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics
 from validator.simulate import SimulationSettings
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from validator.kafka.client import MESSAGE_BYTES_MAX
+from validator.kafka.settings import MESSAGE_BYTES_MAX
 from validator.kafka.topics import create_topics
 
 PREFIX = "sparing."
@@ -19,8 +19,9 @@ SIZE = 7 * MIB
 
 READ = """
 import json, resource, sys
+from validator.kafka.settings import SPARING
 from validator.kafka.reader import TopicReader
-with TopicReader(json.loads(sys.argv[1]), sys.argv[2], ["candidates"], sparing=True) as reader:
+with TopicReader(json.loads(sys.argv[1]), sys.argv[2], ["candidates"], reading=SPARING) as reader:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sizes = [len(record.value) for record in reader.read_to_end()]
 print(json.dumps([sizes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024]))

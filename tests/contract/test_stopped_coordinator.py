@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming import kafka_calls, markers, transactions
+from streaming import transactions
 from streaming.sink import ExactlyOnceOutput
-from streaming.transactions import KafkaGone
 from tests.contract.test_lane_marker import await_group
 from tests.contract.test_lane_writer import LANE, block, committed
+from validator.checkpoint import markers
+from validator.kafka import calls
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
+from validator.kafka.transaction import KafkaGone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,10 +56,10 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Make calls short, and return what the watching thread would have ended the worker for."""
     words: list[str] = []
-    for module in (kafka_calls, transactions):
+    for module in (calls, transactions):
         monkeypatch.setattr(module, "CALL_S_MAX", CALL_S)
     monkeypatch.setattr(markers, "GROUP_S_MAX", CALL_S)
-    monkeypatch.setattr(kafka_calls, "end_process", words.append)
+    monkeypatch.setattr(calls, "end_process", words.append)
     return words
 
 

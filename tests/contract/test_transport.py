@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from tests.contract.transport_backends import CONFIG, Backend, InMemory, OnKafka, wait
 from validator.core.limits import RECORD_BYTES_MAX
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.plugin.api import LeaseLost, TransportContext
 from validator.testing.transport import MemoryTransport
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.added_partitions import add_partitions
 from tests.contract.transport_backends import Backend, InMemory, OnKafka
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.plugin.api import LeaseLost, Record, TransportContext
 from validator.plugin.limits import CURSOR_BYTES_MAX, CURSORS_MAX
 from validator.topics import CURSORS
@@ -106,6 +106,9 @@ class Unsure:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
 
+    def __len__(self) -> int:
+        return len(self._producer)
+
     def commit_transaction(self, timeout_s: float) -> None:
         if self._took_effect:
             self._producer.commit_transaction(timeout_s)
@@ -117,8 +120,8 @@ def test_a_commit_without_an_answer_takes_effect_once(kafka_backend: OnKafka, to
     context: Any = kafka_backend.start()
     context.commit([block(context, 1)], {"polkadot": b"1"})
     cursors: Cursors = context._cursors
-    assert cursors._producer is not None
-    cursors._producer = Unsure(cursors._producer, took_effect=took_effect)  # type: ignore[assignment]
+    assert cursors._writer is not None
+    cursors._writer.producer = Unsure(cursors._writer.producer, took_effect=took_effect)  # type: ignore[assignment]
     context.commit([block(context, 2)], {"polkadot": b"2"})
     context.commit([block(context, 3)], {"polkadot": b"3"})
     assert kafka_backend.submitted() == [block(context, number) for number in (1, 2, 3)]

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 from tests.contract.transport_backends import Backend, InMemory, OnKafka
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
-from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader
+from validator.kafka.settings import admin_config
 from validator.plugin.enqueued import CLOSED
 from validator.plugin.limits import ENQUEUED_BYTES_MAX, ENQUEUED_RECORDS_MAX, KEY_BYTES_MAX
 from validator.transports.record_queue import RecordQueue

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.contract.transport_backends import acquire
 from validator.errors import LeaseLost, UserError
-from validator.kafka.client import consumer_config
+from validator.kafka.settings import COMMITS, consumer_config
 from validator.kafka.topics import create_topics
 from validator.transports import lease as module
 from validator.transports.lease import Lease
@@ -132,7 +132,7 @@ def test_standby_does_not_join_the_group_of_the_active_process(group: TransportG
 
 
 def committed(group: TransportGroup) -> int:
-    consumer = Consumer(consumer_config(group.kafka, group_id=group.group_id))
+    consumer = Consumer(consumer_config(group.kafka, COMMITS, group_id=group.group_id))
     (place,) = consumer.committed([TopicPartition(f"{group.prefix}verdicts", 0)], timeout=30)
     consumer.close()
     return int(place.offset)
@@ -142,7 +142,7 @@ def test_commits_survive_members_that_join_and_leave(group: TransportGroup) -> N
     with group.lease(("verdicts",)) as lease:
         acquire(lease)
         for at in range(2):
-            stranger = Consumer(consumer_config(group.kafka, group_id=group.group_id))
+            stranger = Consumer(consumer_config(group.kafka, COMMITS, group_id=group.group_id))
             assigned = Event()
             stranger.subscribe([f"{group.prefix}verdicts"], on_assign=lambda *_, event=assigned: event.set())
             count = 0
@@ -163,7 +163,7 @@ def test_kafka_refuses_commits_of_others(group: TransportGroup) -> None:
         acquire(lease)
         places = [TopicPartition(f"{group.prefix}verdicts", 0, 5)]
         lease.commit(places)
-        stranger = Consumer(consumer_config(group.kafka, group_id=group.group_id))
+        stranger = Consumer(consumer_config(group.kafka, COMMITS, group_id=group.group_id))
         with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
             stranger.commit(offsets=[TopicPartition(f"{group.prefix}verdicts", 0, 3)], asynchronous=False)
         stranger.close()

@@ -12,12 +12,11 @@ from confluent_kafka import Producer
 
 from tests.contract.transport_backends import Backend, OnKafka, wait
 from validator.errors import Unavailable, UserError
-from validator.kafka.client import producer_config
+from validator.kafka import reader as topic_reader
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 from validator.plugin.api import OutputReader, OutputRecord, Record
 from validator.topics import CURSORS_TOPIC
-from validator.transports import output_reader
-from validator.transports import runner as transport
 from validator.transports.output_reader import KafkaOutputReader
 
 
@@ -214,18 +213,19 @@ def test_position_that_retention_overtakes_moves_to_the_first_record_left(on_kaf
     read(reader, 3)
     assert at_end(reader)
     on_kafka.expire("verdicts", 2)
-    reader._assign({("verdicts", 0): 0})  # as if records had been removed since `seek` asked for the first offset
+    reader._reader.start_at(
+        {("verdicts", 0): 0}
+    )  # as if records had been removed since `seek` asked for the first offset
     assert [each.offset for each in read(reader, 1)] == [2]
-    reader._assign({("verdicts", 0): 9})
-    with pytest.raises(
-        UserError, match=r"verdicts, partition 0, ends at 3, before the next offset to read, 9: it was "
-    ):
+    reader._reader.start_at({("verdicts", 0): 9})
+    with pytest.raises(UserError, match=r"verdicts\[0\] ends at offset 3, before 9, which comes next: it was "):
         reader.receive(60)
 
 
 def test_missing_topic_is_one_error_line(kafka: dict[str, Any]) -> None:
     with pytest.raises(
-        UserError, match=r"^output records cannot be read at .*: create it with `validator topics create`$"
+        UserError,
+        match=r"^topic nowhere\.verdicts does not exist at .*, or create the topics with `validator topics create`$",
     ):
         KafkaOutputReader(kafka, "nowhere.", ["verdicts"], lambda: None, lambda: False)
 
@@ -244,8 +244,7 @@ def test_registry_that_does_not_answer_costs_no_record(
             raise failure("no schema registry answers")
         return b"plain " + value
 
-    for module in (transport, output_reader):
-        monkeypatch.setattr(module, "plain_values", lambda _: plain)
+    monkeypatch.setattr(topic_reader, "plain_values", lambda _: plain)
     on_kafka.send(*numbered(4))
     context = on_kafka.start()
     reader = context.reader(["verdicts"])

@@ -10,11 +10,18 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.range_reader import input_consumer_config
-from streaming.range_source import SourceSettings
-from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.consume import NotUnpacked
 from validator.kafka.reader import TopicReader
+from validator.kafka.settings import (
+    COMMITS,
+    INPUTS,
+    SPARING,
+    WHOLE,
+    Reading,
+    admin_config,
+    consumer_config,
+    producer_config,
+)
 
 NUMBER = count()
 VALUE_BYTES, VALUES = 4 * 1024 * 1024, 30
@@ -35,17 +42,17 @@ def topic(kafka: dict[str, Any]) -> str:
 
 
 def test_worker_reads_a_large_batch(kafka: dict[str, Any], topic: str) -> None:
-    consumer = Consumer(input_consumer_config(SourceSettings(kafka, (topic,), 1, 1, b"", "run")))
+    consumer = Consumer(consumer_config(kafka, INPUTS, group_id="inputs"))
     consumer.assign([TopicPartition(topic, 0, 0)])
     sizes = [len(value) for message in consumer.consume(VALUES, 30.0) if (value := message.value()) is not None]
     consumer.close()
     assert sizes == [VALUE_BYTES] * VALUES
 
 
-@pytest.mark.parametrize("sparing", [True, False])
-def test_whoever_reads_what_a_worker_reads_does_it_too(kafka: dict[str, Any], topic: str, sparing: bool) -> None:
+@pytest.mark.parametrize("reading", [SPARING, WHOLE])
+def test_whoever_reads_what_a_worker_reads_does_it_too(kafka: dict[str, Any], topic: str, reading: Reading) -> None:
     """A lane that continues is sparing; audits, exports and whoever executes the inputs again are not."""
-    with TopicReader(kafka, "", [topic], sparing=sparing) as reader:
+    with TopicReader(kafka, "", [topic], reading=reading) as reader:
         assert [len(record.value) for record in reader.read_to_end()] == [VALUE_BYTES] * VALUES
 
 
@@ -57,7 +64,7 @@ def test_batch_that_is_larger_still_is_named(kafka: dict[str, Any], topic: str) 
         pytest.raises(NotUnpacked, match=rf"records of {topic}\[0\] cannot be unpacked: .*BAD_COMPRESSION"),
     ):
         list(reader.read_to_end())
-    consumer = Consumer(consumer_config(kafka, group_id="unpacked"))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id="unpacked"))
     consumer.assign([TopicPartition(topic, 0, 0)])
     (message, *_) = consumer.consume(1, 30.0)
     consumer.close()

@@ -10,6 +10,7 @@ import pytest
 from streaming import without_checkpoint
 from streaming.transactions import TransactionalWriter
 from streaming.without_checkpoint import known_of_lanes, writers
+from validator.checkpoint.markers import LaneOnKafka
 from validator.codec.arrivals import NO_LANE
 from validator.codec.encode import encode_dead_letter
 from validator.config import Config
@@ -35,10 +36,10 @@ def test_what_stands_behind_an_open_transaction_is_known(
     parked = Parked(Fault.BUG, "a bug", 3).record("polkadot").records
     (other,) = Parked(Fault.BUG, "a bug", 3).record("kusama").records
     letter = DeadLetter("polkadot", DeadReason.SKIPPED, "skipped", SKIPPED, b"raw")
-    abandoned = TransactionalWriter(kafka, prefix, killed, "job-1")
+    abandoned = TransactionalWriter(LaneOnKafka(kafka, prefix, killed), "job-1")
     abandoned.write([encode_dead_letter(letter._replace(lane=killed, reason=DeadReason.LATE)), other])
-    assert abandoned._producer.flush(60) == 0
-    writer = TransactionalWriter(kafka, prefix, "polkadot", "job-1")
+    assert abandoned._writer.producer.flush(60) == 0
+    writer = TransactionalWriter(LaneOnKafka(kafka, prefix, "polkadot"), "job-1")
     writer.write([encode_dead_letter(letter), *parked])
     writer.commit(Marker(3))
     assert (skipped_records(kafka, prefix), lane_reports(config).parked) == ({}, {}), "it is hidden"

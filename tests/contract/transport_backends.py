@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from tests.sending import send
 from validator.config import Config
 from validator.job.installed import configured_job
-from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
 from validator.plugin.job_api import OwnTopic

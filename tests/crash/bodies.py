@@ -33,8 +33,8 @@ from validator.config import Config
 from validator.config.toml import to_toml
 from validator.job.installed import configured_job, of_job
 from validator.job.process import JobProcess
-from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 
 BLOCKS = 28

@@ -28,7 +28,8 @@ STORE = "validator/lanes/store.py"
 SLOTS = "validator/lanes/slots.py"
 PARKING = "validator/lanes/parking.py"
 STAGE = "streaming/sink.py"
-WRITER = "streaming/transactions.py"
+WRITER = "validator/kafka/transaction.py"
+LANE_WRITER = "streaming/transactions.py"
 
 OF_SINK = (
     Break("marker ignored", SINK, "schedules", "elif not marker.has_written(block):", "else:"),
@@ -148,31 +149,30 @@ OF_PARKING = (
 
 OF_WRITER = (
     Break(
-        "no fencing: a random transactional.id", WRITER, "writers",
-        "transactional_id=group_of(prefix, lane))",
-        'transactional_id=f"{group_of(prefix, lane)}.{__import__(\'os\').urandom(4).hex()}")',
+        "no fencing: a random transactional.id", "validator/checkpoint/markers.py", "writers",
+        "transactional_id=group_of(self.prefix, lane))",
+        "transactional_id=group_of(self.prefix, lane) + __import__('secrets').token_hex(4))",
     ),
     Break(
-        "produced outside the transaction", WRITER, "writers",
-        "                            produce(name, sent, key, headers=fields, on_delivery=delivered)\n",
-        '                            outside = self.__dict__.get("outside") or Producer(producer_config(self._kafka))\n'
-        "                            self.outside = outside\n"
-        "                            outside.produce(name, sent, key, headers=fields, on_delivery=delivered)\n"
-        "                            outside.flush()\n",
+        "produced outside the transaction", LANE_WRITER, "writers",
+        "            self._writer.send(self._sent(records))\n",
+        "            import confluent_kafka\n            from validator.kafka.settings import producer_config\n"
+        '            outside = self.__dict__.get("outside") or confluent_kafka.Producer(producer_config(self._log._kafka))\n'
+        "            self.outside = outside\n            for topic, key, value, headers in self._sent(records):\n"
+        "                outside.produce(topic, value, key, headers=headers)\n            outside.flush()\n",
     ),
     Break(
         "commit swallowed", WRITER, "writers",
-        "                self._producer.commit_transaction(CALL_S_MAX)\n", "                pass\n",
+        "            self._in_slices(self.producer.commit_transaction, self._bound_s)\n", "            pass\n",
     ),
     Break(
         "marker in a separate transaction", WRITER, "writers",
-        "        self.write([marker.encode(self._lane)._replace(headers=tuple(headers))])\n",
-        "        try:\n            self._begin()\n            self._producer.commit_transaction(CALL_S_MAX)\n"
-        "        except KafkaException as error:\n            raise self._failed(error) from error\n"
-        "        self._open = False\n        self.write([marker.encode(self._lane)._replace(headers=tuple(headers))])\n",
+        "        self.send(progress)\n",
+        "        with self._explained():\n            self._begin()\n            self.producer.commit_transaction(self._bound_s)\n"
+        "        self._open = False\n        self.send(progress)\n",
     ),
     Break(
-        "another job not refused", WRITER, "writers",
+        "another job not refused", LANE_WRITER, "writers",
         "if seen or last.place is None or last.job == self._job:", "if self._lane:",
     ),
 )  # fmt: skip

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaException
 
 from streaming.job_offsets import job_group
-from streaming.markers import group_of
 from tests.brokers import OFFSETS, TRANSACTIONS, Cluster
+from validator.checkpoint.markers import group_of
 from validator.kafka.broker import EmbeddedBroker
 from validator.topics import TOPICS
 

@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tests.crash.traffic import COMPARED, Undisturbed
 from validator.codec.json_form import to_json
 from validator.errors import UserError
-from validator.kafka.client import consumer_config
 from validator.kafka.consume import available
+from validator.kafka.settings import WHOLE, consumer_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 FAULTS_KEPT = 20
 
@@ -63,7 +63,7 @@ class Reader:
         self._undisturbed = undisturbed
         self._topics = [prefix + topic for topic in (*COMPARED, "dead-letters", "lanes")]
         self._consumer = Consumer(
-            consumer_config(kafka, group_id="crash-reader", partition_eof=True)
+            consumer_config(kafka, WHOLE, group_id="crash-reader")
             | {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2_000}
         )
         self._next = dict.fromkeys(self._topics, 0)

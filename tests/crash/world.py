@@ -30,7 +30,7 @@ from validator.codec.orders import encode_order
 from validator.config import Config
 from validator.errors import UserError
 from validator.job.process import JobProcess
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 
 PREFIX = "crash."

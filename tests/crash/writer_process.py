@@ -14,9 +14,9 @@ from typing import Any, TypedDict
 
 from streaming.sink import ExactlyOnceOutput, opened
 from streaming.sink import write_batch as write_output
-from streaming.transactions import WriteFailed, WriterFenced
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.kafka.transaction import WriteFailed, WriterFenced
 
 LANE = "polkadot"
 BLOCKS_PER_BATCH = 3

@@ -22,10 +22,10 @@ from typing import Any, Self, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from streaming.markers import block_of_group
 from tests.crash.inject.crash_failpoints import Armed
 from tests.crash.writer_process import BLOCKS_PER_BATCH, FENCED, LANE, Work, outputs
-from validator.kafka.client import consumer_config
+from validator.checkpoint.markers import LaneOnKafka
+from validator.kafka.settings import WHOLE, consumer_config
 from validator.kafka.topics import create_topics
 
 INJECT = Path(__file__).parent / "inject"
@@ -126,7 +126,7 @@ class Scene:
 
     def check_group(self, batches: int) -> None:
         """Check that the lane's group is not ahead of the last block committed. Raises `Wrong`."""
-        last = block_of_group(self._kafka, self._prefix, LANE)
+        last = LaneOnKafka(self._kafka, self._prefix, LANE).group_block()
         if last is not None and last > (expected := batches * BLOCKS_PER_BATCH):
             raise Wrong(f"the lane's group is at block {last}, its committed output at {expected}")
 
@@ -143,7 +143,7 @@ class Scene:
                 raise Wrong(f"{topic}: {lost.total()} lost, {twice.total()} too many, {len(wanted)} expected")
 
     def _committed(self, topic: str) -> list[bytes]:
-        consumer = Consumer(consumer_config(self._kafka, group_id="writers-reader", partition_eof=True))
+        consumer = Consumer(consumer_config(self._kafka, WHOLE, group_id="writers-reader"))
         consumer.assign([TopicPartition(self._prefix + topic, 0, 0)])
         values: list[bytes] = []
         try:

@@ -27,8 +27,8 @@ from validator.client import connect
 from validator.codec.framing import id_header
 from validator.codec.json_form import to_json
 from validator.codec.schemas import HEADER_SIZE, schemas
-from validator.kafka.client import admin_config, producer_config
 from validator.kafka.jars import ensure_jars
+from validator.kafka.settings import admin_config, producer_config
 from validator.kafka.spark_options import java_properties
 
 CONSUMERS = Path(__file__).parents[2] / "examples/consumers"

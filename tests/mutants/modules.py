@@ -63,7 +63,7 @@ GROUPS = (
     ),
     Group(
         "writer",
-        ("streaming/transactions.py",),
+        ("streaming/transactions.py", "validator/kafka/transaction.py"),
         ("tests/unit/streaming/test_transactions.py",),
     ),
 )

@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKilled, Writer, raise_fault
+from tests.simulation.log import JobKilled, Log, WorkerKilled, Writer, raise_fault
 from tests.simulation.schedule import Schedule
 from validator.codec.encode import OutputRecord
 from validator.errors import UserError
+from validator.kafka.transaction import WriteFailed, WriterFenced
 from validator.lanes.keyed import KeyedCache, Recovery, StepSink, ordered, process_keyed
 from validator.plugin.job_api import Job, JobItem, JobRecord
 
@@ -190,14 +191,14 @@ class World:
                 attempts = 0
                 if self._backup is None and self.schedule.chance(0.2):
                     self._backup = self.checkpoint.copy()
-            except (WorkerKilled, CallFailed) as failure:
+            except (WorkerKilled, WriteFailed) as failure:
                 attempts += 1
                 if attempts >= ATTEMPTS_MAX:
                     return False
                 sink = StepSink(self._opener(name))  # a failed sink is not used again
                 if isinstance(failure, WorkerKilled) and self.schedule.chance(0.6):
                     cache = KeyedCache()
-            except (JobKilled, Fenced):
+            except (JobKilled, WriterFenced):
                 return False
             except UserError:
                 self.refused = True

@@ -5,22 +5,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from confluent_kafka import KafkaError
+
+from streaming.transactions import TransactionalWriter
 from tests.simulation.inputs import source_of_header
 from tests.simulation.schedule import Schedule
+from validator.checkpoint.markers import DOUBTFUL_HEADER, JOB_HEADER, WRITER_HEADER, LaneOnKafka, Written
 from validator.codec.encode import OutputRecord
 from validator.codec.json_form import to_json
 from validator.core.types import BlockNumber
-from validator.lanes.marker import Consumed, ForeignMarker, Marker, MarkerBehind
+from validator.kafka.transaction import Fenced, Sent, WriteFailed, WriterFenced
+from validator.lanes.marker import Consumed, Marker
 
 
-class CallFailed(Exception):
+class CallFailed(WriteFailed):
     """A call to Kafka failed or timed out; its writer cannot be used again."""
 
-
-class Fenced(Exception):
-    """Another writer owns the lane."""
+    def __init__(self) -> None:
+        super().__init__("the schedule says so")
 
 
 class WorkerKilled(Exception):
@@ -53,6 +58,8 @@ class LaneLog:
     """The last record on the topic of markers."""
     written_by: tuple[str, str] | None = None
     """The job and the writer that wrote it."""
+    marks: int = 0
+    """Records on the topic of markers, of which that is the last."""
     epoch: int = 0
     open: Transaction | None = None
     in_doubt: Transaction | None = None
@@ -63,6 +70,7 @@ class LaneLog:
         assert transaction.marker is not None
         self.committed += transaction.records
         self.recorded, self.written_by = transaction.marker, transaction.written_by
+        self.marks += 1
 
     def receipt(self) -> BlockNumber | None:
         """Return the block of the last committed receipt."""
@@ -108,158 +116,163 @@ class Log:
             self.apply(lane, finished)
 
 
-class Writer:
-    """`validator.lanes.sink.BatchWriter` on the fake log, with the logic of `streaming.transactions.TransactionalWriter`."""
+class Lane(LaneOnKafka):
+    """What the fake log has of a lane."""
 
-    def __init__(self, log: Log, lane: str, job: str, interrupt: Callable[[str], None]) -> None:
-        self._log = log
-        self._lane = lane
-        self._job = job
-        self._interrupt = interrupt
-        self._marker: Marker | None = None
-        self._is_own = False
-        self._found: tuple[str, str] | None = None
-        self._transaction: Transaction | None = None
-        self._dead_letters: set[bytes] | None = None
-        self._noted = False
-        self._pass("init", "worker killed", "job killed", "call failed")
-        own = log.lane(lane)
-        own.epoch += 1
-        self._epoch = own.epoch
-        self._writer = str(own.epoch)
-        own.open = None  # uncommitted records are aborted
-        log.settle(lane, now=log.finishes)
-        self._pass("after init", "worker killed", "job killed", "call failed")
+    def __init__(self, log: Log, lane: str, interrupt: Callable[[str], None]) -> None:
+        super().__init__({}, "", lane)
+        self.log, self.interrupt = log, interrupt
+        self.own = log.lane(lane)
+        self.producer: Producer | None = None
+        self._known: BlockNumber | None = None
+        self._is_hidden = False
 
-    def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
-        """Return the lane's marker."""
-        self._pass("read marker", "worker killed", "job killed", "call failed")
-        if self._marker is None:
-            self._marker = self._read_marker()
-        return self._marker.after(None, dict.fromkeys(places, 0))
+    def writer(self) -> Any:
+        """Open a producer, which ends the transaction of the one before."""
+        self.reach("init")
+        self.own.epoch += 1
+        self.producer = Producer(self, self.own.epoch)
+        self.own.open = None  # uncommitted records are aborted
+        self.log.settle(self.lane, now=self.log.finishes)
+        self.reach("after init")
+        return self.producer
 
-    def _read_marker(self) -> Marker:
-        """Ask the group, then read the marker, a second time if it is behind."""
-        silent = self._log.schedule.step("ask the group", "group silent") is not None
-        known = None if silent else self._log.lane(self._lane).group
-        marker = self._shown(known)
-        if known is not None and not marker.has_written(known):
-            marker = self._shown(known)
-            try:
-                marker.check_not_behind(known)
-            except MarkerBehind:
-                raise CallFailed from None
-        return marker
-
-    def _shown(self, known: BlockNumber | None) -> Marker:
+    def written(self, progress_s: float | None = 0.0) -> Written:
         """Return the marker, or none at all where that must be noticed: Kafka says so right after a partition's leader has died."""
-        self._pass("read marker", "worker killed", "job killed", "call failed")
-        own = self._log.lane(self._lane)
-        self._found = own.written_by
-        if known is not None and self._log.schedule.step("look for the end", "marker not shown") is not None:
-            return Marker()
-        return own.recorded
+        if progress_s is not None:
+            self.reach("read marker")
+            if self._known is not None and self._hides():
+                return Written(Marker())
+        if self.own.written_by is None:
+            return Written(self.own.recorded)
+        return Written(self.own.recorded, *self.own.written_by, (0, self.own.marks))
 
-    def confirm(self, *, corrects: bool) -> None:
-        """Compare the marker with the receipts and the ends of the inputs."""
-        if self._is_own:
-            return
-        if self._transaction is not None:
+    def _hides(self) -> bool:
+        """Return whether the marker is not shown; then perhaps not the second time either."""
+        again = self._is_hidden and self.log.schedule.chance(0.5)
+        now = self.log.schedule.step("look for the end", "marker not shown", often=4) is not None
+        self._is_hidden = again or now
+        return self._is_hidden
+
+    def group_block(self) -> BlockNumber | None:
+        """Ask the group, which may not answer."""
+        silent = self.log.schedule.step("ask the group", "group silent") is not None
+        self._known = None if silent else self.own.group
+        return self._known
+
+    def last_receipt(self) -> BlockNumber | None:
+        """Return the block of the last receipt."""
+        if self._transaction() is not None:
             raise CallFailed  # no reader gets past the writer's own transaction
-        self._pass("read receipts", "worker killed", "job killed", "call failed")
-        own, marker = self._log.lane(self._lane), self.marker(())
-        try:
-            marker.check_own(own.receipt(), self._log.ends())
-        except MarkerBehind:
-            raise CallFailed from None
-        except ForeignMarker:
-            if not corrects:
-                raise
-            self._marker = Marker.corrected(own.receipt())
-        self._is_own = True
+        self.reach("read receipts")
+        return self.own.receipt()
 
-    def note_dead_letters(self) -> None:
+    def input_ends(self) -> Consumed:
+        """Return where the inputs end."""
+        return self.log.ends()
+
+    def dead_letter_ends(self) -> Consumed:
         """Note where the committed dead letters end."""
-        if self._dead_letters is None and not self._noted:
-            self._pass("note dead letters", "worker killed", "job killed", "call failed")
-            self._noted = True
+        self.reach("note dead letters")
+        return {}
 
-    def written_dead_letters(self) -> set[bytes]:
-        """Return the sources of committed dead letters, read once."""
-        if self._dead_letters is None:
-            own = () if self._transaction is None else self._transaction.records
-            if not self._noted and any(each.topic == "dead-letters" for each in own):
-                raise CallFailed  # no reader gets past the writer's own transaction
-            self._pass("read dead letters", "worker killed", "job killed", "call failed")
-            self._log.schedule.faults["dead letters asked for"] += 1
-            committed = self._log.lane(self._lane).committed
-            self._dead_letters = {source_of_header(each) for each in committed if each.topic == "dead-letters"}
-        return self._dead_letters
+    def dead_letters(self, ends: Consumed | None = None) -> set[bytes]:
+        """Return the sources of committed dead letters."""
+        transaction = self._transaction()
+        own = () if transaction is None else transaction.records
+        if ends is None and any(each.topic == "dead-letters" for each in own):
+            raise CallFailed  # no reader gets past the writer's own transaction
+        self.reach("read dead letters")
+        self.log.schedule.faults["dead letters asked for"] += 1
+        return {source_of_header(each) for each in self.own.committed if each.topic == "dead-letters"}
 
-    def write(self, records: Iterable[OutputRecord]) -> None:
+    def hand_to_group(self, consumed: Consumed, block: BlockNumber | None) -> None:
+        """Commit the group's offsets at some time, or never."""
+        lost = self.log.schedule.step("commit the group's offsets", "group commit lost", often=5) is not None
+        if not lost and block is not None:
+            self.own.on_their_way.append(block)
+
+    def reach(self, name: str) -> None:
+        """Reach a step, at which the schedule may let the worker, the job or the call fail."""
+        self.log.settle(self.lane)
+        self.interrupt(name)
+        raise_fault(self.log.schedule.step(name, "worker killed", "job killed", "call failed"))
+
+    def _transaction(self) -> Transaction | None:
+        return None if self.producer is None else self.producer.transaction
+
+
+class Producer:
+    """`validator.kafka.transaction.FencedWriter` on the fake log."""
+
+    def __init__(self, lane: Lane, epoch: int) -> None:
+        self._lane, self._epoch = lane, epoch
+        self.transaction: Transaction | None = None
+
+    def send(self, records: Iterable[Sent]) -> None:
         """Add records to the transaction."""
         self._begin()
-        assert self._transaction is not None
-        for at, record in enumerate(records):
+        assert self.transaction is not None
+        for at, (topic, key, value, headers) in enumerate(records):
             if at == 1:
-                self._pass("inside the transaction", "worker killed", "job killed", "call failed")
-            self._transaction.records.append(record)
-            if record.topic == "dead-letters" and self._dead_letters is not None:
-                self._dead_letters.add(source_of_header(record))
+                self._lane.reach("inside the transaction")
+            self.transaction.records.append(OutputRecord(topic, key or b"", value, tuple(headers or ())))
 
-    def commit(self, marker: Marker) -> None:
+    def commit(self, progress: Iterable[Sent]) -> None:
         """Commit records and marker."""
+        ((_, _, value, headers),) = progress
+        names = dict(headers or ())
         self._begin()
-        self._pass("before commit", "worker killed", "job killed", "call failed")
+        self._lane.reach("before commit")
         self._check()
-        own, transaction = self._log.lane(self._lane), self._transaction
+        log, own, transaction = self._lane.log, self._lane.own, self.transaction
         assert transaction is not None
-        transaction.marker, transaction.written_by = marker, (self._job, self._writer)
-        fault = self._log.schedule.step("commit", "answer lost", "finished late", "never reached", often=4)
+        transaction.marker = replace(Marker.decode(value), doubtful=DOUBTFUL_HEADER in names)
+        transaction.written_by = names[JOB_HEADER].decode(), names[WRITER_HEADER].decode()
+        fault = log.schedule.step("commit", "answer lost", "finished late", "never reached", often=4)
         if fault == "never reached":
             raise CallFailed
-        self._transaction, own.open = None, None
+        self.transaction, own.open = None, None
         if fault == "finished late":
             own.in_doubt = transaction
             raise CallFailed
-        if not self._log.atomic:
+        if not log.atomic:
             own.committed += transaction.records
-            self._log.on_commit(self._lane)
-            self._pass("between records and marker", "worker killed", "job killed")
-            transaction = Transaction([], marker, transaction.written_by)
-        self._log.apply(self._lane, transaction)
+            log.on_commit(self._lane.lane)
+            log.settle(self._lane.lane)
+            self._lane.interrupt("between records and marker")
+            raise_fault(log.schedule.step("between records and marker", "worker killed", "job killed"))
+            transaction = Transaction([], transaction.marker, transaction.written_by)
+        log.apply(self._lane.lane, transaction)
         if fault == "answer lost":
             raise CallFailed
-        self._pass("after commit", "worker killed", "job killed")
-        before, self._marker = self._marker, marker
-        if self._noted:
-            self._noted, self._dead_letters = False, None
-        lost = self._log.schedule.step("commit the group's offsets", "group commit lost", often=5) is not None
-        if not lost and before is not None and marker.block is not None and before.block != marker.block:
-            own.on_their_way.append(marker.block)
+        log.settle(self._lane.lane)
+        self._lane.interrupt("after commit")
+        raise_fault(log.schedule.step("after commit", "worker killed", "job killed"))
 
     def _begin(self) -> None:
         self._check()
-        if self._transaction is None:
-            self._pass("begin", "worker killed", "job killed", "call failed")
-            self._transaction = self._log.lane(self._lane).open = Transaction()
-        self._pass("produce", "worker killed", "job killed", "call failed")
+        if self.transaction is None:
+            self._lane.reach("begin")
+            self.transaction = self._lane.own.open = Transaction()
+        self._lane.reach("produce")
 
     def _check(self) -> None:
-        if self._log.fences and self._epoch != self._log.lane(self._lane).epoch:
-            self._refuse_another_job()
-            raise CallFailed
+        if self._lane.log.fences and self._epoch != self._lane.own.epoch:
+            raise Fenced("another writer has opened", KafkaError(KafkaError._FENCED))
 
-    def _refuse_another_job(self) -> None:
-        last = self._log.lane(self._lane).written_by
-        if last is not None and last != self._found and last[0] != self._job:
-            self._log.schedule.faults["another job found"] += 1
-            raise Fenced
 
-    def _pass(self, name: str, *faults: str) -> None:
-        self._log.settle(self._lane)
-        self._interrupt(name)
-        raise_fault(self._log.schedule.step(name, *faults))
+class Writer(TransactionalWriter):
+    """The job's own writer of a lane, on the fake log."""
+
+    def __init__(self, log: Log, lane: str, job: str, interrupt: Callable[[str], None]) -> None:
+        self._faults = log.schedule.faults
+        super().__init__(Lane(log, lane, interrupt), job)
+
+    def _taken_over(self, fenced: Fenced, last: Written) -> WriteFailed | WriterFenced:
+        found = super()._taken_over(fenced, last)
+        self._faults["another job found"] += isinstance(found, WriterFenced)
+        return found
 
 
 def raise_fault(fault: str | None) -> None:

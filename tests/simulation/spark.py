@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tests.simulation.inputs import Inputs, Item, Place, between, lane_parked
-from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKilled, Writer, raise_fault
+from tests.simulation.log import JobKilled, Log, WorkerKilled, Writer, raise_fault
 from tests.simulation.schedule import Schedule
 from tests.simulation.strands import Strand, Strands
 from tests.unit.lanes.backend import Attempt
 from validator.codec.orders import LaneOrder
+from validator.kafka.transaction import WriteFailed, WriterFenced
 from validator.lanes.parked import Fault, Parked, Span
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache
@@ -172,7 +173,7 @@ class Job:
         self._task: Task | None = None
 
     def run_batch(self) -> bool:
-        """Run the next batch, or repeat the last one; return whether there was one. Raises `QueryFailed`, `JobKilled`, `Fenced`."""
+        """Run the next batch, or repeat the last one; return whether there was one. Raises `QueryFailed`, `JobKilled`, `WriterFenced`."""
         try:
             return self._run_batch()
         except QueryFailed:
@@ -274,12 +275,12 @@ class Job:
             for _ in range(ATTEMPTS_MAX):
                 try:
                     state = self._attempt(task)
-                except (WorkerKilled, CallFailed, Fenced) as failure:
+                except (WorkerKilled, WriteFailed, WriterFenced) as failure:
                     if task.rival is not None and self.schedule.chance(0.7):
                         self._strands.finish(task.rival)
                         if task.rival_state is not None:
                             return task.rival_state
-                    if isinstance(failure, Fenced):
+                    if isinstance(failure, WriterFenced):
                         raise
                     if self.schedule.chance(0.3):
                         raise QueryFailed from failure
@@ -303,7 +304,7 @@ class Job:
             return
 
         def rival() -> None:
-            with suppress(WorkerKilled, JobKilled, CallFailed, Fenced):
+            with suppress(WorkerKilled, JobKilled, WriteFailed, WriterFenced):
                 task.rival_state = self._attempt(task)
 
         task.rival = self._strands.start(f"{self.name}, other attempt", rival)
@@ -366,4 +367,4 @@ Stages: TypeAlias = Callable[[Job, Worker, dict[str, list[Item]], dict[str, Step
 """Runs a task's stages: its worker, its inputs by lane, the lanes' states in Spark's order."""
 
 
-__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "Stages", "StatesDiffer"]
+__all__ = ["Checkpoint", "Job", "JobKilled", "QueryFailed", "Stages", "StatesDiffer", "WriterFenced"]

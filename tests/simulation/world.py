@@ -12,12 +12,13 @@ from unittest.mock import patch
 from tests.simulation.damage import damage_a_lane
 from tests.simulation.directly import run_directly
 from tests.simulation.inputs import COMPARED, ORDERS, Inputs, account_of, inputs, source_of_header
-from tests.simulation.log import Fenced, JobKilled, LaneLog, Log
+from tests.simulation.log import JobKilled, LaneLog, Log
 from tests.simulation.parking import LaneFaults, Operator
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages
 from tests.simulation.strands import Strands
 from validator.codec.encode import OutputRecord
+from validator.kafka.transaction import WriterFenced
 from validator.lanes import arrived
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
@@ -139,9 +140,9 @@ class World:
                 failures += 1
                 if failures > FAILURES_MAX:
                     return False
-            except (JobKilled, Fenced) as end:
+            except (JobKilled, WriterFenced) as end:
                 self.schedule.note(f"{job.name} ends: {type(end).__name__}")
-                if isinstance(end, Fenced) and not self._beside:
+                if isinstance(end, WriterFenced) and not self._beside:
                     self._fail("the only job is fenced")
                 return False
         return True
@@ -240,7 +241,7 @@ class World:
                 job.run_batch()
         except QueryFailed:
             pass  # the job starts again when it is scheduled again
-        except (JobKilled, Fenced) as end:
+        except (JobKilled, WriterFenced) as end:
             self.schedule.note(f"{job.name} ends: {type(end).__name__}")
             self._other = None
         finally:

@@ -23,8 +23,8 @@ from tests.crash.processes import DAEMONS
 from tests.sending import send
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
-from validator.kafka.client import consumer_config
 from validator.kafka.consume import available
+from validator.kafka.settings import WHOLE, consumer_config
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.meter import MeterSettings
@@ -61,7 +61,7 @@ def produce(
 
 def consume(kafka: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> Outputs:
     """Read topics of one partition from their beginning to their current end."""
-    consumer = Consumer(consumer_config(kafka, group_id="tests", partition_eof=True))
+    consumer = Consumer(consumer_config(kafka, WHOLE, group_id="tests"))
     outputs: Outputs = {topic: [] for topic in topics}
     try:
         consumer.assign([TopicPartition(prefix + topic, 0, OFFSET_BEGINNING) for topic in topics])

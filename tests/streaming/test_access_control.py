@@ -23,13 +23,14 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from streaming.transactions import TransactionalWriter, WriteFailed
+from streaming.transactions import TransactionalWriter
 from tests.cli.follower import invoke
 from tests.streaming.harness import produce
 from tests.streaming.processes import job
 from tests.streaming.reference import IMMEDIATE, chains, reference
 from tests.tidy.tree import ROOT
 from validator import exit_codes
+from validator.checkpoint.markers import LaneOnKafka
 from validator.client import connect
 from validator.codec.encode import OutputRecord
 from validator.config import load_config
@@ -37,10 +38,11 @@ from validator.config.toml import to_toml
 from validator.errors import UserError
 from validator.kafka import broker as broker_module
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.client import admin_config, producer_config
 from validator.kafka.login import USER
 from validator.kafka.reader import TopicReader
+from validator.kafka.settings import admin_config, producer_config
 from validator.kafka.topics import create_topics
+from validator.kafka.transaction import WriteFailed
 from validator.lanes.marker import Marker
 from validator.rights import RIGHTS, rows
 from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, METRICS_TOPIC, TOPICS
@@ -157,13 +159,13 @@ def test_user_may_read_what_the_table_gives_and_nothing_else(
 @pytest.mark.broker
 def test_job_writes_a_lane_and_nobody_else_does(guarded: dict[str, dict[str, Any]], topics: list[str]) -> None:
     assert "markers" in topics
-    writer = TransactionalWriter(guarded["the job"], PREFIX, "polkadot", "job-1")
+    writer = TransactionalWriter(LaneOnKafka(guarded["the job"], PREFIX, "polkadot"), "job-1")
     writer.confirm(corrects=False)
     writer.write([OutputRecord("verdicts", b"polkadot", b"1")])
     writer.commit(Marker(1))
     for user in sorted(RIGHTS.keys() - {"the job"}):
         with pytest.raises(WriteFailed, match="authorization failed"):
-            TransactionalWriter(guarded[user], PREFIX, "polkadot", "job-2")
+            TransactionalWriter(LaneOnKafka(guarded[user], PREFIX, "polkadot"), "job-2")
 
 
 def test_page_has_the_table() -> None:

@@ -25,8 +25,8 @@ from tests.streaming.harness import (
 from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import IMMEDIATE, chains, definition, reference
 from validator import exit_codes
-from validator.kafka.client import admin_config
 from validator.kafka.retry import partitions_of
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics, list_topics
 from validator.topics import INPUT_TOPICS
 
@@ -61,7 +61,7 @@ def spread(kafka: Any, prefix: str, records: Any) -> None:
     """Write records to all partitions in turn, as producers do that do not know how keys were divided before."""
     from confluent_kafka import Producer
 
-    from validator.kafka.client import producer_config
+    from validator.kafka.settings import producer_config
 
     producer = Producer(producer_config(kafka))
     for number, record in enumerate(records):

@@ -15,7 +15,7 @@ from tests.streaming.harness import SAME_WHATEVER_ARRIVES, consume, decoded, pro
 from tests.streaming.processes import JobProcess, job, write_configuration
 from tests.unit.lanes.chains import Chain, chain
 from validator import exit_codes
-from validator.kafka.client import consumer_config
+from validator.kafka.settings import COMMITS, consumer_config
 from validator.kafka.topics import create_topics
 from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
@@ -28,7 +28,7 @@ EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters")
 
 def group_offsets(kafka: dict[str, Any]) -> dict[str, int]:
     """Return what the job's consumer group shows to any Kafka tool: no lag, whichever lanes share the partition."""
-    consumer = Consumer(consumer_config(kafka, group_id=job_group(PREFIX)))
+    consumer = Consumer(consumer_config(kafka, COMMITS, group_id=job_group(PREFIX)))
     try:
         found = consumer.committed([TopicPartition(PREFIX + topic, 0) for topic in INPUT_TOPICS], timeout=60)
         return {each.topic.removeprefix(PREFIX): max(each.offset, 0) for each in found}

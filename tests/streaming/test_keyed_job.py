@@ -22,13 +22,15 @@ from validator_xcmp_bodies.parts import measure, rejoin
 
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.run_keyed import check_written, recoveries, run_keyed_job
-from streaming.transactions import ABANDONED_S_MAX, TransactionalWriter, WriteFailed
+from streaming.transactions import TransactionalWriter
 from tests.bodies.history import LANE, Named, honest
 from tests.sending import send
 from tests.streaming.harness import Outputs, consume, python_workers, wait_until
 from validator.config import Config
 from validator.errors import UserError
+from validator.kafka.calls import ABANDONED_S_MAX
 from validator.kafka.topics import create_topics
+from validator.kafka.transaction import WriteFailed
 from validator.lanes.marker import Marker
 from validator.plugin.job_api import JobContext, OutputRecord
 
@@ -103,7 +105,7 @@ def test_a_job_that_was_killed_in_a_transaction_starts_again_at_once(kafka: dict
     killed = TransactionalWriter(kafka, prefix, job.keys[0], "the killed one")
     killed.marker([])
     killed.write([OutputRecord("markers", b"never committed", b"")])
-    killed._producer.flush(60)
+    killed._writer.producer.flush(60)
     settings = KeyedJobSettings(job, kafka, prefix, tmp_path / "checkpoint", 50)
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     (tmp_path / "checkpoint" / "offsets" / "0").touch()

@@ -34,7 +34,7 @@ from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definitio
 from tests.streaming.spied import noted, spied
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import shown_json
-from validator.kafka.client import admin_config
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics
 from validator.lanes.journal import decode_entry
 from validator.lanes.meter import MeterSettings

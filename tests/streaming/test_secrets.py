@@ -23,7 +23,7 @@ from tests.crash.processes import of_session, workers_of
 from tests.streaming.harness import produce, wait_until
 from tests.streaming.reference import chains
 from validator.config.toml import to_toml
-from validator.kafka.client import admin_config
+from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics, list_topics
 
 MARK = "5ecre7-of-the-marked-user"

@@ -26,7 +26,7 @@ from validator.kafka.topics import topic_ids
 from validator.lanes.definition import job_codec
 from validator.lanes.marker import Marker
 from validator.private import write_private
-from validator.topics import INPUT_TOPICS, MARKERS, TOPIC_OF_KIND
+from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from validator.checkpoint.second_look import SecondLook
     from validator.codec.codec import Codec
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
 FILE: Final = "topics.json"
@@ -43,18 +43,6 @@ VERSION: Final = 1
 """The file of the ids, and its version."""
 
 _COUNTED: Final = {RecordKind.CANDIDATE: "candidates", RecordKind.REQUEST: "requests", RecordKind.DOWNWARD: "downward"}
-
-
-def read_markers(kafka: KafkaTable, prefix: str, *, progress_s: float | None = None) -> dict[str, Marker]:
-    """Return the marker of each lane that has one; the empty name has the dead letters that belong to no configured lane.
-
-    ``progress_s`` is of `TopicReader.read_to_end`. Raises `UserError`.
-    """
-    last: dict[bytes, dict[int, bytes]] = {}
-    with TopicReader(kafka, prefix, [MARKERS], nulls=True, patience_s=progress_s) as reader:
-        for record in reader.read_to_end(progress_s):
-            last.setdefault(record.key or b"", {})[record.partition] = record.value
-    return {key.decode(): Marker.merged(values.values()) for key, values in last.items() if any(values.values())}
 
 
 def refuse_written(prefix: str, checkpoint: Path, lanes: Iterable[str], markers: Mapping[str, Marker]) -> None:

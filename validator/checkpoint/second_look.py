@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
     Question: TypeAlias = "Callable[[KafkaTable], Lack | None]"
     """Asks Kafka, with its own client; None if nothing is lacking. Raises `UserError` as its readers do."""

@@ -24,7 +24,7 @@ from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS, INPUT_TOPICS, LA
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
     from validator.codec.dry_runs import DryRunAnswer, DryRunRequest
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
 
@@ -129,11 +129,10 @@ class _KafkaReading:
                         f"{there}: leave the partition out to begin with what there is"
                     )
             self._reader.start_at(
-                topic,
                 {
-                    partition: high if start is None else start.get(partition, low)
+                    (topic, partition): high if start is None else start.get(partition, low)
                     for partition, (low, high) in spans.items()
-                },
+                }
             )
         except BaseException:
             self._reader.close()

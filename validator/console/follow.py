@@ -18,7 +18,6 @@ from validator.console.limits import (
     LAG_SHARE_MAX,
     LARGE_RECORDS_TAIL,
     RECORDS_TAIL,
-    RETRY_S,
     STOP_S,
     VERDICTS_MAX,
 )
@@ -27,13 +26,16 @@ from validator.errors import UserError
 from validator.job.lag import Lag, lags
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import ANSWER_S_MAX
+from validator.kafka.settings import SPARING, WHOLE
 from validator.lanes.configured import configured_codec, job_directory
+from validator.waiting import FOLLOWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from validator.config import Config
     from validator.console.model import Model
+    from validator.kafka.settings import Reading
 
 POLL_S: Final = 0.2
 """Seconds that one round over the topics waits for verdicts."""
@@ -58,12 +60,12 @@ class Follower:
         self._threads = [Thread(target=self._read, daemon=True), Thread(target=self._count, daemon=True)]
         with ExitStack() as stack:
             self._readers = [
-                stack.enter_context(self._reader(topics, tail, sparing=sparing))
-                for topics, tail, sparing in (
-                    ((VERDICTS,), VERDICTS_MAX, False),
-                    (COMPACTED, None, False),
-                    (TAILED, RECORDS_TAIL, False),
-                    (LARGE, LARGE_RECORDS_TAIL, True),
+                stack.enter_context(self._reader(topics, tail, reading))
+                for topics, tail, reading in (
+                    ((VERDICTS,), VERDICTS_MAX, WHOLE),
+                    (COMPACTED, None, WHOLE),
+                    (TAILED, RECORDS_TAIL, WHOLE),
+                    (LARGE, LARGE_RECORDS_TAIL, SPARING),
                 )
             ]
             self._open = stack.pop_all()
@@ -81,9 +83,9 @@ class Follower:
         if not self._threads[0].is_alive():
             self._open.close()
 
-    def _reader(self, topics: Sequence[str], tail: int | None, *, sparing: bool) -> TopicReader:
+    def _reader(self, topics: Sequence[str], tail: int | None, reading: Reading) -> TopicReader:
         config = self._config
-        return TopicReader(config.kafka, config.topics.prefix, topics, tail=tail, sparing=sparing)
+        return TopicReader(config.kafka, config.topics.prefix, topics, tail=tail, reading=reading)
 
     def _read(self) -> None:
         failures = 0
@@ -97,8 +99,8 @@ class Follower:
                 failures, self.stale_since_ms = 0, None
             except UserError as error:
                 self._failed(error)
-                self._stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
                 failures += 1
+                self._stopping.wait(FOLLOWER.after(failures))
             except Exception:  # noqa: BLE001 - the pages stay, and say since when they are old
                 self._failed(UserError("the console has stopped reading because of a bug: its log has the traceback"))
                 self._say(traceback.format_exc())

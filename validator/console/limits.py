@@ -46,8 +46,6 @@ RECORDS_TAIL: Final = 5_000
 """Offsets before the end of a partition of receipts, dispatches and channel events at which reading begins."""
 LARGE_RECORDS_TAIL: Final = 500
 """The same for topics whose records may have megabytes: blocks and dead letters."""
-RETRY_S: Final = (1.0, 2.0, 5.0)
-"""Seconds before reading is tried again; the last one repeats."""
 LAG_INTERVAL_S: Final = 5.0
 """Seconds between two counts of what lanes have not consumed."""
 LAG_SHARE_MAX: Final = 0.1

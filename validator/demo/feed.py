@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from validator.demo.comparison import Comparison
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.simulate import Simulation
 
 FIRST_BLOCKS: Final = 10

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from validator.config import Chain
     from validator.core.types import BlockNumber
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 EXPLAINING: Final = ("verdicts", "dispatches", "channel-events", "ingress-events")
 """The topics that say why receipts differ, in the order in which a block emits them."""

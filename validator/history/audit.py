@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from validator.core.inputs import DeadLetter, Input
     from validator.core.outcomes import Executed
     from validator.core.types import Balance, BlockNumber, ChannelId
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
 COMPARED: Final = ("verdicts", "dispatches", "channel-events", "ingress-events", "receipts")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from validator.config import Config
     from validator.core.outcomes import Executed
     from validator.core.types import BlockNumber
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.kept_start import Accepted, LaneStart
 

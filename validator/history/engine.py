@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from validator.core.execute import Executor, Intervals
     from validator.core.lane import Lane
     from validator.core.outcomes import Executed
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
     Progress = Callable[[int, int], None]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from validator.core.outcomes import Receipt
     from validator.core.types import ParaId
     from validator.history.engine import Progress
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.processor import LaneProcessor
 

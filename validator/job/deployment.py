@@ -14,7 +14,7 @@ from validator.job.spark_master import check_secret
 from validator.job.start_check import look_offline
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
-from validator.waiting import Patience, wait_out
+from validator.waiting import RESTART, Patience, wait_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,9 +29,6 @@ JOB_RESTARTS_MAX: Final = 5
 
 POLL_S: Final = 1.0
 """Seconds between two looks at the broker while the job runs."""
-
-RESTART_S: Final = 1.0
-"""Seconds before the first restart of the job. Each further restart in a row waits twice as long."""
 
 
 def check_job(config: Config) -> None:
@@ -108,7 +105,7 @@ class Service:
             failures = 1 if self.job.batches else failures + 1
             if failures > restarts_max:
                 return code
-            pause_s = RESTART_S * 2 ** (failures - 1)
+            pause_s = RESTART.after(failures)
             self._on_event({"event": "restart", "attempt": failures, "attempts_max": restarts_max, "seconds": pause_s})
             time.sleep(pause_s)
             if self.job.has_kept_changes:

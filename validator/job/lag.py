@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.checkpoint.files import consumed_by_batch, last_committed_batch
-from validator.checkpoint.kafka import read_markers
+from validator.checkpoint.markers import read_markers
 from validator.codec.decode import decode_record
 from validator.codec.orders import decode_order
 from validator.core.inputs import DeadLetter, RecordKind, Source
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from validator.codec.codec import Codec
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.marker import Consumed, Marker
 
 LAG_RECORDS_MAX: Final = 1_000_000

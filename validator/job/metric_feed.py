@@ -23,16 +23,14 @@ from validator.lanes.parked import shortened
 from validator.metrics.limits import ARRIVALS_MAX, ARRIVALS_READ_AGAIN
 from validator.metrics.report import LANE, Report
 from validator.topics import METRICS
+from validator.waiting import UNFORESEEN_S
 
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.metrics.store import MetricStore
 
 BLOCKS: Final = "blocks"
-
-PAUSE_S: Final = 5.0
-"""Seconds before Kafka is asked again after it was away."""
 
 END_S_MAX: Final = 2.0
 """Seconds that the end of the thread is waited for."""
@@ -224,7 +222,7 @@ class FeedThread(threading.Thread):
 
     def _pause(self) -> None:
         self._store.set("validator_metrics_kafka_up", 0)
-        self._end.wait(PAUSE_S)
+        self._end.wait(UNFORESEEN_S)
 
     def _say(self, line: str) -> None:
         if line != self._told:
@@ -243,8 +241,8 @@ class FeedThread(threading.Thread):
         offsets = {}
         for (topic, partition), (low, _) in reader.spans().items():
             consumed = self._consumed.get((self._prefix + topic, partition), 0)
-            offsets[partition] = self._blocks.get(partition, max(low, consumed - ARRIVALS_READ_AGAIN))
-        reader.start_at(BLOCKS, offsets)
+            offsets[topic, partition] = self._blocks.get(partition, max(low, consumed - ARRIVALS_READ_AGAIN))
+        reader.start_at(offsets)
 
     def _follow(self, reports: TopicReader, blocks: TopicReader) -> None:
         is_up = False

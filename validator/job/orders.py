@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.checkpoint.files import checkpoint_id, consumed_by_batch, last_committed_batch
-from validator.checkpoint.kafka import cut_inputs, read_markers
+from validator.checkpoint.kafka import cut_inputs
+from validator.checkpoint.markers import read_markers
 from validator.checkpoint.second_look import PERSON_S, SecondLook
 from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival

@@ -33,9 +33,9 @@ from validator.checkpoint.kafka import (
     keep_ids,
     kept_ids,
     other_topics,
-    read_markers,
     refuse_written,
 )
+from validator.checkpoint.markers import read_markers
 from validator.config.explain import closest
 from validator.errors import UserError
 from validator.history.emitted import compare_lanes

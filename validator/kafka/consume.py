@@ -28,7 +28,9 @@ def available(consumer: Consumer, records_max: int, timeout_s: float) -> list[Me
     """
     try:
         first = consumer.poll(timeout_s)
-        return [] if first is None else [first, *consumer.consume(records_max - 1, 0)]
+        if first is None or records_max == 1:
+            return [] if first is None else [first]
+        return [first, *consumer.consume(records_max - 1, 0)]
     except SystemError as error:  # "returned a result with an exception set"
         if isinstance(error.__cause__ or error.__context__, MemoryError):
             raise MemoryError from error

@@ -101,8 +101,8 @@ def admit_clients(bootstrap_servers: str, own: str, secret: str) -> None:
     from confluent_kafka import KafkaException  # a command without a broker does not wait for librdkafka
     from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-    from validator.kafka.client import admin_config
     from validator.kafka.retry import answer
+    from validator.kafka.settings import admin_config
 
     login = {
         "security.protocol": "SASL_PLAINTEXT",

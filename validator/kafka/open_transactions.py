@@ -10,16 +10,17 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.reader import POLL_S, TopicReader
 from validator.kafka.retry import offsets_of, partitions_of, user_error
+from validator.kafka.settings import UNCOMMITTED, admin_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 OPEN_S_MIN: Final = 10.0
 """Seconds that a transaction is open before it is worth a word: producers commit all the time."""
@@ -77,20 +78,15 @@ def _with_times(kafka: KafkaTable, places: Sequence[tuple[str, int, int]]) -> li
     """Return transactions with the times of their first records, without those that end meanwhile."""
     if not places:
         return []
-    config = consumer_config(kafka, group_id="validator-reader") | {"isolation.level": "read_uncommitted"}
-    consumer, left = Consumer(config), {place[:2]: place[2] for place in places}
-    found = []
-    try:
-        consumer.assign([TopicPartition(*place) for place in places])
+    left, found = {place[:2]: place[2] for place in places}, []
+    with TopicReader(
+        kafka, "", sorted({topic for topic, _ in left}), reading=UNCOMMITTED, nulls=True, keeps_form=True
+    ) as reader:
+        reader.start_at(left)
         deadline = time.monotonic() + RECORD_S_MAX
         while left and time.monotonic() < deadline:
-            message = consumer.poll(0.2)
-            if message is None or message.error() is not None:
-                continue
-            place = (message.topic() or "", message.partition() or 0)
-            offset = left.pop(place, None)
-            if offset is not None and message.offset() == offset:
-                found.append(OpenTransaction(*place, offset, message.timestamp()[1]))
-    finally:
-        consumer.close()
+            for record in reader.poll(POLL_S):
+                place = record.topic, record.partition
+                if record.offset == left.pop(place, None):
+                    found.append(OpenTransaction(*place, record.offset, record.timestamp_ms))
     return sorted(found)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from validator.errors import Unavailable, UserError
 from validator.kafka import retry
-from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.calls import ASK_ENDS, CALL_S_MAX, CLOSE, OPEN_READER, READ, within
 from validator.kafka.consume import NOT_UNPACKED, NotUnpacked, available
 from validator.kafka.newest import Newest
 from validator.kafka.refusals import why
@@ -26,6 +26,7 @@ from validator.kafka.registry import plain_values
 from validator.kafka.retry import (
     await_broker,
     brokers_are_gone,
+    committed_of,
     ends_reading,
     is_missing,
     offsets_of,
@@ -33,18 +34,15 @@ from validator.kafka.retry import (
     spans_of,
     user_error,
 )
+from validator.kafka.settings import WHOLE, admin_config, consumer_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from confluent_kafka import Message
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable, Reading
 
-RECORDS_PER_POLL: Final = 1_000
-SPARING_RECORDS_PER_POLL: Final = 16
-_SPARING: Final = {"fetch.message.max.bytes": 1, "queued.max.messages.kbytes": 16 * 1024}
-"""Fetches hold one batch of a producer, and are begun while less than 16 MiB of values are left."""
 POLL_S: Final = 0.2
 """Seconds that one poll of the topics waits for records."""
 SILENCE_S_MAX: Final = 60.0
@@ -68,11 +66,12 @@ class TopicReader:
 
     It starts at the first record or, with ``tail``, that many offsets before each partition's end. Records without a value, which delete a
     key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s``, by default
-    `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. With ``sparing`` it holds few records in advance: a
-    fetch is bounded in compressed bytes only, and may otherwise become gigabytes. Values in Confluent's framing are returned in their plain
-    form, unless it ``keeps_form`` or the schema registry does not know their ids. ``missing`` says what to do about a topic that does not
-    exist. With ``newest`` it leaves out what `Newest` knows to be older than what it has returned of the same key. As a context manager it
-    closes its connections on exit.
+    `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. ``reading`` says how much it holds in advance, and
+    whether it continues where others raise (`validator.kafka.settings.Reading`). Values in Confluent's framing are returned in their plain
+    form, unless it ``keeps_form`` or the schema registry does not know their ids. With ``newest`` it leaves out what `Newest` knows to be
+    older than what it has returned of the same key. Its calls are watched (`validator.kafka.calls`) if a ``lane`` waits for them. Errors
+    begin with ``cannot``, and ``missing`` says what to do about a topic that does not exist. As a context manager it closes its connections
+    on exit.
     Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers, or one has not, or no longer, what
     lies between the place where the reader is and the end: that may pass, and another reader would begin again.
     """
@@ -87,9 +86,12 @@ class TopicReader:
         tail: int | None = None,
         nulls: bool = False,
         patience_s: float | None = None,
-        sparing: bool = False,
+        reading: Reading = WHOLE,
+        group_id: str = "validator-reader",
         keeps_form: bool = False,
         newest: bool = False,
+        lane: str | None = None,
+        cannot: str = "no records can be read at",
         missing: str = "create the topics with `validator topics create`",
     ) -> None:
         self._kafka = kafka
@@ -99,14 +101,17 @@ class TopicReader:
         self._prefix = prefix
         self._topics = [prefix + topic for topic in topics]
         self._missing = missing
+        self._admin: AdminClient | None = None
+        """Asks for ends that have nothing to do with transactions: what the consumer asks for is where open ones begin."""
         self._nulls = nulls
         self._newest = Newest() if newest else None
-        self._patience_s = retry.ANSWER_S_MAX if patience_s is None else patience_s
-        config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
-        if sparing:
-            config |= _SPARING
-        self._records_per_poll = SPARING_RECORDS_PER_POLL if sparing else RECORDS_PER_POLL
-        self._bootstrap = config["bootstrap.servers"]
+        self._lane = lane
+        if patience_s is None:
+            patience_s = retry.ANSWER_S_MAX if lane is None else CALL_S_MAX
+        self._patience_s = patience_s
+        config = consumer_config(kafka, reading, group_id=group_id)
+        self._reading, self._group_id, self._cannot = reading, group_id, cannot
+        self.bootstrap = config["bootstrap.servers"]
         self._ends: dict[tuple[str, int], int] = {}
         """By full topic and partition, the last end that was reached."""
         self._due: dict[tuple[str, int], int] = {}
@@ -115,8 +120,8 @@ class TopicReader:
         """Partitions with records since their last end."""
         self._next: dict[tuple[str, int], int] = {}
         """By full topic and partition, the offset after the last record; whatever comes from before it has been returned."""
-        self._heard = 0
-        """Messages so far."""
+        self.heard = 0
+        """Messages so far: records, and ends of partitions."""
         self._from_first: set[tuple[str, int]] = set()
         """Partitions that are read from their first record, whichever that is, and of which none has come yet."""
         self._lost: set[tuple[str, int]] = set()
@@ -126,7 +131,8 @@ class TopicReader:
         with self._translated():
             self._consumer = Consumer(config)
         try:
-            with self._translated():
+            opening = OPEN_READER._replace(bound_s=OPEN_READER.bound_s * len(topics))
+            with self._translated(), within(opening, lane):
                 self._go_to(self._places(topics, partitions, tail))
         except BaseException:
             self._consumer.close()
@@ -140,7 +146,8 @@ class TopicReader:
 
     def close(self) -> None:
         """Close the connections."""
-        self._consumer.close()
+        with within(CLOSE, self._lane):
+            self._consumer.close()
 
     @property
     def at_end(self) -> bool:
@@ -165,18 +172,20 @@ class TopicReader:
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
+        with within(READ, self._lane):
+            return self._polled(timeout_s)
+
+    def _polled(self, timeout_s: float) -> list[TopicRecord]:
         records = []
         with self._translated():
-            if self._wanted is not None:
-                self._begin(self._wanted)
-                self._wanted = None
+            self._begin_wanted()
             if self._lost:
                 self._recover()
-            self._left = self._left or available(self._consumer, self._records_per_poll, timeout_s)
+            self._left = self._left or available(self._consumer, self._reading.records_per_poll, timeout_s)
         # the registry may not answer: then the next poll begins with the same messages
         values = [self._plain(_bytes(each.value()) or b"") if each.error() is None else b"" for each in self._left]
         messages, self._left = self._left, []
-        self._heard += len(messages)
+        self.heard += len(messages)
         for message, value in zip(messages, values, strict=True):
             error = message.error()
             if error is None:
@@ -196,7 +205,7 @@ class TopicReader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ends[message.topic(), message.partition()] = message.offset()
                 self._read_on.discard((message.topic(), message.partition()))
-            elif brokers_are_gone(error):
+            elif brokers_are_gone(error) and not self._reading.follows:
                 with self._translated():
                     await_broker(self._consumer, patience_s=self._patience_s)
             elif error.code() in NOT_UNPACKED:
@@ -221,8 +230,11 @@ class TopicReader:
 
     def ends(self) -> dict[tuple[str, int], int]:
         """Return, by full topic and partition, the present end: the offset after the last record, committed or not."""
-        with self._translated():
-            return self._ends_with_uncommitted()
+        with self._translated(), within(ASK_ENDS, self._lane):
+            self._admin = self._admin or AdminClient(admin_config(self._kafka))
+            asked = {TopicPartition(*place): OffsetSpec.latest() for place in self._assigned}
+            ends = offsets_of(self._admin, asked, patience_s=self._patience_s)
+            return {(place.topic, place.partition): end for place, end in ends.items()}
 
     def read_past_transactions(
         self, progress_s: float, ends: Mapping[tuple[str, int], int] | None = None
@@ -237,9 +249,9 @@ class TopicReader:
         """Yield records up to ``ends``. Raises `Unavailable` after ``silence_s`` seconds, all in polls, without one."""
         silent_s = 0.0
         while any(self._lacking(ends)):
-            heard, began = self._heard, time.monotonic()
+            heard, began = self.heard, time.monotonic()
             records = self.poll(POLL_S)
-            silent_s = 0.0 if self._heard != heard else silent_s + time.monotonic() - began
+            silent_s = 0.0 if self.heard != heard else silent_s + time.monotonic() - began
             if silent_s > silence_s:
                 (topic, partition), at, end = next(self._lacking(ends))
                 raise Unavailable(
@@ -256,17 +268,31 @@ class TopicReader:
 
     def restart(self, topic: str, partition: int, offset: int) -> None:
         """Continue with a single partition, from an offset."""
-        with self._translated():
-            self._go_to([TopicPartition(self._prefix + topic, partition, offset)])
+        self.start_at({(topic, partition): offset})
 
-    def start_at(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Continue with the partitions of one topic, each from an offset."""
+    def start_at(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Continue with some partitions, each from an offset."""
+        self._go_to(
+            [TopicPartition(self._prefix + topic, number, at) for (topic, number), at in sorted(offsets.items())]
+        )
+
+    def start_at_committed(self) -> None:
+        """Continue where the reader's group has committed, and at the first record of partitions of which it has committed nothing."""
         with self._translated():
-            self._go_to([TopicPartition(self._prefix + topic, *place) for place in sorted(offsets.items())])
+            asked = [TopicPartition(*place) for place in self._assigned]
+            found = committed_of(self._consumer, asked, patience_s=self._patience_s)
+            at = [each.offset if each.offset >= 0 else OFFSET_BEGINNING for each in found]
+            places = zip(found, at, strict=True)
+            self._go_to([TopicPartition(each.topic, each.partition, offset) for each, offset in places])
+
+    def begin(self) -> None:
+        """Ask now where the partitions begin and end, so that `positions` has them; otherwise the next poll does."""
+        with self._translated(), within(ASK_ENDS, self._lane):
+            self._begin_wanted()
 
     def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return, by topic (without the prefix) and partition, the first available offset and the one after the last."""
-        with self._translated():
+        with self._translated(), within(ASK_ENDS, self._lane):
             spans = spans_of(self._consumer, self._assigned, patience_s=self._patience_s)
         return {(topic.removeprefix(self._prefix), partition): span for (topic, partition), span in spans.items()}
 
@@ -284,8 +310,11 @@ class TopicReader:
 
     # --- requests to Kafka: each goes through `retry.answer` ---
 
-    def _begin(self, places: list[TopicPartition]) -> None:
-        """Begin to read at places, at the first offset of those that have none."""
+    def _begin_wanted(self) -> None:
+        """Begin to read at the places that are wanted, at the first offset of those that have none."""
+        if self._wanted is None:
+            return
+        places = self._wanted
         spans = spans_of(self._consumer, self._assigned, patience_s=self._patience_s)
         for place in places:
             first, end = spans[place.topic, place.partition]
@@ -294,21 +323,25 @@ class TopicReader:
                 self._from_first.add((place.topic, place.partition))
             self._next[place.topic, place.partition] = first if place.offset == OFFSET_BEGINNING else place.offset
         self._assign()
+        self._wanted = None
 
     def _recover(self) -> None:
         """Continue in partitions of which a broker did not have what comes next.
 
-        Raises `Unavailable` if it is gone; if retention removed it, the next poll begins with what is left.
+        Raises `Unavailable` if it is gone; if retention removed it, the next poll begins with what is left. A reader that follows just
+        continues there.
         """
         spans = spans_of(self._consumer, self._lost, patience_s=self._patience_s)
         removed = []
         for place, (first, end) in spans.items():
             at, where = self._at(place), f"{place[0]}[{place[1]}]"
-            if at > end:
+            if at > end and self._reading.begins_again:
+                at = first
+            elif at > end:
                 raise Unavailable(
                     f"{where} ends at offset {end}, before {at}, which comes next: it was replaced, or has lost records"
                 )
-            if at < first and place not in self._from_first:
+            if at < first and place not in self._from_first and not self._reading.follows:
                 removed.append(f"retention removed offsets {at} to {first - 1} of {where} before they were read")
             self._next[place] = max(at, first)
         self._lost.clear()
@@ -322,13 +355,6 @@ class TopicReader:
     def _at(self, place: tuple[str, int]) -> int:
         """Return the offset that comes next: the markers of transactions take offsets, but are no records."""
         return max(self._next.get(place, 0), self._ends.get(place, 0))
-
-    def _ends_with_uncommitted(self) -> dict[tuple[str, int], int]:
-        """Return the offsets after the last records, committed or not."""
-        admin = AdminClient(admin_config(self._kafka))
-        asked = {TopicPartition(*place): OffsetSpec.latest() for place in self._assigned}
-        ends = offsets_of(admin, asked, patience_s=self._patience_s)
-        return {(place.topic, place.partition): end for place, end in ends.items()}
 
     def _places(
         self, topics: Sequence[str], partitions: Sequence[int] | None, tail: int | None
@@ -346,7 +372,7 @@ class TopicReader:
                 if not is_missing(error.args[0]):
                     raise
                 raise UserError(
-                    f"topic {name} does not exist at {self._bootstrap} ({error.args[0].str()}): check [topics] prefix, or {self._missing}"
+                    f"topic {name} does not exist at {self.bootstrap} ({error.args[0].str()}): check [topics] prefix, or {self._missing}"
                 ) from error
             places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in numbers]
         if tail is not None:
@@ -366,8 +392,8 @@ class TopicReader:
             raise self._user_error(error.args[0]) from error
 
     def _user_error(self, error: Any, topic: str | None = None) -> UserError:
-        right = f"Read on topic {topic or ', '.join(self._topics)}"
-        return user_error(error, f"no records can be read at {self._bootstrap}: {why(error, self._kafka, right)}")
+        reason = why(error, self._kafka, f"Read on topic {topic or ', '.join(self._topics)}", group=self._group_id)
+        return user_error(error, f"{self._cannot} {self.bootstrap}: {reason}")
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

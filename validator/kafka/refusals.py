@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from validator.kafka.client import admin_config
+from validator.kafka.settings import admin_config
 
 if TYPE_CHECKING:
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 LISTEN_S_MAX: Final = 2.0
 """Seconds in which a client that cannot connect hears why."""

@@ -22,7 +22,7 @@ from validator.registry_keys import REGISTRY_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 URL: Final = f"{REGISTRY_PREFIX}url"
 IDS: Final = f"{REGISTRY_PREFIX}ids"

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from validator.errors import UserError
-from validator.kafka.client import producer_config
 from validator.kafka.refusals import line_of, why
 from validator.kafka.retry import missing_topics, user_error
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import hidden_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 FLUSH_S_MAX: Final = 60.0
 """Seconds in which Kafka must acknowledge everything that was sent."""

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from validator.errors import UserError
-from validator.kafka.client import SPARK_PREFIX, flatten
+from validator.kafka.settings import SPARK_PREFIX, flatten
 
 if TYPE_CHECKING:
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 _SAME: Final = frozenset({
     "bootstrap.servers", "client.dns.lookup", "client.id", "client.rack", "connections.max.idle.ms", "fetch.max.bytes",

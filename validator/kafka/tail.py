@@ -23,7 +23,7 @@ def begin_with_last(reader: TopicReader, topic: str, records: int) -> None:
     looked_at = set(spans) if records else set()
     while looked_at:
         first = {each: max(spans[each][0], spans[each][1] - records - further) for each in looked_at}
-        reader.start_at(topic, first)
+        reader.start_at({(topic, each): offset for each, offset in first.items()})
         found = {each: deque[int](maxlen=records) for each in looked_at}
         for record in reader.read_to_end():
             if record.offset < spans[record.partition][1]:
@@ -33,4 +33,4 @@ def begin_with_last(reader: TopicReader, topic: str, records: int) -> None:
             if len(offsets) == records or first[each] == spans[each][0] or further == FURTHER_OFFSETS_MAX:
                 looked_at.remove(each)
         further = min(8 * further, FURTHER_OFFSETS_MAX)
-    reader.start_at(topic, starts)
+    reader.start_at({(topic, each): offset for each, offset in starts.items()})

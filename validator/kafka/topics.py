@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
-from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
 from validator.kafka.refusals import is_lacking, line_of, why
 from validator.kafka.retry import ANSWER_S_MAX, answer, offsets_of, partition_numbers, passes, user_error
+from validator.kafka.settings import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
 from validator.tables import dotted
 from validator.topics import DEAD_LETTERS, TOPICS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import TopicDescription, TopicMetadata
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.topics import Topic
 
 PREFIX: Final = "validator."

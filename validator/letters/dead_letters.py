@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from validator.codec.codec import Codec
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 LETTERS: Final = DEAD_LETTERS
 LEDGER: Final = DEAD_LETTER_REPLAYS

@@ -1,36 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the records of dead letters back on the topics that they came from.
 
-A record and its ledger entry are one Kafka transaction, so that attempts are counted whatever fails. All replays share one
-transactional.id: a new replay fences off the previous one and only then reads the ledger, so no two replays count the same attempt.
+A record and its ledger entry are one transaction (`validator.kafka.transaction`), so that attempts are counted whatever fails. All replays
+share one transactional.id: a new replay fences off the previous one and only then reads the ledger, so no two replays count the same
+attempt.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from validator.core.inputs import Source
 from validator.errors import UserError
-from validator.kafka.client import producer_config
 from validator.kafka.refusals import why
-from validator.kafka.retry import answer, missing_topics, user_error
+from validator.kafka.retry import missing_topics, user_error
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import hidden_topics
+from validator.kafka.transaction import Fenced, FencedWriter, WriteFailed
 from validator.letters.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
 
-    from confluent_kafka import Message
-
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
+    from validator.kafka.transaction import Sent
 
 CALL_S_MAX: Final = 30.0
 """Seconds in which Kafka must have taken a transaction's records, and in which it must commit."""
@@ -42,8 +41,6 @@ ABORT_S_MAX: Final = 5.0
 TRANSACTION_RECORDS_MAX: Final = 500
 TRANSACTION_BYTES_MAX: Final = 16 << 20
 """Records, and their bytes, in one transaction."""
-
-_FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class Task(NamedTuple):
@@ -131,21 +128,21 @@ class Replayer:
         config = producer_config(kafka, transactional_id=f"{prefix}dead-letter-replay")
         self._kafka, self._transactional_id = kafka, config["transactional.id"]
         self._bootstrap, self._prefix = config["bootstrap.servers"], prefix
-        self._refused: tuple[int, KafkaError] | None = None
-        self._open = False
         try:
-            self._producer = Producer(config)
-            missing = missing_topics(self._producer, [prefix + name for name in (*INPUT_TOPICS, LEDGER)])
+            self._writer = FencedWriter(config, bound_s=CALL_S_MAX, slice_s=SLICE_S)
+            missing = missing_topics(self._writer.producer, [prefix + name for name in (*INPUT_TOPICS, LEDGER)])
             for name, error in hidden_topics(kafka, missing).items():
-                raise self._user_error(KafkaException(error), topic=name)
+                raise self._user_error(error, topic=name)
             if missing:
                 raise UserError(
                     f"topics are missing at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "
                     "`validator topics create`"
                 )
-            answer(self._producer.init_transactions, patience_s=CALL_S_MAX)
-        except KafkaException as error:
-            raise self._user_error(error) from error
+            self._writer.open()
+        except KafkaException as exception:
+            raise self._user_error(exception.args[0]) from exception
+        except WriteFailed as failed:
+            raise self._failed(failed) from failed
 
     def __enter__(self) -> Self:
         return self
@@ -153,102 +150,48 @@ class Replayer:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if self._open:  # otherwise readers of committed records would wait until the broker aborts it
-            with suppress(KafkaException):
-                _in_slices(self._producer.abort_transaction, ABORT_S_MAX)
+        self._writer.abort(ABORT_S_MAX)
 
     def send(self, tasks: Sequence[Task]) -> list[Replay]:
         """Put records back and count the attempts, all or none; return the ledger entries."""
-        placed: list[Source | None] = [None] * len(tasks)
+        placed: dict[int, tuple[int, int]] = {}
         try:
-            self._producer.begin_transaction()
-            self._open = True
-            for at, task in enumerate(tasks):
-                headers = [("dead-letter", str(task.letter).encode()), ("attempt", str(task.attempt).encode())]
-                self._produce(task.topic, task.raw, task.key, headers, at, placed)
-            deadline = time.monotonic() + CALL_S_MAX
-            while (left := self._producer.flush(SLICE_S)) and time.monotonic() < deadline:
-                pass
-            self._raise_refused(tasks)
+            self._writer.send(map(_record, tasks), placed)
+            left = self._writer.flush()
             replays = [
-                Replay(task.letter, task.attempt, source, task.repaired)
-                for task, source in zip(tasks, placed, strict=True)
-                if source is not None and source.offset >= 0
+                Replay(task.letter, task.attempt, Source(task.topic, *placed[at]), task.repaired)
+                for at, task in enumerate(tasks)
+                if placed.get(at, (0, -1))[1] >= 0
             ]
             if left or len(replays) < len(tasks):
                 raise UserError(
                     f"nothing was put back: {self._bootstrap} did not acknowledge the records within {CALL_S_MAX:.0f} s"
                 )
-            for replay in replays:
-                _, key, value, _ = replay.encode()
-                self._produce(self._prefix + LEDGER, value, key, [], 0, [])
-        except KafkaException as error:
-            raise self._user_error(error) from error
-        try:
-            _in_slices(self._producer.commit_transaction, CALL_S_MAX)
-        except KafkaException as error:
-            raise self._user_error(error, uncertain=True) from error
-        self._open = False
+            entries = [replay.encode() for replay in replays]
+            self._writer.commit((self._prefix + LEDGER, key, value, []) for _, key, value, _ in entries)
+        except WriteFailed as failed:
+            raise self._failed(failed, tasks) from failed
         return replays
 
-    def _produce(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None,
-        headers: Any,
-        at: int,
-        placed: list[Source | None],
-    ) -> None:
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                self._refused = self._refused or (at, error)
-            elif placed:
-                placed[at] = Source(topic, message.partition() or 0, _offset(message))
-
-        while True:
-            try:
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
-                self._producer.poll(0)
-                return
-            except BufferError:
-                self._producer.poll(0.1)
-
-    def _raise_refused(self, tasks: Sequence[Task]) -> None:
-        if self._refused is not None:
-            at, error = self._refused
-            if error.code() in _FENCED:
-                raise self._user_error(KafkaException(error))
-            topic = tasks[at].topic
-            reason = why(error, self._kafka, f"Write on topic {topic}")
-            raise UserError(f"nothing was put back: dead letter {tasks[at].letter}: {topic}: {reason}")
-
-    def _user_error(self, error: KafkaException, *, topic: str | None = None, uncertain: bool = False) -> UserError:
-        reason: Any = error.args[0]
-        fenced = self._refused is not None and self._refused[1].code() in _FENCED
-        if fenced or reason.code() in _FENCED:
+    def _failed(self, failed: WriteFailed, tasks: Sequence[Task] = ()) -> UserError:
+        if isinstance(failed, Fenced):
             return UserError("another `validator dead-letters replay` was started and has ended this one")
-        if uncertain and not reason.txn_requires_abort():
+        if failed.at is not None:
+            topic = tasks[failed.at].topic
+            reason = why(failed.error, self._kafka, f"Write on topic {topic}")
+            return UserError(f"nothing was put back: dead letter {tasks[failed.at].letter}: {topic}: {reason}")
+        if failed.is_uncertain:
             return UserError(
-                f"{self._bootstrap} did not confirm the last records ({reason.str()}): check with `validator dead-letters list`"
+                f"{self._bootstrap} did not confirm the last records ({failed.error.str()}): check with `validator dead-letters list`"
             )
+        return self._user_error(failed.error)
+
+    def _user_error(self, error: KafkaError, *, topic: str | None = None) -> UserError:
         right = f"Write on topic {topic or self._prefix + LEDGER}"
-        text = why(reason, self._kafka, right, transactional_id=self._transactional_id)
-        return user_error(reason, f"nothing was put back: {self._bootstrap}: {text}")
+        text = why(error, self._kafka, right, transactional_id=self._transactional_id)
+        return user_error(error, f"nothing was put back: {self._bootstrap}: {text}")
 
 
-def _in_slices(call: Callable[[float], object], seconds: float) -> None:
-    """Call until it succeeds: librdkafka continues with what the call before has begun. Raises `KafkaException`, after the time as well."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            call(SLICE_S)
-            return
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() >= deadline:
-                raise
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    return -1 if offset is None else offset
+def _record(task: Task) -> Sent:
+    headers = [("dead-letter", str(task.letter).encode()), ("attempt", str(task.attempt).encode())]
+    return task.topic, task.key, task.raw, headers

@@ -33,8 +33,6 @@ POLL_S_MAX: Final = 0.2
 """Seconds after which a transport that waits for a record notices a request to stop."""
 COMMIT_S_MAX: Final = 60.0
 """Seconds that Kafka may take to commit an acknowledgement, or to return offsets."""
-READER_FETCH_KIB: Final = 16 * 1024
-"""KiB of records that an open reader may hold in advance; a larger record is fetched all the same."""
 
 SESSION_MS: Final = 45_000
 """Milliseconds without a heartbeat after which Kafka forgets the active process of a name; `[kafka] session.timeout.ms` changes it."""

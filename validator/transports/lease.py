@@ -12,7 +12,6 @@ anything else is delivered it asks Kafka whether its id is still there.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from threading import Event, Lock, Thread
@@ -22,16 +21,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from validator.errors import LeaseLost, UserError
-from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.process import start_time
 from validator.kafka.refusals import line_of, why
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, passes
+from validator.kafka.settings import admin_config, member_config
 from validator.plugin.limits import COMMIT_S_MAX, HEARTBEAT_MS_MAX, SESSION_MS, WATCH_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
 
 POLL_S: Final = 0.1
 """Seconds of one poll of the group's messages."""
@@ -59,7 +58,7 @@ class Lease:
 
     def __init__(self, kafka: KafkaTable, group: str, name: str, topic: str) -> None:
         self._kafka, self._group, self._name, self._topic = kafka, group, name, topic
-        config = _member_config(kafka, group)
+        config = member_config(kafka, group, SESSION_MS, HEARTBEAT_MS_MAX)
         self._bootstrap = config["bootstrap.servers"]
         self._session_s = config["session.timeout.ms"] / 1000
         try:
@@ -268,17 +267,6 @@ def active_processes(kafka: KafkaTable, group: str) -> list[str]:
 
 
 def _has_ended(name: str) -> bool:
-    """Return whether a member's name (`_member_config`) names a process of this machine that does not exist any more."""
+    """Return whether a member's name (`member_config`) names a process of this machine that does not exist any more."""
     host, _, pid = name.partition(" ")[0].rpartition("@")[2].rpartition(":")
     return host == socket.gethostname() and pid.isdecimal() and start_time(int(pid), reap=False) is None
-
-
-def _member_config(kafka: KafkaTable, group: str) -> dict[str, Any]:
-    """Return the configuration of a member; by its client.id people find the process."""
-    config = consumer_config(kafka, group_id=group, lasting=True)
-    session_ms = str(config.get("session.timeout.ms", SESSION_MS))
-    if not session_ms.isdecimal():
-        raise UserError(f"[kafka] session.timeout.ms: expected milliseconds, found {session_ms!r}")
-    config["session.timeout.ms"] = int(session_ms)
-    config["heartbeat.interval.ms"] = max(1, min(HEARTBEAT_MS_MAX, int(session_ms) // 4))
-    return config | {"client.id": f"{config['client.id']}@{socket.gethostname()}:{os.getpid()}"}

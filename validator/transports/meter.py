@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 
 from validator.errors import UserError
-from validator.kafka.client import producer_config
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 from validator.metrics.endpoint import endpoint
 from validator.metrics.limits import MEASURE_S_MAX, REPORT_INTERVAL_S
@@ -27,7 +27,7 @@ from validator.topics import METRICS, METRICS_TOPIC
 
 if TYPE_CHECKING:
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.plugin.api import OutputReader, Record, TransportContext
 
 END_S_MAX = 2.0

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from validator.errors import UserError
-from validator.kafka.client import producer_config
 from validator.kafka.refusals import line_of, why
+from validator.kafka.settings import ENDLESS, producer_config
 from validator.plugin.enqueued import CLOSED, Enqueued, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.settings import KafkaTable
     from validator.plugin.enqueued import Done
 
 POLL_S: Final = 0.1
@@ -44,7 +44,7 @@ class RecordQueue:
         self._failure: str | None = None
         self._wait_s = 0.0
         self._ending = Event()
-        config = producer_config(kafka, endless=True)
+        config = producer_config(kafka, ENDLESS)
         self._bootstrap = config["bootstrap.servers"]
         try:
             self._producer = Producer(config)

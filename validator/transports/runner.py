@@ -3,55 +3,51 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from validator.ask.dry_run_transport import dry_run_plugin
 from validator.ask.standings import CheckpointStandings
 from validator.config.unknown import no_chain
 from validator.errors import UserError
 from validator.job.installed import configured_job, create_job_topics
-from validator.kafka.client import consumer_config
+from validator.kafka.reader import TopicReader
 from validator.kafka.refusals import why
-from validator.kafka.registry import plain_values
-from validator.kafka.retry import committed_of, partitions_of, user_error
+from validator.kafka.retry import user_error
 from validator.kafka.sender import RecordSender
+from validator.kafka.settings import OF_GROUP
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec, protocol_of
-from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, POLL_S_MAX, READERS_MAX
+from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, READERS_MAX
 from validator.plugin.lock import check_lock, check_versions, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
-from validator.plugin.submission import NO_CURSORS, RecordForms, check_commit, check_enqueued, check_timeout, job_topics
+from validator.plugin.submission import NO_CURSORS, RecordForms, check_commit, check_enqueued, job_topics
 from validator.topics import CURSORS_TOPIC, INPUT_TOPICS
 from validator.transports.cursors import Cursors
 from validator.transports.lease import Lease
-from validator.transports.output_reader import KafkaOutputReader
+from validator.transports.output_reader import KafkaOutputReader, next_record
 from validator.transports.record_queue import RecordQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
+    from confluent_kafka import KafkaError
+
     from validator.config import Config
-    from validator.kafka.client import KafkaTable
+    from validator.kafka.reader import TopicRecord
+    from validator.kafka.settings import KafkaTable
     from validator.plugin.api import Measures, Record, Transport, TransportContext
     from validator.plugin.job_api import Job, OwnTopic
     from validator.plugin.registry import Plugin
 
 GROUP: Final = "validator.transports"
-
-_FATAL: Final = frozenset({
-    "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED",
-    "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_FATAL",
-})  # fmt: skip
-"""Errors that do not go away by themselves. librdkafka retries all others, however long a broker is down."""
 
 
 class Chosen(NamedTuple):
@@ -167,20 +163,28 @@ class KafkaTransportContext:
         self.encode, self.decode = forms.encode, forms.decode
         self._forms = forms
         self._kafka, self._prefix, self._name = group
-        self._plain = plain_values(group.kafka)
         self._stop, self._lease = stop, lease
-        self._received: dict[tuple[str, int], int] = {}
         self._sender = RecordSender(group.kafka, group.prefix)
         self._queue: RecordQueue | None = None
         self._readers: list[KafkaOutputReader] = []
         self._opening = Lock()
         self._cursors = Cursors(group.kafka, group.prefix, group.name, self._check) if cursors else None
-        settings = consumer_config(group.kafka, group_id=group.group_id, lasting=True)
-        # a transport that was away for longer than retention keeps records continues with those that are left
-        settings["auto.offset.reset"] = "earliest"
-        self._bootstrap = settings["bootstrap.servers"]
-        self._consumer = Consumer(settings)
-        self._consumer.assign(self._places([group.prefix + topic for topic in topics]))
+        self._reader = TopicReader(
+            group.kafka,
+            group.prefix,
+            topics,
+            reading=OF_GROUP,
+            group_id=group.group_id,
+            patience_s=COMMIT_S_MAX,
+            cannot=f"transport {group.name}: error from",
+        )
+        try:
+            self._reader.start_at_committed()
+            self._reader.begin()
+        except BaseException:
+            self._reader.close()
+            raise
+        self._acknowledged = self._reader.positions()
 
     def __enter__(self) -> Self:
         return self
@@ -188,7 +192,7 @@ class KafkaTransportContext:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for reader in self._readers:
             reader.close()
-        self._consumer.close()
+        self._reader.close()
         if self._queue is not None:
             failed = self._queue.has_failed
             self._queue.close(CLOSE_S_MAX if kind is None and not failed and not self._lease.lost.is_set() else 0.0)
@@ -256,76 +260,39 @@ class KafkaTransportContext:
 
     def receive(self, timeout_s: float) -> Record | None:
         """Return the next committed record, or None at the timeout or a request to stop. Raises as `submit` does."""
-        check_timeout(timeout_s)
-        deadline = time.monotonic() + timeout_s
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            message = self._consumer.poll(min(left, POLL_S_MAX))
-            self._check()  # this process may have been frozen up to here
-            if message is not None:
-                error = message.error()
-                if error is None:
-                    value = self._plain_value(message)
-                    place = message.topic(), message.partition()
-                    self._received[place] = message.offset() + 1
-                    if value is not None:  # skip the tombstones of compacted topics
-                        return place[0].removeprefix(self._prefix), message.key() or b"", value
-                elif error.name() in _FATAL or error.fatal():
-                    raise self._error(error)
-            elif left <= POLL_S_MAX or self.stopping:
-                return None
 
-    def _plain_value(self, message: Any) -> bytes | None:
-        """Return a record's value in its plain form. If the schema registry does not answer, the same record is polled again."""
-        value: bytes | None = message.value()
-        try:
-            return None if value is None else self._plain(value)
-        except UserError:
-            self._consumer.seek(TopicPartition(message.topic(), message.partition(), message.offset()))
-            raise
+        def poll(seconds: float) -> list[TopicRecord]:
+            records = self._reader.poll(seconds)
+            self._check()  # this process may have been frozen up to here
+            return records
+
+        record = next_record(self._reader, poll, timeout_s, lambda: self.stopping)
+        return None if record is None else (record.topic, record.key or b"", record.value)
 
     def acknowledge(self) -> None:
         """Commit the offsets of everything received so far, and return once Kafka has them. Raises `UserError`."""
         self._check()
-        places = [TopicPartition(*place, offset) for place, offset in sorted(self._received.items())]
-        if not places:
+        received = self._reader.positions()
+        new = {place: offset for place, offset in sorted(received.items()) if self._acknowledged[place] != offset}
+        if not new:
             return
         try:
-            self._lease.commit(places)
+            self._lease.commit(
+                TopicPartition(self._prefix + topic, partition, offset) for (topic, partition), offset in new.items()
+            )
         except KafkaException as error:
             raise self._error(error.args[0]) from error
-        self._received.clear()
+        self._acknowledged = received
 
     def _check(self) -> None:
         self._lease.check()
         if self._queue is not None:
             self._queue.check()
 
-    def _places(self, topics: list[str]) -> list[TopicPartition]:
-        """Return all partitions with the group's committed offsets, or the beginning if the group has none.
-
-        The offsets are fetched explicitly because librdkafka by itself waits forever if a coordinator that has just started refused them.
-        """
-        if not topics:
-            return []
-
-        try:
-            numbers = {topic: partitions_of(self._consumer, topic, patience_s=COMMIT_S_MAX) for topic in topics}
-            places = [TopicPartition(topic, number) for topic in topics for number in numbers[topic]]
-            found = committed_of(self._consumer, places, patience_s=COMMIT_S_MAX)
-        except KafkaException as error:
-            raise self._error(error.args[0]) from error
-        return [
-            TopicPartition(place.topic, place.partition, place.offset if place.offset >= 0 else OFFSET_BEGINNING)
-            for place in found
-        ]
-
     def _error(self, error: KafkaError) -> UserError:
         right, group = f"Read on topics {self._prefix}*", f"{self._prefix}transport.{self._name}"
-        return user_error(
-            error,
-            f"transport {self._name}: error from {self._bootstrap}: {why(error, self._kafka, right, group=group)}",
-        )
+        bootstrap, reason = self._reader.bootstrap, why(error, self._kafka, right, group=group)
+        return user_error(error, f"transport {self._name}: error from {bootstrap}: {reason}")
 
 
 def record_forms(config: Config, jobs: Iterable[Job] = (), own: Iterable[OwnTopic] = ()) -> RecordForms:

@@ -49,7 +49,7 @@ def _state(name: str, when: str, *, rare: bool = False) -> Step:
 
 
 def _producer(name: str, when: str, *, fresh: bool = False) -> Step:
-    return Step("lanes", "streaming.transactions", "Producer", name, when, fresh)
+    return Step("lanes", "validator.kafka.transaction", "Producer", name, when, fresh)
 
 
 STEPS: dict[str, Step] = {

@@ -38,7 +38,7 @@ from validator.core.outcomes import (
     Signal,
     Verdict,
 )
-from validator.kafka.client import DEAD_LETTER_BYTES_MAX
+from validator.kafka.settings import DEAD_LETTER_BYTES_MAX
 from validator.protocols.router.errors import InsufficientBalance, OpenHrmpChannelToSelf, OutboundNoSuchChannel
 from validator.protocols.router.features.errors import InsufficientWeight, RequestNotInForce
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from typer.testing import CliRunner
-from validator.job.installed import all_schemas
 
 from validator import exit_codes
 from validator.cli import schemas as command
@@ -18,6 +17,7 @@ from validator.codec.compatibility import BACKWARD_TRANSITIVE, FULL_TRANSITIVE, 
 from validator.codec.schemas import MARKER, SchemaSet, make_schema, schemas
 from validator.core.limits import U32_MAX, U64_MAX, U128_MAX
 from validator.errors import UserError
+from validator.job.installed import all_schemas
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LATER_FIELDS, MAXIMA
 from validator.resources import schemas_directory
 from validator.topics import DRY_RUN_TOPICS, TOPICS

@@ -17,7 +17,7 @@ from validator.config.model import DeadLetters, Plugins
 from validator.core import limits
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
-from validator.kafka.client import flatten
+from validator.kafka.settings import flatten
 from validator.kafka.topics import PREFIX
 from validator.lanes.configured import check_chains, lane_definition
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LATER_FIELDS, HostConfiguration

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.config.test_config import errors_of, load, no_environment
 from validator.config import Config
-from validator.kafka.client import flatten
+from validator.kafka.settings import flatten
 
 __all__ = ["no_environment"]
 

@@ -18,6 +18,7 @@ from validator.job import deployment as start
 from validator.job import process as job_module
 from validator.job.deployment import JOB_RESTARTS_MAX, Service, _BrokerStart
 from validator.kafka.broker import BrokerStatus
+from validator.waiting import Pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +89,7 @@ def make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[Service, Broker, list[dict[str, Any]]]]:
     monkeypatch.setattr(start, "create_topics", lambda *_, **__: {})
-    monkeypatch.setattr(start, "RESTART_S", 0.0)
+    monkeypatch.setattr(start, "RESTART", Pauses(0.0, 0.0))
 
     folder = tmp_path / "job"
 
@@ -176,7 +177,7 @@ def test_accepted_change_is_passed_until_the_job_has_kept_it(make: Callable[...,
 
 def test_service_waits_for_kafka_and_says_so(make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     service, _, events = make("")
-    monkeypatch.setattr(waiting, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(waiting, "OUTAGE", waiting.Pauses(0.001, 60.0))
     answers = [Unavailable("no Kafka answers at there:1")] * 2
 
     def create(*_: object, **__: object) -> dict[str, bool]:

@@ -30,7 +30,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
             raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(JobProcess, "_begin", begin)
-    monkeypatch.setattr(waiting, "PAUSE_S_MIN", 0.01)
+    monkeypatch.setattr(waiting, "OUTAGE", waiting.Pauses(0.01, 60.0))
 
 
 def test_full_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

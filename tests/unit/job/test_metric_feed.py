@@ -45,7 +45,7 @@ class Reader:
     def spans(self) -> Mapping[tuple[str, int], tuple[int, int]]:
         return {(self._topic, 0): (0, 0)}
 
-    def start_at(self, topic: str, offsets: Mapping[int, int]) -> None:
+    def start_at(self, offsets: Mapping[tuple[str, int], int]) -> None:
         pass
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:
@@ -60,7 +60,7 @@ class Reader:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_feed, "TopicReader", Reader)
-    monkeypatch.setattr(metric_feed, "PAUSE_S", 0.0)
+    monkeypatch.setattr(metric_feed, "UNFORESEEN_S", 0.0)
 
 
 @pytest.mark.usefixtures("reads")

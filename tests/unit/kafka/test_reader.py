@@ -331,7 +331,7 @@ def test_retention_that_overtakes_a_reader_is_an_error_and_the_reader_continues(
 
 def test_asked_offset_that_is_removed_is_an_error(play: Any) -> None:
     reader = play([record(2, None, error=GONE)], spans=[[(5, 9)]])
-    reader.start_at("markers", {0: 2})
+    reader.start_at({("markers", 0): 2})
     with pytest.raises(
         Unavailable, match=r"^retention removed offsets 2 to 4 of t\.markers\[0\] before they were read$"
     ):
@@ -340,7 +340,7 @@ def test_asked_offset_that_is_removed_is_an_error(play: Any) -> None:
 
 def test_offset_behind_the_end_is_an_error_as_long_as_it_is(play: Any) -> None:
     reader = play([record(7, None, error=GONE)], [record(7), end(8)], spans=[[(0, 9)], [(0, 3)], [(0, 3)], [(0, 8)]])
-    reader.start_at("markers", {0: 7})
+    reader.start_at({("markers", 0): 7})
     assert reader.poll(0.1) == []
     for _ in range(2):
         with pytest.raises(Unavailable, match=r"^t\.markers\[0\] ends at offset 3, before 7, which comes next: "):

@@ -14,12 +14,14 @@ from zipfile import ZipFile
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
-from streaming import markers, transactions
-from streaming.kafka_calls import CALL_S_MAX
+from streaming import transactions
+from validator.checkpoint import markers
+from validator.checkpoint.markers import LaneOnKafka
 from validator.config import Config
 from validator.errors import Unavailable, UserError
 from validator.history import engine
-from validator.kafka import reader, retry, sender, topics
+from validator.kafka import reader, retry, sender, topics, transaction
+from validator.kafka.calls import CALL_S_MAX
 from validator.kafka.jars import ensure_jars
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
 from validator.letters import replayer
@@ -258,7 +260,7 @@ def tail(broker: Broker) -> object:
 
 def ends(broker: Broker) -> object:
     with reader.TopicReader(KAFKA, "t.", ["markers"]) as made:
-        return made._ends_with_uncommitted()
+        return made.ends()
 
 
 def transport_places(broker: Broker) -> object:
@@ -267,9 +269,9 @@ def transport_places(broker: Broker) -> object:
     held._id, held._alive_s = "member", float("inf")
     forms = runner.record_forms(Config())
     context = runner.KafkaTransportContext(group, ("verdicts",), None, Event(), forms, held)
-    context._received["t.verdicts", 0] = 5
+    context._acknowledged["verdicts", 0] = 5
     context.acknowledge()
-    return [place.offset for place in broker.assigned], context._received  # type: ignore[attr-defined]
+    return [place.offset for place in broker.assigned], context._acknowledged  # type: ignore[attr-defined]
 
 
 def members(broker: Broker) -> object:
@@ -293,17 +295,17 @@ def create(broker: Broker) -> object:
 CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "spans": (spans, {("verdicts", 0): (2, 9)}),
     "tail": (tail, [6]),
-    "transport": (transport_places, ([4], {})),
+    "transport": (transport_places, ([4], {("verdicts", 0): 4})),
     "members": (members, {"member": "validator@host:1 (10.0.0.1)"}),
     "output reader": (output_reader_ends, {("verdicts", 0): 9}),
     "lane inputs": (partition, 7),
     "check": (lambda _: sender.RecordSender(KAFKA, "t.").check("blocks"), None),
-    "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._open, False),
+    "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._prefix, "t."),
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
     "take over": (lambda _: transactions.take_over(KAFKA, "t.", ["lane"]), None),
-    "writer": (lambda _: transactions.TransactionalWriter(KAFKA, "t.", "lane", "job")._prefix, "t."),
-    "group": (lambda _: markers.block_of_group(KAFKA, "t.", "lane"), 3),
+    "writer": (lambda _: transactions.TransactionalWriter(LaneOnKafka(KAFKA, "t.", "lane"), "job")._prefix, "t."),
+    "group": (lambda _: markers.LaneOnKafka(KAFKA, "t.", "lane").group_block(), 3),
     "ends": (ends, {("t.markers", 0): 5}),
 }
 
@@ -319,10 +321,9 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Bro
             output_reader,
             engine,
             sender,
-            replayer,
             topics,
             markers,
-            transactions,
+            transaction,
         ):
             for client in ("Consumer", "Producer", "AdminClient"):
                 if hasattr(module, client):
@@ -355,7 +356,7 @@ def test_topics_are_created_once_their_leaders_answer(
 @pytest.mark.parametrize("caller", [name for name in CALLERS if name not in ("members", "group")])
 def test_caller_gets_one_line_after_deadline(stub: Callable[..., Broker], caller: str, clock: Clock) -> None:
     broker = stub(KafkaError.NOT_LEADER_FOR_PARTITION, float("inf"))
-    with pytest.raises((Unavailable, KafkaException, transactions.KafkaGone)) as caught:
+    with pytest.raises((Unavailable, KafkaException, transaction.KafkaGone)) as caught:
         CALLERS[caller][0](broker)
     text = str(caught.value)
     assert re.search(r"Not leader for partition; \d+ attempts in \d+ s", text)

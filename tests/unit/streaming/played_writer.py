@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming import transactions
-from streaming.markers import Written
-from streaming.transactions import (
-    TransactionalWriter,
-)
+from streaming.transactions import TransactionalWriter
+from validator.checkpoint.markers import LaneOnKafka, Written
 from validator.codec.encode import OutputRecord
+from validator.kafka import transaction
 from validator.lanes.marker import Marker
 
 LANE, JOB, PREFIX = "polkadot", "job-1", "p."
@@ -86,32 +83,48 @@ class StandIn:
         self.kafka.call("commit", timeout)
 
 
+class Log(LaneOnKafka):
+    """A lane of which a `Kafka` says what there is."""
+
+    def __init__(self, played: Kafka, kafka: dict[str, Any] = KAFKA, lane: str = LANE) -> None:
+        super().__init__(kafka, PREFIX, lane)
+        self._played = played
+
+    def _asked(self, name: str, found: Any, *args: Any) -> Any:
+        self._played.call(name, *args)
+        return found
+
+    def written(self, progress_s: float | None = 1.0) -> Written:
+        return self._asked("last" if progress_s is None else "read marker", self._played.written)
+
+    def last_receipt(self) -> int | None:
+        return self._asked("receipt", self._played.receipt)
+
+    def input_ends(self) -> Any:
+        return self._asked("input ends", self._played.ends)
+
+    def group_block(self) -> int | None:
+        return self._asked("ask group", self._played.group)
+
+    def dead_letters(self, ends: Any = None) -> set[bytes]:
+        return self._asked("read letters", self._played.letters, ends)
+
+    def dead_letter_ends(self) -> Any:
+        return self._asked("ends", "the end")
+
+    def hand_to_group(self, consumed: Any, block: int | None) -> None:
+        self._asked("group", None, consumed, block)
+
+
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     made = Kafka()
-
-    def asked(name: str, what: str) -> Any:
-        def asking(_kafka: Any, prefix: str, lane: str, *args: Any) -> Any:
-            assert (prefix, lane) == (PREFIX, LANE)
-            made.call(name, *args)
-            return getattr(made, what)
-
-        return asking
-
-    monkeypatch.setattr(transactions, "Producer", type("Made", (StandIn,), {"kafka": made}))
-    monkeypatch.setattr(transactions, "GROUPS", SimpleNamespace(commit=lambda *args: made.call("group", *args[1:])))
-    monkeypatch.setattr(transactions, "read_written", asked("read marker", "written"))
-    monkeypatch.setattr(transactions, "last_written", asked("last", "written"))
-    monkeypatch.setattr(transactions, "last_receipt", asked("receipt", "receipt"))
-    monkeypatch.setattr(transactions, "input_ends", asked("input ends", "ends"))
-    monkeypatch.setattr(transactions, "block_of_group", asked("ask group", "group"))
-    monkeypatch.setattr(transactions, "read_dead_letters", asked("read letters", "letters"))
-    monkeypatch.setattr(transactions, "dead_letter_ends", lambda *_: made.call("ends") or "the end")
+    monkeypatch.setattr(transaction, "Producer", type("Made", (StandIn,), {"kafka": made}))
     return made
 
 
 def writer(kafka: Kafka) -> TransactionalWriter:
-    made = TransactionalWriter(KAFKA, PREFIX, LANE, JOB)
+    made = TransactionalWriter(Log(kafka), JOB)
     kafka.calls.clear()
     return made
 

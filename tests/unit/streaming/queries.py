@@ -50,7 +50,7 @@ FAULT = TRACEBACK.replace(
     "lane.WaitingOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
 )
 MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
-NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not accept the batch: timed out\n"
+NOT_TAKEN = "first\nTraceback (most recent call last)\nvalidator.kafka.transaction.WriteFailed: Kafka did not accept the batch: timed out\n"
 
 KAFKA_GONE = NOT_TAKEN.replace("WriteFailed: Kafka did not", "KafkaGone: Kafka did not")
 NO_OFFSETS = """[STREAM_FAILED] Query [id = 1] terminated with exception: org.apache.kafka.common.errors.TimeoutException: Timed out waiting

@@ -14,7 +14,7 @@ from streaming.reasons import damaged_state
 from streaming.run import run_queries
 from tests.unit.streaming.queries import Log, Query
 from validator.errors import UserError
-from validator.waiting import Patience
+from validator.waiting import Patience, Pauses
 
 UNREADABLE = """\
 [STREAM_FAILED] Query [id = fb7b, runId = 5b01] terminated with exception: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred \
@@ -29,7 +29,7 @@ def test_damaged_state_is_read_again_once_and_then_has_a_remedy(monkeypatch: pyt
         def awaitTermination(self, _: float) -> bool:  # noqa: N802
             raise StreamingQueryException(UNREADABLE)
 
-    monkeypatch.setattr(run, "RESTART_S", 0.0)
+    monkeypatch.setattr(run, "RESTART", Pauses(0.0, 0.0))
     log = Log()
     outages = Outages(Patience(0.0), SimpleNamespace(requested=False), log)  # type: ignore[arg-type]
     with pytest.raises(UserError) as refused:

@@ -15,7 +15,7 @@ from streaming.pace import QUICK, SINGLE, STEADY, Pace
 from streaming.stages import STAGE_VARIABLE
 from validator.config.model import Job
 from validator.core.limits import RECORD_BYTES_MAX
-from validator.kafka.client import MESSAGE_BYTES_MAX
+from validator.kafka.settings import MESSAGE_BYTES_MAX
 from validator.topics import INPUT_TOPICS
 
 

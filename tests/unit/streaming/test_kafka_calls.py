@@ -17,15 +17,20 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pyspark.errors import StreamingQueryException
 
-from streaming import job_offsets, kafka_calls, markers, range_reader, transactions
-from streaming.kafka_calls import CALL_S_MAX, CALLS, ENDED, GRACE_S, KAFKA_GONE, Call, WatchedReader, overdue, within
+from streaming import job_offsets, range_reader
 from streaming.outside import is_outside
 from streaming.reasons import reason_of
-from streaming.transactions import KafkaGone, TransactionalWriter, WriteFailed, take_over
+from streaming.transactions import TransactionalWriter, take_over
 from tests.tidy.tree import ROOT
+from validator.checkpoint import markers
+from validator.checkpoint.markers import LaneOnKafka
 from validator.codec.encode import OutputRecord
 from validator.errors import UserError
+from validator.kafka import calls, transaction
 from validator.kafka import reader as reader_module
+from validator.kafka.calls import CALL_S_MAX, CALLS, ENDED, GRACE_S, KAFKA_GONE, Call, overdue, within
+from validator.kafka.reader import TopicReader
+from validator.kafka.transaction import KafkaGone, WriteFailed
 from validator.lanes.marker import Marker
 
 if TYPE_CHECKING:
@@ -77,39 +82,39 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Hung:
         def __getattr__(self, name: str) -> Callable[..., None]:
             return lambda *_, **__: made.pass_by(name)
 
-    for module in (transactions, markers, range_reader, reader_module, job_offsets):
+    for module in (transaction, markers, range_reader, reader_module, job_offsets):
         for client in ("Producer", "Consumer", "AdminClient"):
             if hasattr(module, client):
                 monkeypatch.setattr(module, client, Client)
-    monkeypatch.setattr(kafka_calls, "end_process", made.end)
-    monkeypatch.setattr(kafka_calls, "TICK_S", 0.01)
-    monkeypatch.setattr(kafka_calls, "_later", lambda passed_s, _: (passed_s + 1_000.0, time.monotonic()))
+    monkeypatch.setattr(calls, "end_process", made.end)
+    monkeypatch.setattr(calls, "TICK_S", 0.01)
+    monkeypatch.setattr(calls, "_later", lambda passed_s, _: (passed_s + 1_000.0, time.monotonic()))
     return made
 
 
 def writer() -> TransactionalWriter:
-    return TransactionalWriter(KAFKA, "p.", LANE, "job")
+    return TransactionalWriter(LaneOnKafka(KAFKA, "p.", LANE), "job")
 
 
-def read(act: Callable[[WatchedReader], object]) -> Callable[[], object]:
-    return lambda: act(WatchedReader(KAFKA, "p.", ["markers"], lane=LANE))
+def read(act: Callable[[TopicReader], object]) -> Callable[[], object]:
+    return lambda: act(TopicReader(KAFKA, "p.", ["markers"], lane=LANE))
 
 
 RECORD = OutputRecord("verdicts", b"k", b"v")
 ABORTS = KafkaError(KafkaError._STATE, txn_requires_abort=True)
 
 WAITING: dict[Call, tuple[str, Callable[[], object]]] = {
-    kafka_calls.OPEN_WRITER: ("init_transactions", writer),
-    kafka_calls.BEGIN: ("begin_transaction", lambda: writer().write([RECORD])),
-    kafka_calls.SEND: ("produce", lambda: writer().write([RECORD])),
-    kafka_calls.REPORT: ("poll", lambda: writer()._await_report(ABORTS)),
-    kafka_calls.COMMIT: ("commit_transaction", lambda: writer().commit(Marker())),
-    kafka_calls.ASK_GROUP: ("committed", lambda: markers.block_of_group(KAFKA, "p.", LANE)),
-    kafka_calls.OPEN_READER: ("list_topics", read(lambda _: None)),
-    kafka_calls.ASK_ENDS: ("list_offsets", read(lambda reader: reader.ends())),
-    kafka_calls.READ: ("poll", read(lambda reader: reader.poll(0.1))),
-    kafka_calls.READ_RANGE: ("poll", lambda: range_reader.Cursor(range_reader.Consumer({}), ()).poll()),
-    kafka_calls.CLOSE: ("close", read(lambda reader: reader.close())),
+    calls.OPEN_WRITER: ("init_transactions", writer),
+    calls.BEGIN: ("begin_transaction", lambda: writer().write([RECORD])),
+    calls.SEND: ("produce", lambda: writer().write([RECORD])),
+    calls.REPORT: ("poll", lambda: writer()._writer._await_report(ABORTS)),
+    calls.COMMIT: ("commit_transaction", lambda: writer().commit(Marker())),
+    calls.ASK_GROUP: ("committed", lambda: markers.LaneOnKafka(KAFKA, "p.", LANE).group_block()),
+    calls.OPEN_READER: ("list_topics", read(lambda _: None)),
+    calls.ASK_ENDS: ("list_offsets", read(lambda reader: reader.ends())),
+    calls.READ: ("poll", read(lambda reader: reader.poll(0.1))),
+    calls.READ_RANGE: ("poll", lambda: range_reader.Cursor(range_reader.Consumer({}), ()).poll()),
+    calls.CLOSE: ("close", read(lambda reader: reader.close())),
 }
 """By call, the method of librdkafka's client that does not return, and what a lane does."""
 
@@ -123,7 +128,7 @@ def test_worker_ends_if_a_call_does_not_return(hung: Hung, call: Call) -> None:
     hung.at, act = WAITING[call]
     with suppress(KafkaException, WriteFailed, UserError):
         act()
-    lane = "" if call is kafka_calls.READ_RANGE else f" of lane {LANE}"
+    lane = "" if call is calls.READ_RANGE else f" of lane {LANE}"
     assert hung.words[:1] == [
         f"{KAFKA_GONE} Kafka does not answer: {call.what}{lane} did not return within {call.bound_s + GRACE_S:.0f} s; its worker was ended"
     ]
@@ -133,7 +138,7 @@ def test_watched_ends_are_asked_of_each_partition_too(hung: Hung) -> None:
     hung.at = "offsets_for_times"
     with suppress(UserError):
         read(lambda reader: reader.spans())()
-    assert overdue(kafka_calls.ASK_ENDS, LANE) in hung.words[0]
+    assert overdue(calls.ASK_ENDS, LANE) in hung.words[0]
 
 
 def test_call_that_makes_progress_is_not_overdue(hung: Hung, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +147,10 @@ def test_call_that_makes_progress_is_not_overdue(hung: Hung, monkeypatch: pytest
     def later(_: float, now: float) -> tuple[float, float]:
         looks.release()
         goes_on.acquire()
-        return kafka_calls.SEND.bound_s, now
+        return calls.SEND.bound_s, now
 
-    monkeypatch.setattr(kafka_calls, "_later", later)
-    with within(kafka_calls.SEND, LANE) as call:
+    monkeypatch.setattr(calls, "_later", later)
+    with within(calls.SEND, LANE) as call:
         for _ in range(20):
             looks.acquire()
             call.again()
@@ -168,7 +173,7 @@ def test_driver_gives_up_a_call_that_does_not_return(hung: Hung) -> None:
 
 
 def test_driver_gets_what_a_call_gives_or_raises(hung: Hung, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_calls, "_later", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(calls, "_later", lambda *_: (0.0, 0.0))
     take_over(KAFKA, "p.", ["a"])
     hung.at = "init_transactions"
     hung.end("")
@@ -177,8 +182,8 @@ def test_driver_gets_what_a_call_gives_or_raises(hung: Hung, monkeypatch: pytest
 
 
 def test_time_in_which_the_process_was_stopped_does_not_count() -> None:
-    passed_s, _ = kafka_calls._later(5.0, time.monotonic() - 3_600)
-    assert passed_s == 5.0 + 2 * kafka_calls.TICK_S
+    passed_s, _ = calls._later(5.0, time.monotonic() - 3_600)
+    assert passed_s == 5.0 + 2 * calls.TICK_S
 
 
 def test_event_of_a_call_comes_within_a_minute() -> None:
@@ -189,9 +194,9 @@ def test_event_of_a_call_comes_within_a_minute() -> None:
 
 HANGS = """
 import time
-from streaming import kafka_calls
-kafka_calls.TICK_S, kafka_calls.GRACE_S = 0.01, 0.0
-with kafka_calls.within(kafka_calls.Call("a call", 0.05), "polkadot"):
+from validator.kafka import calls
+calls.TICK_S, calls.GRACE_S = 0.01, 0.0
+with calls.within(calls.Call("a call", 0.05), "polkadot"):
     time.sleep(120)
 """
 

@@ -20,7 +20,7 @@ def test_lane_that_continues_has_no_memory_for_them(monkeypatch: pytest.MonkeyPa
     def reader(*_: object, **__: object) -> Any:
         raise NotUnpacked("records of blocks[0] cannot be unpacked")
 
-    monkeypatch.setattr(held_inputs, "WatchedReader", reader)
+    monkeypatch.setattr(held_inputs, "TopicReader", reader)
     monkeypatch.setattr(held_inputs, "job_codec", lambda _: SimpleNamespace(knowing=lambda _: None))
     with pytest.raises(MemoryError):
         ParkingSettings().held_inputs({}, "a", ("blocks", 0), Span(0, 5), 1_000)

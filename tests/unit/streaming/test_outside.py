@@ -16,7 +16,6 @@ from streaming.range_source import InputsRemoved, TopicReplaced
 from streaming.reasons import _FORESEEN, READ_FAILED, BatchFailed, reason_of, report_of
 from streaming.run import _follow, ended_in_order, run_queries
 from streaming.session import StartFailed
-from streaming.transactions import KafkaGone, WriteFailed, WriterFenced
 from tests.registry_stand_in import stand_in
 from tests.unit.streaming.queries import (
     DISK_FULL,
@@ -44,6 +43,7 @@ from validator.core.lane import WaitingOverflow
 from validator.errors import GivenUp, Unavailable, UserError
 from validator.job import schema_ids
 from validator.job.schema_ids import RecordSchemas
+from validator.kafka.transaction import KafkaGone, WriteFailed, WriterFenced
 from validator.plugin.registry import PluginError
 from validator.waiting import Patience
 

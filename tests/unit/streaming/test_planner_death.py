@@ -44,4 +44,4 @@ def test_failure_to_read_is_a_death_outside_of_any_lane_or_a_lack_of_memory() ->
     assert of_reading("streaming.held_inputs.ReadFailed: a worker ran out of memory", "")
     assert of_reading("first", EXECUTOR_GONE)
     assert not of_reading("first", f'{KILLED}executes lane ["polkadot", "17"]\n')
-    assert not of_reading("streaming.transactions.WriteFailed: Kafka did not accept the batch", "Traceback")
+    assert not of_reading("validator.kafka.transaction.WriteFailed: Kafka did not accept the batch", "Traceback")

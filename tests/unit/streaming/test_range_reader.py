@@ -18,7 +18,6 @@ from streaming.held_inputs import ReadFailed
 from streaming.range_reader import AHEAD_BYTES_MAX, HELD_MAX, SILENCE_S_MAX, RangeReader
 from streaming.range_source import InputsRemoved, SourceSettings, TaskRanges
 from streaming.ranges import OffsetRange
-from streaming.transactions import KafkaGone
 from tests.repetitions import repetitions
 from tests.unit.streaming.played_kafka import (
     CHAIN,
@@ -37,6 +36,7 @@ from tests.unit.streaming.played_kafka import (
 from validator.core.inputs import DeadLetter
 from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.errors import UserError
+from validator.kafka.transaction import KafkaGone
 
 GIVEN = {"bootstrap.servers": "nowhere:1"}
 

@@ -34,10 +34,11 @@ from streaming.range_source import (
 )
 from streaming.ranges import OffsetRange, Offsets, divided, records_between
 from streaming.reasons import INPUTS_GONE, may_pass, reason_of
-from streaming.transactions import KafkaGone
 from tests.repetitions import repetitions
 from validator.errors import UserError
 from validator.kafka import retry
+from validator.kafka.settings import INPUTS, consumer_config
+from validator.kafka.transaction import KafkaGone
 
 SETTINGS = SourceSettings({"bootstrap.servers": "nowhere:1"}, ("p.a", "p.b"), 400_000, 2, b"decode", "run 1")
 
@@ -390,7 +391,7 @@ def test_workers_get_the_settings_only(client: Client, monkeypatch: pytest.Monke
 
 
 def test_consumers_read_committed_records_and_never_skip_any() -> None:
-    config = range_reader.input_consumer_config(SETTINGS)
+    config = consumer_config(SETTINGS.kafka, INPUTS, group_id="g")
     assert config["isolation.level"] == "read_committed"
     assert config["auto.offset.reset"] == "error"
     assert (config["enable.partition.eof"], config["enable.auto.commit"]) == (True, False)

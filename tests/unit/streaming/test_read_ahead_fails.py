@@ -30,9 +30,9 @@ from streaming.run import run_queries
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import KILLED, NOT_TAKEN, Log, Query
 from validator import exit_codes
-from validator.waiting import Patience
+from validator.waiting import Patience, Pauses
 
-READ_FAILED = NOT_TAKEN.replace("streaming.transactions.WriteFailed", "streaming.held_inputs.ReadFailed")
+READ_FAILED = NOT_TAKEN.replace("validator.kafka.transaction.WriteFailed", "streaming.held_inputs.ReadFailed")
 IN_LANE = KILLED.replace("(crashed)", f'(crashed): {EXECUTES} ["alpha", "point"]\n')
 TEXTS = {"is killed": KILLED, "cannot read": READ_FAILED, "lane is killed": IN_LANE, "not taken": NOT_TAKEN}
 
@@ -53,7 +53,7 @@ def played(
                 raise StreamingQueryException(TEXTS[self.script.pop(0)])
             return super().awaitTermination(timeout)
 
-    monkeypatch.setattr(run, "RESTART_S", 0.0)
+    monkeypatch.setattr(run, "RESTART", Pauses(0.0, 0.0))
     log = Log()
     outages: Any = Outages(Patience(0.0), ended, log)  # type: ignore[arg-type]
     watch: Any = lambda _: None  # noqa: E731

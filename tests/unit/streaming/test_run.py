@@ -42,7 +42,7 @@ from validator.lanes.kept_start import NOTHING, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.parking import Suspect
 from validator.topics import INPUT_TOPICS
-from validator.waiting import Patience
+from validator.waiting import Patience, Pauses
 
 
 def follow(script: list[str], stop_after: int) -> tuple[int, Query, Log]:
@@ -194,7 +194,7 @@ def test_only_consecutive_failures_are_counted(
             ended.requested = self.script == ["nothing"]
             return super().awaitTermination(timeout)
 
-    monkeypatch.setattr(run, "RESTART_S", 0.0)
+    monkeypatch.setattr(run, "RESTART", Pauses(0.0, 0.0))
     log = Log()
     outages = Outages(Patience(0.0), ended, log)  # type: ignore[arg-type]
     assert run_queries(lambda: NextQuery(list(next(scripts))), outages, lambda _: None) == code  # type: ignore[arg-type, return-value]
@@ -221,7 +221,7 @@ def test_lane_whose_worker_dies_too_often_at_a_point_is_suspected(monkeypatch: p
         suspected.append(deaths.suspects())
         return Dying([])
 
-    monkeypatch.setattr(run, "RESTART_S", 0.0)
+    monkeypatch.setattr(run, "RESTART", Pauses(0.0, 0.0))
     log = Log()
     outages = Outages(Patience(0.0), ended, log)  # type: ignore[arg-type]
     code = run_queries(start, outages, lambda _: None, deaths=deaths)  # type: ignore[arg-type, return-value]

@@ -14,9 +14,9 @@ from pyspark.errors import StreamingQueryException
 from streaming import shared_folder
 from streaming.reasons import reason_of
 from streaming.shared_folder import AlreadyFailed, SharedFolder, attempt_with, checkpoint_location, share
-from streaming.transactions import WriterFenced
 from validator.config import Config
 from validator.errors import UserError
+from validator.kafka.transaction import WriterFenced
 
 
 def attempt(
@@ -114,7 +114,7 @@ def test_second_attempt_raises_what_the_first_has_raised(tmp_path: Path, monkeyp
     reported = (
         f"Lost task\nTraceback (most recent call last):\n  File\nstreaming.shared_folder.AlreadyFailed: {failed.value}"
     )
-    assert reason_of(StreamingQueryException(reported)) == (f"streaming.transactions.WriterFenced: {FENCED}", True)
+    assert reason_of(StreamingQueryException(reported)) == (f"validator.kafka.transaction.WriterFenced: {FENCED}", True)
 
 
 def test_task_of_a_lost_executor_is_executed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

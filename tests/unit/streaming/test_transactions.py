@@ -13,16 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming import transactions
-from streaming.kafka_calls import CALL_S_MAX, TRANSACTION_MS_MAX
-from streaming.markers import Written
-from streaming.transactions import (
-    QUEUED_KIB_MAX,
-    KafkaGone,
-    TransactionalWriter,
-    WriteFailed,
-    take_over,
-)
+from streaming.transactions import TransactionalWriter, take_over
 from tests.unit.streaming.played_writer import (
     INPUTS,
     JOB,
@@ -32,14 +23,20 @@ from tests.unit.streaming.played_writer import (
     PREFIX,
     VERDICT,
     Kafka,
+    Log,
     StandIn,
     error,
     kafka,
     produced,
     writer,
 )
+from validator.checkpoint.markers import Written
 from validator.codec.encode import OutputRecord
 from validator.errors import Unavailable, UserError
+from validator.kafka import transaction
+from validator.kafka.calls import CALL_S_MAX, TRANSACTION_MS_MAX
+from validator.kafka.settings import QUEUED_KIB_MAX
+from validator.kafka.transaction import KafkaGone, WriteFailed
 from validator.lanes.marker import Marker
 
 __all__ = ["kafka"]
@@ -61,19 +58,19 @@ def test_batch_is_one_transaction_with_its_marker_and_the_group_follows(kafka: K
         ("p.verdicts", b"polkadot/1", b"one", None),
         ("p.dead-letters", b"polkadot", b"dead", [("source", b"blocks/0/7")]),
     ]
-    names = [("job", JOB.encode()), ("writer", made._writer.encode())]
+    names = [("job", JOB.encode()), ("writer", made._name.encode())]
     assert marked == ("p.markers", b"polkadot", marker.encode(LANE).value, names)
-    assert kafka.calls[-2:] == [("commit", CALL_S_MAX), ("group", PREFIX, LANE, marker.consumed, 7)]
+    assert kafka.calls[-2:] == [("commit", CALL_S_MAX), ("group", marker.consumed, 7)]
     kafka.calls.clear()
     made.write([VERDICT])
     assert kafka.names() == ["begin", "produce", "poll"], "the next batch is another transaction"
     made.commit(Marker(7, {INPUTS: 9}))
-    assert kafka.calls[-1] == ("group", PREFIX, LANE, {INPUTS: 9}, None), "it has no block that was not emitted"
+    assert kafka.calls[-1] == ("group", {INPUTS: 9}, None), "it has no block that was not emitted"
 
 
 def test_producer_is_set_up_for_its_lane(kafka: Kafka) -> None:
-    TransactionalWriter(KAFKA, PREFIX, LANE, JOB)
-    TransactionalWriter({**KAFKA, "queue.buffering.max.kbytes": 99}, PREFIX, LANE, JOB)
+    TransactionalWriter(Log(kafka), JOB)
+    TransactionalWriter(Log(kafka, {**KAFKA, "queue.buffering.max.kbytes": 99}), JOB)
     first, second = kafka.configs
     assert first["transactional.id"] == "p.lane.polkadot"
     assert first["transaction.timeout.ms"] == TRANSACTION_MS_MAX
@@ -89,7 +86,7 @@ def test_full_queue_is_waited_for(kafka: Kafka) -> None:
 
 
 def test_full_queue_that_does_not_move_is_kafka_that_is_away(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "PROGRESS_S_MAX", 0.02)
+    monkeypatch.setattr(transaction, "PROGRESS_S_MAX", 0.02)
     made = writer(kafka)
     kafka.sent = 5
     kafka.failing["produce"] = [BufferError()]
@@ -180,7 +177,7 @@ def test_record_that_failed_is_named_if_its_report_comes_late(
 def test_transaction_that_no_record_failed_is_not_waited_for_long(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "REPORT_S_MAX", 0.02)
+    monkeypatch.setattr(transaction, "REPORT_S_MAX", 0.02)
     made = writer(kafka)
     kafka.failing["commit"] = [KafkaException(KafkaError(STAYS, txn_requires_abort=True))]
     with pytest.raises(WriteFailed, match="Kafka did not accept the batch of lane polkadot: "):
@@ -209,7 +206,7 @@ def test_what_cannot_be_read_fails_the_batch(kafka: Kafka, raised: UserError, ki
 def test_writer_that_cannot_be_opened_says_so(kafka: Kafka) -> None:
     kafka.failing["init"] = [error(STAYS)]
     with pytest.raises(WriteFailed, match="Kafka did not accept the batch of lane polkadot: "):
-        TransactionalWriter(KAFKA, PREFIX, LANE, JOB)
+        TransactionalWriter(Log(kafka), JOB)
 
 
 def test_take_over_opens_each_lane(kafka: Kafka) -> None:
@@ -224,7 +221,7 @@ def test_take_over_opens_each_lane(kafka: Kafka) -> None:
 
 def test_records_are_framed_as_they_are_sent_and_the_marker_is_not(kafka: Kafka) -> None:
     header = b"\xc3\x01abcdefgh"
-    made = TransactionalWriter(KAFKA, PREFIX, LANE, JOB, {("verdicts", header): b"\0\0\0\0\5"})
+    made = TransactionalWriter(Log(kafka), JOB, {("verdicts", header): b"\0\0\0\0\5"})
     made.write(
         [OutputRecord("verdicts", b"k", header + b"one"), OutputRecord("headroom", b"k", header + b"two"), VERDICT]
     )

@@ -8,13 +8,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming import markers, transactions
-from streaming.markers import ReceiptsGone, Written
-from streaming.transactions import (
-    KafkaGone,
-    WriteFailed,
-    WriterFenced,
-)
 from tests.unit.streaming.played_writer import (
     INPUTS,
     JOB,
@@ -22,12 +15,16 @@ from tests.unit.streaming.played_writer import (
     LANE,
     PREFIX,
     Kafka,
+    Log,
     error,
     kafka,
     produced,
     writer,
 )
+from validator.checkpoint import markers
+from validator.checkpoint.markers import ReceiptsGone, Written
 from validator.errors import Unavailable
+from validator.kafka.transaction import KafkaGone, WriteFailed, WriterFenced
 from validator.lanes.marker import ForeignMarker, Marker
 
 __all__ = ["kafka"]
@@ -105,7 +102,7 @@ def test_marker_without_any_receipt_is_not_the_lanes(kafka: Kafka, monkeypatch: 
     def gone(*_: Any) -> None:
         raise ReceiptsGone
 
-    monkeypatch.setattr(transactions, "last_receipt", gone)
+    monkeypatch.setattr(Log, "last_receipt", gone)
     writer(kafka).confirm(corrects=False)  # retention has removed them: they say nothing
 
 
@@ -152,7 +149,7 @@ def test_writer_that_is_fenced_after_its_own_write_knows_nobody(kafka: Kafka) ->
     made = writer(kafka)
     made.marker(())
     made.commit(Marker(1))
-    kafka.written = Written(Marker(1), JOB, made._writer, AFTER)
+    kafka.written = Written(Marker(1), JOB, made._name, AFTER)
     kafka.failing["commit"] = [error(FENCED)]
     with pytest.raises(WriteFailed, match="taken over by another writer"):
         made.commit(Marker(2))
@@ -183,4 +180,4 @@ def test_group_without_an_answer_says_nothing(monkeypatch: pytest.MonkeyPatch) -
         def close(self) -> None: ...
 
     monkeypatch.setattr(markers, "Consumer", Silent)
-    assert markers.block_of_group(KAFKA, PREFIX, LANE) is None
+    assert markers.LaneOnKafka(KAFKA, PREFIX, LANE).group_block() is None

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from validator.errors import UserError
-from validator.kafka.client import admin_config, consumer_config, flatten, producer_config
+from validator.kafka.settings import COMMITS, ENDLESS, WHOLE, admin_config, consumer_config, flatten, producer_config
 from validator.kafka.spark_options import spark_options
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ READ_COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 def test_librdkafka_accepts_every_configuration() -> None:
     Producer(producer_config(KAFKA, transactional_id="lane"))
-    Consumer(consumer_config(KAFKA, group_id="group", partition_eof=True)).close()
+    Consumer(consumer_config(KAFKA, WHOLE, group_id="group")).close()
     AdminClient(admin_config(KAFKA))
 
 
@@ -39,7 +39,7 @@ def test_table_overrides_tuning_defaults() -> None:
     assert producer_config(KAFKA)["compression.type"] == "lz4"
 
 
-@pytest.mark.parametrize("own", [{}, {"transactional_id": "lane"}, {"endless": True}])
+@pytest.mark.parametrize("own", [{}, {"transactional_id": "lane"}, {"writing": ENDLESS}])
 def test_producer_sends_nothing_before_the_last_is_acknowledged(own: dict[str, Any]) -> None:
     """A broker would take the second batch of an unknown producer, and call the first one, repeated, a duplicate."""
     assert producer_config(KAFKA, **own)["max.in.flight.requests.per.connection"] == 1
@@ -53,7 +53,7 @@ def test_dotted_keys_equal_nested_tables() -> None:
 @pytest.mark.parametrize("key", ["acks", "enable.idempotence", "isolation.level", "enable.auto.commit", "group.id"])
 def test_options_required_for_exactly_once_cannot_be_set(key: str) -> None:
     with pytest.raises(UserError, match=rf"\[kafka\] {key} cannot be set"):
-        consumer_config(KAFKA | {key: "x"}, group_id="group")
+        consumer_config(KAFKA | {key: "x"}, COMMITS, group_id="group")
 
 
 def test_list_value_is_refused() -> None:
@@ -140,10 +140,10 @@ def test_option_without_java_translation_is_refused(table: dict[str, object], me
 
 
 def test_reader_to_end_fetches_with_short_wait_unless_table_overrides_it() -> None:
-    assert "fetch.wait.max.ms" not in consumer_config(KAFKA, group_id="group")
-    assert consumer_config(KAFKA, group_id="group", partition_eof=True)["fetch.wait.max.ms"] == 50
+    assert "fetch.wait.max.ms" not in consumer_config(KAFKA, COMMITS, group_id="group")
+    assert consumer_config(KAFKA, WHOLE, group_id="group")["fetch.wait.max.ms"] == 50
     table = KAFKA | {"fetch.wait.max.ms": 200}
-    assert consumer_config(table, group_id="group", partition_eof=True)["fetch.wait.max.ms"] == "200"
+    assert consumer_config(table, WHOLE, group_id="group")["fetch.wait.max.ms"] == "200"
 
 
 @pytest.mark.parametrize("key", ["isolation.level", "group.id", "enable.auto.commit", "auto.offset.reset"])

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every client configuration of the product, and what each option is for.
+"""Every setting of every Kafka client of the product: by purpose, each with its reason.
 
-A user's `[kafka]` table uses librdkafka's names and is passed to the producers, consumers and admin clients. Only the options that
-exactly-once delivery depends on cannot be changed. Spark reads through the Java client: `validator.kafka.spark_options` translates the
+A user's `[kafka]` table uses librdkafka's names and is passed to the producers, consumers and admin clients. It may change what is about
+speed, and cannot change what the guarantees depend on. Spark reads through the Java client: `validator.kafka.spark_options` translates the
 table.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+import os
+import socket
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.errors import UserError
+from validator.kafka.calls import TRANSACTION_MS_MAX
 from validator.registry_keys import REGISTRY_PREFIX
 from validator.tables import dotted
 
@@ -68,6 +71,8 @@ _CONSUMER: Final[dict[str, object]] = {
     "receive.message.max.bytes": UNPACKED_BYTES_MAX,
 }
 
+_EOF: Final[dict[str, object]] = {"enable.partition.eof": True}
+
 _TO_THE_END: Final[dict[str, object]] = {
     # An empty fetch reports the end, and a broker delays empty fetches by this time (default: 500 ms).
     "fetch.wait.max.ms": 50,
@@ -78,10 +83,99 @@ _LASTING: Final[dict[str, object]] = {
     "reconnect.backoff.max.ms": 1_000,
 }
 
-_ENDLESS: Final[dict[str, object]] = {
+READER_FETCH_KIB: Final = 16 * 1024
+"""KiB of records that an open reader of a transport may hold in advance; a larger record is fetched all the same."""
+
+
+class Reading(NamedTuple):
+    """What a consumer is for: settings that a user's table may change, others that it may not, and how `TopicReader` reads with it.
+
+    A reader that ``follows`` continues where others raise: it waits in silence while all brokers are gone, and continues with what
+    retention has left. One that ``begins_again`` reads a topic from its first record if it ends before what comes next: it was replaced.
+    """
+
+    tuning: Mapping[str, object]
+    own: Mapping[str, object]
+    records_per_poll: int = 1_000
+    follows: bool = False
+    begins_again: bool = False
+
+
+WHOLE: Final = Reading(_TO_THE_END, _EOF)
+"""Whoever reads to the end."""
+SPARING: Final = Reading(
+    _TO_THE_END,
+    # Fetches hold one batch of a producer, and are begun while less than 16 MiB of values are left.
+    _EOF | {"fetch.message.max.bytes": 1, "queued.max.messages.kbytes": 16 * 1024},
+    16,
+)
+"""Whoever has little memory: a fetch is bounded in compressed bytes only, and may otherwise become gigabytes."""
+ONE_BY_ONE: Final = Reading(
+    _TO_THE_END | _LASTING, _EOF | {"queued.max.messages.kbytes": READER_FETCH_KIB}, 1, follows=True
+)
+"""A transport's reader of outputs, of which it may open several."""
+OF_GROUP: Final = Reading(_LASTING, {}, 1, follows=True, begins_again=True)
+"""What a transport receives, from the offsets of its group on; one that was away for longer than retention continues with what is left."""
+UNCOMMITTED: Final = Reading(_TO_THE_END, _EOF | {"isolation.level": "read_uncommitted"})
+"""Who looks for what an open transaction holds, or must not wait for one."""
+COMMITS: Final = Reading({}, {})
+"""Who commits offsets, or is a member of a group, and reads nothing."""
+LASTING_COMMITS: Final = Reading(_LASTING, {})
+"""The same as long as the process lives."""
+INPUTS: Final = Reading(
+    _LASTING,
+    _EOF
+    | {
+        # The end of a partition is reported with an empty fetch. A batch whose last record is a transaction's marker waits for that; an
+        # idle job asks this often.
+        "fetch.wait.max.ms": 20,
+        # What is fetched beyond the ranges is fetched for nothing (default: 100,000 records, 64 MiB).
+        "queued.min.messages": 10_000,
+        "queued.max.messages.kbytes": 32 * 1024,
+        # A fetch must hold the largest record.
+        "fetch.message.max.bytes": 2 * MESSAGE_BYTES_MAX,
+    },
+)
+"""The job's workers, which read ranges of the inputs."""
+
+QUEUED_KIB_MAX: Final = 64 * 1024
+"""KiB of records of one lane that wait in the worker to be sent, unless `[kafka]` says otherwise; librdkafka's default is 1 GiB.
+
+It ends the process if it gets no memory, so `streaming.workers.WRITER_BYTES` has room for them.
+"""
+
+
+class Writing(NamedTuple):
+    """What a producer is for: settings that a user's table may change, and others that it may not."""
+
+    tuning: Mapping[str, object]
+    own: Mapping[str, object]
+
+
+SENDER: Final = Writing({}, {})
+"""Whoever waits until Kafka has what it sends."""
+ENDLESS: Final = Writing(
+    _LASTING,
     # A record waits as long as Kafka is down (default: 5 minutes). Idempotence already retries without a limit.
-    "message.timeout.ms": 0,
-}
+    {"message.timeout.ms": 0},
+)
+"""A transport's records in the background."""
+OF_LANE: Final = Writing(
+    {"queue.buffering.max.kbytes": QUEUED_KIB_MAX},
+    {
+        # How long readers of committed records wait for a dead writer whose lane nobody takes over.
+        "transaction.timeout.ms": TRANSACTION_MS_MAX,
+        # Only a record that was not delivered calls back: a call for each of them took a fifth of the sink's time.
+        "delivery.report.only.error": True,
+    },
+)
+"""The writer of a lane, or of a key of a job."""
+OF_CURSORS: Final = Writing(
+    {},
+    # The same for a transport that is killed, if no other process of its name ends the transaction before.
+    {"transaction.timeout.ms": 120_000},
+)
+"""The writer of a transport's cursors."""
 
 _ADMIN: Final[dict[str, object]] = {
     # An answer within 10 s or an error: a person is waiting (default: 60 s).
@@ -148,25 +242,38 @@ def _text(name: str, value: object) -> str:
     raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {found}")
 
 
-def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None, endless: bool = False) -> dict[str, Any]:
-    """Return the configuration of a `confluent_kafka.Producer`.
-
-    It is transactional if it is given an id. If it is ``endless``, its records wait for Kafka without a timeout.
-    """
-    transactional = {"transactional.id": transactional_id} if transactional_id is not None else {}
-    lasting, waits = (_LASTING, _ENDLESS) if endless else ({}, {})
-    return _PRODUCER | lasting | _common(kafka) | transactional | waits
-
-
-def consumer_config(
-    kafka: KafkaTable, *, group_id: str, partition_eof: bool = False, lasting: bool = False
+def producer_config(
+    kafka: KafkaTable, writing: Writing = SENDER, *, transactional_id: str | None = None
 ) -> dict[str, Any]:
-    """Return the configuration of a `confluent_kafka.Consumer`.
+    """Return the configuration of a `confluent_kafka.Producer`, which is transactional if it is given an id."""
+    transactional = {"transactional.id": transactional_id} if transactional_id is not None else {}
+    return {**_PRODUCER, **writing.tuning, **_common(kafka), **transactional, **writing.own}
 
-    With ``partition_eof`` it reports the end of a partition. If it is ``lasting``, it is soon back after brokers were gone.
+
+def consumer_config(kafka: KafkaTable, reading: Reading, *, group_id: str) -> dict[str, Any]:
+    """Return the configuration of a `confluent_kafka.Consumer`."""
+    return {
+        **_CONSUMER,
+        **reading.tuning,
+        **_common(kafka),
+        "enable.partition.eof": False,
+        **reading.own,
+        "group.id": group_id,
+    }
+
+
+def member_config(kafka: KafkaTable, group_id: str, session_ms: int, heartbeat_ms_max: int) -> dict[str, Any]:
+    """Return the configuration of the member of a group that has a transport's lease; by its client.id people find the process.
+
+    ``session_ms`` is for a table that has none. Raises `UserError`.
     """
-    tuning = (_TO_THE_END if partition_eof else {}) | (_LASTING if lasting else {})
-    return _CONSUMER | tuning | _common(kafka) | {"group.id": group_id, "enable.partition.eof": partition_eof}
+    config = consumer_config(kafka, LASTING_COMMITS, group_id=group_id)
+    found = str(config.get("session.timeout.ms", session_ms))
+    if not found.isdecimal():
+        raise UserError(f"[kafka] session.timeout.ms: expected milliseconds, found {found!r}")
+    config["session.timeout.ms"] = int(found)
+    config["heartbeat.interval.ms"] = max(1, min(heartbeat_ms_max, int(found) // 4))
+    return config | {"client.id": f"{config['client.id']}@{socket.gethostname()}:{os.getpid()}"}
 
 
 def admin_config(kafka: KafkaTable) -> dict[str, Any]:

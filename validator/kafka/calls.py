@@ -14,17 +14,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
-
-from validator.kafka.reader import TopicReader
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from validator.kafka.client import KafkaTable
-    from validator.kafka.reader import TopicRecord
 
 T = TypeVar("T")
 
@@ -59,8 +54,8 @@ TICK_S: Final = 1.0
 ENDED: Final = 75
 """Exit code of a worker that was ended because of a call."""
 
-KAFKA_GONE: Final = "streaming.transactions.KafkaGone:"
-"""How Spark reports a worker's `streaming.transactions.KafkaGone`."""
+KAFKA_GONE: Final = "validator.kafka.transaction.KafkaGone:"
+"""How Spark reports a worker's `validator.kafka.transaction.KafkaGone`."""
 
 
 class Call(NamedTuple):
@@ -109,58 +104,34 @@ _watched_pid = 0
 
 
 class within:  # noqa: N801 - used as a function
-    """Watches a call while it is a context; contexts do not nest. `again` begins its time again after progress."""
+    """Watches a call while it is a context; contexts do not nest. `again` begins its time again after progress.
+
+    A call of no lane is not watched: its ``lane`` is None.
+    """
 
     __slots__ = ("_thread", "_waiting")
 
-    def __init__(self, call: Call, lane: str = "") -> None:
-        self._waiting = _Waiting(call, lane)
+    def __init__(self, call: Call, lane: str | None = "") -> None:
+        self._waiting = None if lane is None else _Waiting(call, lane)
         self._thread = threading.get_ident()
 
     def __enter__(self) -> Self:
-        if _watched_pid != os.getpid():
-            _watch()
-        _waiting[self._thread] = self._waiting
+        if self._waiting is not None:
+            if _watched_pid != os.getpid():
+                _watch()
+            _waiting[self._thread] = self._waiting
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _waiting.pop(self._thread, None)
+        if self._waiting is not None:
+            _waiting.pop(self._thread, None)
 
     def again(self) -> None:
         """Begin the call's time again."""
-        self._waiting.passed_s = 0.0
-
-
-class WatchedReader(TopicReader):
-    """A `TopicReader` for a lane: each of its calls is watched."""
-
-    def __init__(self, kafka: KafkaTable, prefix: str, topics: Sequence[str], *, lane: str, **options: Any) -> None:
-        """Raises `UserError` as `TopicReader` does."""
-        self._lane = lane
-        with within(OPEN_READER._replace(bound_s=OPEN_READER.bound_s * len(topics)), lane):
-            super().__init__(kafka, prefix, topics, patience_s=CALL_S_MAX, **options)
-
-    def poll(self, timeout_s: float) -> list[TopicRecord]:
-        """Return the records that have arrived."""
-        with within(READ, self._lane):
-            return super().poll(timeout_s)
-
-    def ends(self) -> dict[tuple[str, int], int]:
-        """Return the present ends."""
-        with within(ASK_ENDS, self._lane):
-            return super().ends()
-
-    def close(self) -> None:
-        """Close the connections."""
-        with within(CLOSE, self._lane):
-            super().close()
-
-    def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return where the partitions begin and end."""
-        with within(ASK_ENDS, self._lane):
-            return super().spans()
+        if self._waiting is not None:
+            self._waiting.passed_s = 0.0
 
 
 def waited_for(call: Call, ask: Callable[[], T]) -> T:
