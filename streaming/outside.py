@@ -16,7 +16,6 @@ from validator.checkpoint.retention import unread_inputs
 from validator.checkpoint.second_look import SeenTwice
 from validator.errors import GivenUp
 from validator.job.schema_ids import SchemaIds, schema_ids
-from validator.kafka.retry import passes_in_java
 from validator.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def is_outside(error: str) -> bool:
     """
     if WRITER_GONE in error or unwritable(error) is not None:
         return True
-    return _TRACEBACK not in error and (passes_in_java(error) or WORKER_LATE in error)
+    return _TRACEBACK not in error and WORKER_LATE in error
 
 
 def refuse_lost_inputs(second: SecondLook, checkpoint: Path) -> None:

@@ -13,11 +13,11 @@ from streaming.deaths import (
     TALKS_TO_PLANNER,
     WORKER_DIED,
     WORKER_LATE,
-    executed_lane,
     executor_lost,
     worker_died,
 )
-from streaming.pace import OUT_OF_MEMORY
+
+OUT_OF_MEMORY = "Spark's JVM ran out of memory: raise [job] driver_memory"
 
 _GONE = ".InputsRemoved: "
 _REPLACED = ".TopicReplaced: "
@@ -52,8 +52,8 @@ _FORESEEN_BY_SPARK = ("[CONCURRENT_STREAM_LOG_UPDATE]",)
 _HUNG = "a handler did not return and no signal could interrupt it"
 _CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
 
-_NO_MEMORY = ("java.lang.OutOfMemoryError", "Command exited with code 52")
-"""What Spark says if its JVM, or an executor's, runs out of memory."""
+_NO_MEMORY = "java.lang.OutOfMemoryError"
+"""What Spark says if its JVM runs out of memory."""
 
 _LOST = re.compile(rf"\((\S+) executor \S+\): {re.escape(EXECUTOR_LOST)}")
 _EXIT_CODE = re.compile(r"Command exited with code (\d+)")
@@ -61,9 +61,6 @@ _EXIT_CODE = re.compile(r"Command exited with code (\d+)")
 _RAISED = "Traceback (most recent call last)"
 
 TOO_BUSY = "a Python worker took longer than 10 s to start: the machine has too much to do, or no worker can start there (Spark's log)"
-
-_INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
-"""Spark's message if offsets that it has to read no longer exist."""
 
 _STATE_UNREADABLE = re.compile(
     r"\[CANNOT_LOAD_STATE_STORE|org\.rocksdb\.RocksDBException: .*(?:[Cc]hecksum mismatch|Corruption)"
@@ -88,13 +85,6 @@ class BatchFailed(Exception):
         self.progressed = progressed
         self.outside = outside
         self.error = error
-
-    @property
-    def is_of_reading(self) -> bool:
-        """Whether a worker that executed no lane died, or ran out of memory while it read; of a lost executor it is not known."""
-        if READ_FAILED in str(self) or executor_lost(self.error):
-            return True
-        return worker_died(self.error) and executed_lane(self.error) is None
 
 
 class StateDamaged(BatchFailed):
@@ -129,18 +119,13 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
     stuck = _stuck_handler(lines)
     if stuck is not None:
         return f"{_HUNG}, so its worker was killed: {stuck}", True
-    if any(sign in line for line in lines for sign in _NO_MEMORY):
+    if any(_NO_MEMORY in line for line in lines):
         return OUT_OF_MEMORY, True
     if any(WORKER_LATE in line for line in lines) and _RAISED not in report:
         return TOO_BUSY, False
     if (lost := _lost_executor(report)) is not None and _RAISED not in report:
         return lost, False
     first = lines[0] if lines else type(error).__name__
-    if _INPUTS_GONE in first:
-        which = next(
-            (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
-        )
-        return unread_inputs_gone(which), True
     raised = _raised(report)
     if raised is not None:
         first = f"{first.partition(_RAISED)[0].rstrip(': ')}: {raised}"

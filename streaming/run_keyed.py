@@ -17,13 +17,12 @@ from streaming.markers import marked_keys, read_marker
 from streaming.metered import create_metrics_topic
 from streaming.options import bytes_of
 from streaming.outside import Outages, StopSignal, refuse_lost_inputs
-from streaming.pace import OutOfMemory
 from streaming.parked_log import KafkaWatch
 from streaming.reasons import BatchFailed
 from streaming.rivals import Rivals, end_open_transactions
 from streaming.run import TOPICS_S_MAX, ended_in_order, run_queries
-from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
-from streaming.stages import CONDENSE, KEYED
+from streaming.session import SPARK_LOG, JvmGone, SessionSettings, reason_gone, spark_session
+from streaming.stages import CONDENSE, KEYED, local_cores
 from validator.checkpoint.files import follow_move, has_checkpoint, refuse_foreign
 from validator.checkpoint.read_topics import checked_ids, keep_ids
 from validator.checkpoint.second_look import SecondLook
@@ -77,6 +76,7 @@ def run_keyed_job(config: Config, name: str) -> int:
         checkpoint=directory / "checkpoint",
         effects_per_trigger=effects_per_trigger(job, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
+        tasks_max=local_cores(config.job.master) or config.job.state_partitions,
         measured=config.metrics.listen is not None,
         worker_memory_bytes=bytes_of(config.job.worker_memory),
     )
@@ -154,7 +154,7 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
                     lambda _: keep_sums(Path(settings.checkpoint)),
                     gone=partial(reason_gone, spark),
                 )
-        except OutOfMemory:
+        except JvmGone:
             raise
         except Exception as error:
             gone = reason_gone(spark)

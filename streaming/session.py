@@ -31,14 +31,13 @@ from streaming.options import (
     worker_options,
 )
 from streaming.outside import unwritable
-from streaming.pace import QUICK, OutOfMemory, Pace
+from streaming.reasons import OUT_OF_MEMORY
 from streaming.sockets import make_sockets_folder, note_sockets_folder, remove_noted_sockets
 from streaming.stages import DECODE, LANES, start_planners, start_workers
 from streaming.standalone import log_after, refusal, unreachable
 from validator.errors import UserError
 from validator.job.spark_master import SECRET_OPTION, without_secret
 from validator.kafka import class_archive
-from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 from validator.kafka.spark_home import use_lean_home
 
@@ -73,14 +72,16 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 64MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
-# hides a message per batch about new consumers: each batch splits its offsets into tasks again
-logger.consumer.name = org.apache.spark.sql.kafka010
-logger.consumer.level = error
 """
 
 
 class JvmGone(Exception):
-    """Spark's JVM is gone."""
+    """Spark's JVM is gone, or has no memory left."""
+
+    def __init__(
+        self, reason: str = "Spark's JVM was killed, crashed or ran out of memory ([job] driver_memory)"
+    ) -> None:
+        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,10 @@ class SessionSettings:
     stages: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls, config: Config, directory: Path, pace: Pace = QUICK, stages: tuple[str, ...] = (DECODE, LANES)
-    ) -> SessionSettings:
+    def of(cls, config: Config, directory: Path, stages: tuple[str, ...] = (DECODE, LANES)) -> SessionSettings:
         """Return the settings of a configuration's job."""
         job = config.job
-        alone = pace.alone and job.master.startswith("local[")
-        master = "local[1]" if alone else job.master
-        return cls(master, directory, job.driver_memory, job.state_partitions, job.jit, stages)
+        return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit, stages)
 
 
 class StartFailed(Exception):
@@ -131,7 +128,7 @@ class SessionStart(threading.Thread):
     def wait(self) -> SparkSession:
         """Return the session once it has started.
 
-        Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, or the secret is wrong, `JvmGone` if the
+        Raises `UserError` if Java or a cluster's secret are not available, or the secret is wrong, `JvmGone` if the
         JVM ends meanwhile, `StartFailed` if the job's folder cannot be written, or a standalone master does not answer.
         """
         self.join()
@@ -183,7 +180,7 @@ def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
     start.start()
     try:
         yield start
-    except (StartFailed, OutOfMemory):
+    except (StartFailed, JvmGone):
         start.kill()  # it may not be able to stop by itself, and the next attempt begins with another JVM
         raise
     finally:
@@ -192,7 +189,7 @@ def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
 
 @contextmanager
 def spark_session(settings: SessionSettings) -> Iterator[SparkSession]:
-    """Start a session that can read Kafka, and stop it on exit. Raises as `SessionStart.wait`."""
+    """Start a session, and stop it on exit. Raises as `SessionStart.wait`."""
     with starting_session(settings) as start:
         yield start.wait()
 
@@ -215,20 +212,16 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     scratch = scratch_folder(settings.directory) if is_local(settings.master) else sockets
     if is_local(settings.master):
         note_sockets_folder(sockets, scratch)
-    connector = ensure_jars("spark")
-    archive = class_archive.java_options("spark", connector)
+    archive = class_archive.java_options("spark")
     java_options = jvm_options(log_configuration, settings.jit, archive, scratch)
     options = session_options(java_options, settings.driver_memory, settings.state_partitions)
-    jars = list(map(str, connector))
-    # for the executors; in the driver the class path has them, since the class archive holds only what comes from there
-    options |= {"spark.jars": ",".join(jars), "spark.driver.extraClassPath": os.pathsep.join(jars)}
     options |= {"spark.master": settings.master, "spark.app.name": "validator"}
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
     options |= cluster_options(settings.master, settings.jit) | worker_options(settings.master)
     options |= checkpoint_options(settings.master)
     spark = _started(options, logs / SPARK_LOG)
-    if DECODE in settings.stages:
-        start_planners(spark)
+    if settings.stages:
+        start_planners(spark, settings.stages[0])
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
     return spark
 
@@ -324,12 +317,12 @@ def _end_jvm(gateway: Any) -> None:
         gateway.proc.wait(class_archive.WRITE_S_MAX)
 
 
-def reason_gone(spark: SparkSession) -> JvmGone | OutOfMemory | None:
+def reason_gone(spark: SparkSession) -> JvmGone | None:
     """Return why a session's JVM has ended, or ends within `JVM_END_S_MAX`; None if it runs, as does one that was started elsewhere."""
     gateway: Any = spark.sparkContext._gateway
     if not _has_ended(gateway, JVM_END_S_MAX):
         return None
-    return OutOfMemory() if gateway.proc.returncode == OUT_OF_MEMORY_CODE else JvmGone()
+    return JvmGone(OUT_OF_MEMORY) if gateway.proc.returncode == OUT_OF_MEMORY_CODE else JvmGone()
 
 
 def _has_ended(gateway: Any, patience_s: float) -> bool:

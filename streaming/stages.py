@@ -33,9 +33,9 @@ KEPT_WORKERS_MAX: Final = 16
 
 _FIRST: Final = ("pandas", "pyspark.sql.pandas.serializers")
 IMPORTS: Final = {
-    DECODE: (*_FIRST, "streaming.range_reader"),
+    DECODE: (*_FIRST, "streaming.reading_process", "streaming.decode_stage"),
     LANES: (*_FIRST, "streaming.lane_operator"),
-    CONDENSE: (*_FIRST, "streaming.keyed_job"),
+    CONDENSE: (*_FIRST, "streaming.reading_process", "streaming.keyed_job"),
     KEYED: (*_FIRST, "streaming.keyed_job"),
 }
 """By stage, what its workers import."""
@@ -75,7 +75,7 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
             threading.Thread(target=_run, args=(prepared,), name=f"workers of {stage}", daemon=True).start()
 
 
-def start_planners(spark: SparkSession) -> None:
+def start_planners(spark: SparkSession, stage: str) -> None:
     """Begin to start the processes in which Spark asks a Python data source for its schema and its plan: the first query finds them.
 
     What fails is left to that query, as in `start_workers`.
@@ -84,7 +84,7 @@ def start_planners(spark: SparkSession) -> None:
 
     with suppress(Exception):
         # the environment is part of what this gives, so the thread needs none
-        with_own_workers(spark, DECODE, lambda: spark.dataSource.register(NothingSource))
+        with_own_workers(spark, stage, lambda: spark.dataSource.register(NothingSource))
         threading.Thread(target=_plan, args=(spark, NothingSource.name()), name="starts planners", daemon=True).start()
 
 

@@ -17,7 +17,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.deaths import WORKER_LATE
 from streaming.job import JobSettings, start_query
-from streaming.pace import AHEAD, Pace
 from streaming.session import SPARK_LOG
 from tests.crash.processes import DAEMONS
 from tests.sending import send
@@ -134,7 +133,6 @@ class Stream:
     query: StreamingQuery | None = None
     suspects: dict[str, Suspect] = field(default_factory=dict)
     meter: MeterSettings | None = None
-    pace: Pace = AHEAD
 
     def __post_init__(self) -> None:
         create_topics(self.kafka, prefix=self.prefix)
@@ -167,7 +165,6 @@ class Stream:
             trigger_interval_ms=0,
             suspects=self.suspects,
             meter=self.meter,
-            pace=self.pace,
             cores=2,
         )
         self.query = start_query(self.spark, settings)
