@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from streaming.deaths import WORKER_LATE
 from streaming.kafka_calls import KAFKA_GONE
+from streaming.spark_internals import WORKER_LATE
 from validator.checkpoint.retention import unread_inputs
 from validator.checkpoint.second_look import SeenTwice
 from validator.errors import GivenUp

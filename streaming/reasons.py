@@ -8,13 +8,16 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import (
+from streaming.deaths import executor_lost, worker_died
+from streaming.spark_internals import (
+    CONCURRENT_WRITER,
     EXECUTOR_LOST,
+    STATE_STORE,
+    STATE_UNREADABLE,
     TALKS_TO_PLANNER,
     WORKER_DIED,
     WORKER_LATE,
-    executor_lost,
-    worker_died,
+    java_trace,
 )
 
 OUT_OF_MEMORY = "Spark's JVM ran out of memory: raise [job] driver_memory"
@@ -46,9 +49,6 @@ What stops a single lane parks it (`validator.lanes.parking`), so the others com
 job.
 """
 
-_FORESEEN_BY_SPARK = ("[CONCURRENT_STREAM_LOG_UPDATE]",)
-"""Spark's message if another job writes the checkpoint, too."""
-
 _HUNG = "a handler did not return and no signal could interrupt it"
 _CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
 
@@ -62,12 +62,8 @@ _RAISED = "Traceback (most recent call last)"
 
 TOO_BUSY = "a Python worker took longer than 10 s to start: the machine has too much to do, or no worker can start there (Spark's log)"
 
-_STATE_UNREADABLE = re.compile(
-    r"\[CANNOT_LOAD_STATE_STORE|org\.rocksdb\.RocksDBException: .*(?:[Cc]hecksum mismatch|Corruption)"
-)
-"""What Spark says if files of a partition's state are damaged or missing, and RocksDB of a block that it reads later."""
-
-_STORE = re.compile(r"opId=(\d+),\s?partId=(\d+)")
+_STATE_UNREADABLE = re.compile(STATE_UNREADABLE)
+_STORE = re.compile(STATE_STORE)
 _OF_FILES = re.compile(r"(?:org\.rocksdb\.RocksDBException|java\.[\w.]+Exception): .*")
 
 _CAUSE = "Caused by: "
@@ -99,8 +95,7 @@ def report_of(error: StreamingQueryException) -> str:
     message = str(error)
     if "\n\tat " in message:
         return message
-    trace: str = getattr(error, "_stackTrace", None) or ""
-    lines = trace.splitlines()
+    lines = java_trace(error).splitlines()
     causes = [line for line in lines if line.startswith(_CAUSE) and line.removeprefix(_CAUSE) not in message]
     return "\n".join([message, *causes, *[line.strip() for line in lines if TALKS_TO_PLANNER in line][:1]])
 
@@ -131,7 +126,7 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         first = f"{first.partition(_RAISED)[0].rstrip(': ')}: {raised}"
     elif lines and lines[-1].startswith(_CAUSE) and "\n\tat " not in report:
         first = f"{first}: {lines[-1].removeprefix(_CAUSE)}"
-    return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
+    return first, CONCURRENT_WRITER in first
 
 
 def may_pass(error: str, reason: str) -> bool:

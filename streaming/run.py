@@ -42,6 +42,7 @@ from streaming.session import (
     reason_gone,
     starting_session,
 )
+from streaming.spark_internals import IDLE
 from streaming.transactions import WriterFenced
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
@@ -68,9 +69,6 @@ if TYPE_CHECKING:
     from streaming.sink import Output
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.sink import LaneSink
-
-IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
-"""What Spark says of a query that has nothing to do."""
 
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
@@ -196,7 +194,7 @@ def _run_in_session(
     except JvmGone:
         raise
     except Exception as error:
-        gone = reason_gone(spark)
+        gone = reason_gone()
         if gone is not None:
             raise gone from error
         raise
@@ -223,7 +221,7 @@ def _run_queries(
     parked = ParkedLog(
         settings.kafka, settings.prefix, settings.definitions, outages.log, Patience(config.job.give_up_after)
     )
-    gone = partial(reason_gone, spark)
+    gone = reason_gone
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked, metrics.following():
 
         def noted(end: str) -> None:

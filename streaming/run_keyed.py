@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,12 +151,12 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
                     outages,
                     watches(spark, config, outages.log),
                     lambda _: keep_sums(Path(settings.checkpoint)),
-                    gone=partial(reason_gone, spark),
+                    gone=reason_gone,
                 )
         except JvmGone:
             raise
         except Exception as error:
-            gone = reason_gone(spark)
+            gone = reason_gone()
             if gone is not None:
                 raise gone from error
             raise

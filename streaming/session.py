@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,16 @@ from streaming.options import (
 from streaming.outside import unwritable
 from streaming.reasons import OUT_OF_MEMORY
 from streaming.sockets import make_sockets_folder, note_sockets_folder, remove_noted_sockets
+from streaming.spark_internals import (
+    OUT_OF_MEMORY_CODE,
+    end_accumulators,
+    end_checksums,
+    forget_jvm,
+    has_ended,
+    has_gateway,
+    jvm,
+    start_jvm,
+)
 from streaming.stages import DECODE, LANES, start_planners, start_workers
 from streaming.standalone import log_after, refusal, unreachable
 from validator.errors import UserError
@@ -53,9 +62,6 @@ SCRATCH = "tmp"
 
 JVM_END_S_MAX = 5.0
 """Seconds within which the process of a JVM that no longer answers has to exit."""
-
-OUT_OF_MEMORY_CODE = 52
-"""Code with which Spark ends its JVM if a task has run out of memory."""
 
 _LOG_CONFIGURATION = """\
 # Spark's log goes to a separate file, so that the job's log stays readable.
@@ -143,34 +149,30 @@ class SessionStart(threading.Thread):
 
     def end(self) -> None:
         """Stop the session, or its start."""
-        from pyspark import SparkContext
-
-        gateway = SparkContext._gateway
-        if self.is_alive() and gateway is not None and gateway.proc is not None:
-            gateway.proc.kill()
+        process = jvm()
+        if self.is_alive() and process is not None:
+            process.kill()
         self.join()
-        if self._session is not None and not _has_ended(gateway, 0.0):
-            _end_accumulators(self._session)
+        if self._session is not None and not has_ended(process, 0.0):
+            end_accumulators(self._session)
             try:
                 self._session.stop()
             except Exception:
-                if not _has_ended(gateway, JVM_END_S_MAX):
+                if not has_ended(process, JVM_END_S_MAX):
                     raise
             if class_archive.is_writing("spark"):
-                _end_jvm(gateway)
+                _end_jvm(process)
         remove_chunks(self._settings.directory / SCRATCH)
         shutil.rmtree(self._sockets, ignore_errors=True)
-        if gateway is not None and gateway.proc is not None and gateway.proc.poll() is not None:
-            _forget_jvm()
+        if process is not None and process.poll() is not None:
+            forget_jvm()
 
     def kill(self) -> None:
         """Kill a JVM that may not be able to stop by itself."""
-        from pyspark import SparkContext
-
-        gateway = SparkContext._gateway
-        if gateway is not None and gateway.proc is not None:
-            gateway.proc.kill()
-            gateway.proc.wait()
+        process = jvm()
+        if process is not None:
+            process.kill()
+            process.wait()
 
 
 @contextmanager
@@ -243,10 +245,8 @@ def workers_python(master: str, environment: Mapping[str, str]) -> str:
 
 def scratch_folder(directory: Path) -> Path:
     """Return the folder for the files of one session, without those that a killed JVM has left; a JVM of this process keeps its own."""
-    from pyspark import SparkContext
-
     scratch = (directory / SCRATCH).absolute()
-    if SparkContext._gateway is None:
+    if not has_gateway():
         remove_noted_sockets(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -255,14 +255,14 @@ def scratch_folder(directory: Path) -> Path:
 
 def _started(options: dict[str, str], log: Path) -> SparkSession:
     """Start a session. Raises `UserError` if the cluster's secret is not known or wrong, `StartFailed`, `JvmGone`."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf
 
     master = options["spark.master"]
     logged = log.stat().st_size if log.exists() else 0
     if is_local(master):
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK  # for executors of local-cluster
     try:
-        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(options.items())))
+        start_jvm(SparkConf(loadDefaults=False).setAll(list(options.items())))
         from pyspark.sql import SparkSession  # slow to import, so while the JVM starts
 
         if master.startswith("local-cluster["):
@@ -273,11 +273,10 @@ def _started(options: dict[str, str], log: Path) -> SparkSession:
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         if is_one_jvm(master):
-            _end_checksums(spark)
+            end_checksums(spark)
         return spark
     except Exception as error:
-        gateway = SparkContext._gateway
-        if gateway is None or _has_ended(gateway, JVM_END_S_MAX):
+        if not has_gateway() or has_ended(jvm(), JVM_END_S_MAX):
             raise JvmGone from error
         if SECRET_OPTION in str(error):
             raise without_secret(master) from error
@@ -286,50 +285,15 @@ def _started(options: dict[str, str], log: Path) -> SparkSession:
         raise
 
 
-def _forget_jvm() -> None:
-    """Let the next session of this process start its own JVM."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = SparkSession._activeSession = None
-
-
-def _end_accumulators(spark: SparkSession) -> None:
-    """Let the server of accumulators, which nothing here uses, end by itself: it looks once a second whether it should."""
-    context = spark.sparkContext
-    server, context._accumulatorServer = context._accumulatorServer, None  # type: ignore[assignment]
-    if server is not None:
-        threading.Thread(target=server.shutdown, daemon=True).start()
-
-
-def _end_checksums(spark: SparkSession) -> None:
-    """Let Hadoop write files of this machine without a second one of checksums: a crash between renaming the two would lose a good file."""
-    java: Any = spark.sparkContext._jvm
-    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    java.org.apache.hadoop.fs.FileSystem.getLocal(hadoop).setWriteChecksum(False)
-
-
-def _end_jvm(gateway: Any) -> None:
+def _end_jvm(process: Any) -> None:
     """End a JVM, and wait until it has written its archive."""
-    gateway.proc.stdin.close()
-    with suppress(subprocess.TimeoutExpired):
-        gateway.proc.wait(class_archive.WRITE_S_MAX)
+    process.stdin.close()
+    has_ended(process, class_archive.WRITE_S_MAX)
 
 
-def reason_gone(spark: SparkSession) -> JvmGone | None:
+def reason_gone() -> JvmGone | None:
     """Return why a session's JVM has ended, or ends within `JVM_END_S_MAX`; None if it runs, as does one that was started elsewhere."""
-    gateway: Any = spark.sparkContext._gateway
-    if not _has_ended(gateway, JVM_END_S_MAX):
+    process = jvm()
+    if not has_ended(process, JVM_END_S_MAX):
         return None
-    return JvmGone(OUT_OF_MEMORY) if gateway.proc.returncode == OUT_OF_MEMORY_CODE else JvmGone()
-
-
-def _has_ended(gateway: Any, patience_s: float) -> bool:
-    if gateway is None or gateway.proc is None:
-        return False
-    try:
-        gateway.proc.wait(patience_s)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    return JvmGone(OUT_OF_MEMORY) if process.returncode == OUT_OF_MEMORY_CODE else JvmGone()

@@ -15,9 +15,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.deaths import WORKER_LATE
 from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG
+from streaming.spark_internals import WORKER_LATE
 from tests.crash.processes import DAEMONS
 from tests.sending import send
 from tests.unit.lanes.chains import Record

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import subprocess
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -13,7 +12,8 @@ from pyspark.errors import StreamingQueryException
 from streaming.outside import Outages
 from streaming.reasons import OUT_OF_MEMORY, reason_of
 from streaming.run import _follow, ended_in_order
-from streaming.session import OUT_OF_MEMORY_CODE, JvmGone, reason_gone
+from streaming.session import JvmGone, reason_gone
+from streaming.spark_internals import OUT_OF_MEMORY_CODE
 from tests.unit.streaming.queries import EXECUTOR_GONE, Log, Query, Stop
 from validator import exit_codes
 from validator.waiting import Patience
@@ -56,9 +56,11 @@ class Ended:
 
 
 @pytest.mark.parametrize(("code", "reason"), [(OUT_OF_MEMORY_CODE, OUT_OF_MEMORY), (137, "killed"), (None, "")])
-def test_end_of_the_jvm_is_told_by_its_code_before_its_query_counts_as_failed(code: int | None, reason: str) -> None:
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=Ended(code))))
-    gone = reason_gone(spark)
+def test_end_of_the_jvm_is_told_by_its_code_before_its_query_counts_as_failed(
+    monkeypatch: pytest.MonkeyPatch, code: int | None, reason: str
+) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._gateway", SimpleNamespace(proc=Ended(code)))
+    gone = reason_gone()
     assert reason in str(gone or "")
     query, log = Query([]), Log()
     text = "Cannot invoke DAGScheduler.cleanupQueryJobs(long)"

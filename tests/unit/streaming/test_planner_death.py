@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, worker_died
+from streaming.deaths import worker_died
 from streaming.reasons import reason_of, report_of
+from streaming.spark_internals import TALKS_TO_PLANNER
 
 MESSAGE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Broken pipe SQLSTATE: XXKST: {error}"
 TRACE = """org.apache.spark.sql.streaming.StreamingQueryException: Broken pipe

@@ -40,12 +40,12 @@ def ended(*answers: str) -> Any:
 
 
 def test_end_of_a_jvm_while_it_is_stopped_is_no_error(start: SessionStart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_has_ended", ended("runs", "ended"))
+    monkeypatch.setattr(module, "has_ended", ended("runs", "ended"))
     start.end()
 
 
 def test_session_that_does_not_stop_is_an_error(start: SessionStart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_has_ended", ended("runs", "runs"))
+    monkeypatch.setattr(module, "has_ended", ended("runs", "runs"))
     with pytest.raises(ConnectionRefusedError):
         start.end()
 
