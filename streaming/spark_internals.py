@@ -2,7 +2,8 @@
 """All that the job uses of Spark, pyspark and py4j though it is private to them, for the version that `PYSPARK` names.
 
 Nothing else in `streaming` touches a private attribute (`tests/unit/streaming/test_spark_internals.py`). What another version may change
-without notice is in `INTERNALS`, each with what would no longer work; ARCHITECTURE.md shows the table. Texts of Spark's errors are here, too.
+without notice is in `INTERNALS`, each with what would no longer work; ARCHITECTURE.md shows the table. Texts of Spark's errors are here,
+too.
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ class Internal(NamedTuple):
 INTERNALS: Final = (
     Internal("pyspark:SparkContext._gateway", "the end of Spark's JVM is not noticed, and a start cannot be ended"),
     Internal("pyspark:SparkContext._ensure_initialized", "the JVM does not start while pyspark is still imported"),
-    Internal(
-        "pyspark:SparkContext._jvm", "files have checksums beside them, which a crash may leave without each other"
-    ),
+    Internal("pyspark:SparkContext._jvm", "a file and its checksum may not agree after a crash"),
     Internal("pyspark:SparkContext._active_spark_context", "no session starts after one whose JVM has ended"),
     Internal("pyspark.sql:SparkSession._instantiatedSession", "no session starts after one whose JVM has ended"),
     Internal("pyspark.sql:SparkSession._activeSession", "no session starts after one whose JVM has ended"),
