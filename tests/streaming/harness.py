@@ -133,6 +133,7 @@ class Stream:
     query: StreamingQuery | None = None
     suspects: dict[str, Suspect] = field(default_factory=dict)
     meter: MeterSettings | None = None
+    worker_memory_bytes: int = 4 * 1024**3
 
     def __post_init__(self) -> None:
         create_topics(self.kafka, prefix=self.prefix)
@@ -163,6 +164,7 @@ class Stream:
             self.checkpoint,
             self.records_per_trigger,
             trigger_interval_ms=0,
+            worker_memory_bytes=self.worker_memory_bytes,
             suspects=self.suspects,
             meter=self.meter,
             cores=2,
