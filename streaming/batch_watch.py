@@ -13,10 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.spark_internals import counts_of
 
 LOOK_S: Final = 5.0
 """Seconds between two looks at a batch, and at least between two signs of a worker."""
@@ -118,7 +120,7 @@ def signs_of(spark: SparkSession, query: StreamingQuery, beat: Beat) -> Callable
             return None
         progress = query.lastProgress
         batch = -1 if progress is None else progress.batchId
-        return batch, status["message"], beat.seen(), _tasks(spark), _counts(spark)
+        return batch, status["message"], beat.seen(), _tasks(spark), counts_of(spark)
 
     return signs
 
@@ -128,11 +130,3 @@ def _tasks(spark: SparkSession) -> tuple[object, ...]:
     tracker = spark.sparkContext.statusTracker()
     found = [(stage, tracker.getStageInfo(stage)) for stage in sorted(tracker.getActiveStageIds())]
     return tuple((stage, info and (info.numActiveTasks, info.numCompletedTasks)) for stage, info in found)
-
-
-def _counts(spark: SparkSession) -> str:
-    """Return all that Spark has counted for the plan that was begun last: rows and bytes of each stage, and between JVM and workers."""
-    store: Any = spark._jsparkSession.sharedState().statusStore()
-    begun = store.executionsCount()
-    newest = store.executionsList(max(0, begun - 1), 1)
-    return "" if newest.isEmpty() else f"{begun} {store.executionMetrics(newest.apply(0).executionId()).toString()}"

@@ -8,6 +8,14 @@ import re
 from collections import Counter
 from typing import Final, Protocol
 
+from streaming.spark_internals import (
+    EXECUTOR_LOST,
+    OUTPUTS_LOST,
+    TALKS_TO_PLANNER,
+    TALKS_TO_WORKERS,
+    WORKER_DIED,
+    WORKER_LATE,
+)
 from streaming.workers import EXECUTES
 from validator.lanes.parking import Suspect
 
@@ -16,32 +24,16 @@ DEATHS_MAX: Final = 3
 
 _EXECUTED: Final = re.compile(rf"{EXECUTES} (\[.*\])")
 
-WORKER_DIED = "Python worker exited unexpectedly"
-"""Spark's message for a worker that was killed, by a person or by the system's out-of-memory killer."""
-
-WORKER_LATE = "Python worker failed to connect back"
-"""Spark's message for a worker that took longer than 10 s to start; the limit is fixed in Spark, and a very busy machine can exceed it."""
-
 _LOST_WORKER = re.compile(
     r"java\.(io\.(EOF|IO)|net\.Socket|nio\.channels\.(AsynchronousClose|ClosedChannel))Exception(: (Broken pipe|Connection reset|"
     r"Socket closed|Stream closed)|$)",
     re.MULTILINE,
 )
-_TALKS_TO_WORKERS = "org.apache.spark.api.python."
-TALKS_TO_PLANNER = "org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner"
-"""What Spark reports instead if it was writing to the worker, to the daemon that starts workers, or to the process that plans batches: the
-error of the connection, from its classes for Python."""
-
-EXECUTOR_LOST = "ExecutorLostFailure (executor "
-"""Spark's message for a task whose executor ended or was not heard of."""
-
-_OUTPUTS_LOST = "has failed the maximum allowable number of times"
-"""Spark's message if executors were lost again and again while others read what these had written."""
 
 
 def executor_lost(error: str) -> bool:
     """Return whether the text of a query's exception says that executors were lost."""
-    return EXECUTOR_LOST in error or _OUTPUTS_LOST in error
+    return EXECUTOR_LOST in error or OUTPUTS_LOST in error
 
 
 def worker_died(error: str) -> bool:
@@ -50,7 +42,7 @@ def worker_died(error: str) -> bool:
         WORKER_DIED in error
         or WORKER_LATE in error
         or (
-            any(each in error for each in (_TALKS_TO_WORKERS, TALKS_TO_PLANNER))
+            any(each in error for each in (TALKS_TO_WORKERS, TALKS_TO_PLANNER))
             and _LOST_WORKER.search(error) is not None
         )
     )

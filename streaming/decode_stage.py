@@ -1,35 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stateless stage: it turns Kafka rows into packed inputs per lane, in parallel over Kafka partitions and slices of them."""
+"""Decoding: it turns Kafka's records into packed inputs per lane, in parallel over Kafka partitions and slices of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from streaming.chunk_files import PassedOn, whole
-from streaming.held_inputs import no_memory
 from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES
-from streaming.shared_folder import SharedFolder, attempt_with
-from streaming.workers import check_plugins, tune_garbage_collector
+from streaming.workers import check_plugins
 from validator.codec.arrivals import NO_LANE, arrival, oversized
 from validator.codec.dead_letters import fitted
 from validator.codec.inflight import Arrival, pack
 from validator.codec.orders import LaneOrder
-from validator.core.inputs import DeadLetter, Input, RecordKind, Source, Unreadable, Withheld
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Unreadable, Withheld
 from validator.core.limits import DEAD_LETTER_END_BYTES, ORDER_BYTES_MAX
 from validator.core.types import maker
 from validator.lanes.definition import LaneDefinition, job_codec
 
 if TYPE_CHECKING:
+    from streaming.ranges import OffsetRange
     from validator.codec.codec import Codec
 
 _WITH_RAW: Final = (Input, DeadLetter, Unreadable)
 _source = maker(Source)
-
-NO_IDS: Final[dict[bytes, bytes]] = {}
-"""Without a schema registry."""
 
 _ARROW = pa.schema([
     ("lane", pa.string()),
@@ -45,52 +43,31 @@ _ARROW = pa.schema([
 ])  # fmt: skip
 
 
-def decode_stage(
-    kinds: Mapping[str, RecordKind],
-    definitions: Mapping[str, LaneDefinition],
-    lane_bytes_max: int = BATCH_BYTES_MAX,
-    ids: Mapping[bytes, bytes] = NO_IDS,
-    shared: SharedFolder | None = None,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the stage's function.
+@dataclass(frozen=True, slots=True)
+class DecodeSettings:
+    """What workers need in order to decode the lanes' inputs. ``kinds`` maps each input topic's full name to its record kind.
 
-    ``kinds`` maps each input topic's full name to its record kind; ``definitions`` has the configured lanes. Records of lanes that are not
-    configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. Once a task has more than
-    ``lane_bytes_max`` bytes for a lane, it passes on further records without their contents: a batch is bounded in records, and records
-    that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`).
-
-    The stage raises `AlreadyFailed`, `UserError` in a worker that does not reach the ``shared`` folder, or whose plugins differ from the
-    driver's, and `ReadFailed` in one that has no memory left.
+    Records of lanes that are not configured, and dead letters that name no lane, go to the lane with the empty name, which has no state.
     """
 
-    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with attempt_with(shared):
-            try:
-                yield from decoded(batches)
-            except MemoryError:
-                raise no_memory() from None
+    kinds: Mapping[str, RecordKind]
+    definitions: Mapping[str, LaneDefinition]
+    ids: Mapping[bytes, bytes] = field(default_factory=dict)
+    """The plain headers of records by Confluent's (`validator.codec.framing`)."""
+    lane_bytes_max: int = BATCH_BYTES_MAX
+    """Bytes of one lane's inputs that a task passes on whole: a batch is bounded in records, and records that compress well may be 8 MiB
+    each. Further ones are passed on without their contents."""
+    worker_memory_bytes: int | None = None
 
-    def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tune_garbage_collector()
-        check_plugins(definitions.values())
-        codec = job_codec(definitions.values()).knowing(ids)
-        decoder = Decoder(kinds, definitions, codec, lane_bytes_max)
-        for batch in batches:
-            rows = zip(
-                *(batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value", "size")),
-                strict=True,
-            )
-            for row in rows:
-                if (chunk := decoder.add(*row)) is not None:
-                    yield chunk
-            if (chunk := decoder.take()) is not None:
-                yield chunk
-
-    return decode
+    def opened(self) -> Callable[..., Decoder]:
+        """Check the worker's plugins, and return what begins a task. Raises `UserError` if they differ from the driver's."""
+        check_plugins(self.definitions.values())
+        codec = job_codec(self.definitions.values()).knowing(self.ids)
+        return partial(Decoder, self.kinds, self.definitions, codec, self.lane_bytes_max)
 
 
 class Decoder:
-    """Decodes what one task reads, and packs it in chunks of about `CHUNK_BYTES`; parameters as of `decode_stage`.
+    """Decodes what one task reads, and packs it in chunks of about `CHUNK_BYTES`; parameters as of `DecodeSettings`.
 
     ``pass_on`` gets each chunk, and returns what goes through Spark.
     """
@@ -122,6 +99,13 @@ class Decoder:
         runs = self._runs
         runs.add(lane, source, *self._bounds.bounded(lane, item, size))
         return runs.take() if runs.bytes >= CHUNK_BYTES else None
+
+    def pass_over(self, span: OffsetRange) -> None:
+        """Take a dead letter for records that no process can unpack."""
+        topic, partition, first, end = span
+        detail = f"offsets {first} to {end - 1} are a compressed batch that does not fit in a worker's memory once it is decompressed"
+        letter = DeadLetter(NO_LANE, DeadReason.LIMIT, detail, _source((topic, partition, first)), b"")
+        self._runs.add(NO_LANE, letter.source, letter, 0)
 
     def take(self) -> pa.RecordBatch | None:
         """Return what has been taken since the last chunk, None if that is nothing."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from streaming.batch_watch import LOOK_S, BatchWatch, beat_next_to, signs_of
 from streaming.options import is_local
+from streaming.spark_internals import executors_of
 from validator.errors import GivenUp
 from validator.job.spark_master import is_standalone
 from validator.lanes.configured import job_directory
@@ -29,9 +30,6 @@ NONE_SAID_S: Final = 30.0
 
 NONE_S_MAX: Final = 120.0
 """Seconds without an executor, after there was one, after which a job on a standalone cluster ends."""
-
-_DRIVER: Final = "driver"
-"""The driver's name in Spark's list of executors."""
 
 
 class Watch(Protocol):
@@ -148,11 +146,3 @@ def watches(spark: SparkSession, config: Config, log: Any) -> Callable[[Streamin
     dynamic = spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
     executors = ExecutorWatch(master, lambda: executors_of(spark), config.job.give_up_after, log, may_have_none=dynamic)
     return lambda query: _OnCluster(executors, batch(query))
-
-
-def executors_of(spark: SparkSession) -> dict[str, str]:
-    """Return the machine of each executor that lives, by its name."""
-    context: Any = spark.sparkContext._jsc.sc()
-    listed = context.statusStore().executorList(True)  # noqa: FBT003 - Scala's activeOnly
-    found = (listed.apply(at) for at in range(listed.size()))
-    return {each.id(): str(each.hostPort()).rpartition(":")[0] for each in found if each.id() != _DRIVER}

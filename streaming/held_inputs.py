@@ -32,11 +32,6 @@ class ReadFailed(Exception):
     """Inputs could not be read, of a task or of a lane that continues; the batch is retried."""
 
 
-def no_memory() -> ReadFailed:
-    """Return how a task fails that has no memory left."""
-    return ReadFailed("a worker that reads inputs ran out of memory")
-
-
 @dataclass(frozen=True, slots=True)
 class ParkingSettings:
     """What the lane stage needs in order to park lanes, and to let them continue.

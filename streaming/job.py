@@ -15,14 +15,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.chunk_files import chunk_folder
-from streaming.decode_stage import decode_stage
+from streaming.decode_stage import DecodeSettings
 from streaming.held_inputs import ParkingSettings
-from streaming.kafka_rows import with_ends
 from streaming.lane_operator import LaneOperator, shipped
 from streaming.metered import meter_settings
-from streaming.options import CHUNK_SCHEMA, batch_bytes_max, bytes_of, source_options
-from streaming.pace import QUICK, SINGLE, Pace
-from streaming.range_source import DecodeSettings, SourceSettings, load_inputs
+from streaming.options import batch_bytes_max, bytes_of
+from streaming.passed_over import passed_over_folder
+from streaming.range_source import SourceSettings, load_inputs, observed
 from streaming.session import SCRATCH
 from streaming.shared_folder import SharedFolder, checkpoint_location, shared_by
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
@@ -30,7 +29,6 @@ from streaming.stages import DECODE, KEPT_WORKERS_MAX, LANES, local_cores, with_
 from validator.config import Config
 from validator.core.inputs import Source
 from validator.job.schema_ids import NO_IDS, SchemaIds
-from validator.kafka.spark_options import spark_options
 from validator.lanes.auditing import MILLIONTHS, AuditSettings
 from validator.lanes.configured import job_directory
 from validator.lanes.definition import LaneDefinition
@@ -64,7 +62,6 @@ class JobSettings:
     parked: frozenset[str] = frozenset()
     """Lanes that were parked before they are started over."""
 
-    pace: Pace = QUICK
     cores: int = 0
     """Tasks that run at once in a local job, 0 on a cluster."""
     state_partitions: int = 1
@@ -84,9 +81,7 @@ class JobSettings:
         return beat_next_to(self.checkpoint)
 
     @classmethod
-    def of(
-        cls, config: Config, definitions: dict[str, LaneDefinition], output: Output[LaneSink] | None, pace: Pace = QUICK
-    ) -> JobSettings:
+    def of(cls, config: Config, definitions: dict[str, LaneDefinition], output: Output[LaneSink] | None) -> JobSettings:
         """Return the settings of a configuration's job."""
         job = config.job
         return cls(
@@ -98,7 +93,6 @@ class JobSettings:
             trigger_interval_ms=job.trigger_interval_ms,
             output=output,
             worker_memory_bytes=bytes_of(job.worker_memory),
-            pace=pace,
             cores=local_cores(job.master),
             state_partitions=job.state_partitions,
             meter=meter_settings(config),
@@ -150,34 +144,25 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
 def _inputs(
     spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition], shared: SharedFolder | None
 ) -> DataFrame:
-    """Return the decoded inputs: read by workers if the pace says so, else by Spark's Kafka source."""
+    """Return the decoded inputs."""
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     lane_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
-    if settings.pace.ahead:
-        decode = DecodeSettings(kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes)
-        run = token_hex(8)
-        source = SourceSettings(
-            settings.kafka,
-            tuple(kinds),
-            settings.records_per_trigger,
-            min(settings.cores, KEPT_WORKERS_MAX) or settings.state_partitions,
-            cloudpickle.dumps(decode),  # type: ignore[no-untyped-call]
-            run,
-            shared=shared,
-            ahead=bool(settings.cores),
-            folder=chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run) if settings.cores else "",
-            ids={topic: each for topic, each in settings.topic_ids.items() if topic in kinds},
-        )
-        return load_inputs(spark, source)
-    reader = spark.readStream.format("kafka")
-    options = source_options(list(kinds), settings.records_per_trigger, poll_records=settings.pace.poll_records)
-    options |= spark_options(settings.kafka)
-    if settings.pace is SINGLE:  # what is configured was too much
-        options["kafka.max.poll.records"] = str(SINGLE.poll_records)
-    for name, value in options.items():
-        reader = reader.option(name, value)
-    stage = decode_stage(kinds, definitions, lane_bytes_max, settings.ids.headers, shared)
-    return with_ends(reader.load()).mapInArrow(stage, CHUNK_SCHEMA)
+    decoding = DecodeSettings(kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes)
+    run = token_hex(8)
+    source = SourceSettings(
+        settings.kafka,
+        tuple(kinds),
+        settings.records_per_trigger,
+        min(settings.cores, KEPT_WORKERS_MAX) or settings.state_partitions,
+        cloudpickle.dumps(decoding),  # type: ignore[no-untyped-call]
+        run,
+        shared=shared,
+        ahead=bool(settings.cores),
+        folder=chunk_folder(Path(settings.checkpoint).parent / SCRATCH, run) if settings.cores else "",
+        ids={topic: each for topic, each in settings.topic_ids.items() if topic in kinds},
+        passed_over=passed_over_folder(settings.checkpoint),
+    )
+    return observed(load_inputs(spark, source))
 
 
 def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:

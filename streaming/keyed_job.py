@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The query of a plugin's job (`validator.plugin.job_api`): two Kafka sources, condense stage and state stage.
+"""The query of a plugin's job (`validator.plugin.job_api`): two sources, whose workers condense what they read, and a state stage.
 
 The two sources keep the order of causes and effects. Spark asks the sources of a query for their ends one after the other, in the order of
-the plan, and the source of the effects is the first. So when the end of the causes is read, every cause that a writer had read before it
-produced an effect of this batch is committed, and is in this batch or an earlier one. The causes have no limit per batch: with one, a
-backlog would let the effects run ahead.
+the plan, and the source of the effects is the first (`streaming.range_source`). So when the end of the causes is read, every cause that a
+writer had read before it produced an effect of this batch is committed, and is in this batch or an earlier one. The causes have no limit
+per batch: with one, a backlog would let the effects run ahead.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ import marshal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.batch_watch import Beat, beat_next_to
-from streaming.kafka_rows import cut
-from streaming.options import CHUNK_BYTES, source_options
+from streaming.options import CHUNK_BYTES, KEY_BYTES_MAX, WHOLE_BYTES_MAX
+from streaming.passed_over import passed_over_folder
+from streaming.range_source import SourceSettings, load_inputs, observed
 from streaming.shared_folder import SharedFolder, attempt_with, checkpoint_location, shared_by
 from streaming.sink import NO_ROWS, KafkaOutput, Output, opened, write_batch
 from streaming.stages import CONDENSE, KEYED, with_own_workers
@@ -34,21 +38,24 @@ from validator.codec.framing import plain_form
 from validator.errors import UserError
 from validator.job.schema_ids import NO_IDS, SchemaIds
 from validator.kafka.registry import with_known_ids
-from validator.kafka.spark_options import spark_options
 from validator.lanes.keyed import KeyedCache, Recovery, Step, StepSink, ordered, process_keyed
 from validator.lanes.sink import Sink
 from validator.plugin.job_api import Job, JobItem, JobRecord
 
-CHUNK_SCHEMA = "lane string, topic string, partition int, items binary"
-"""Each row is a run of one key's items from one Kafka partition."""
+if TYPE_CHECKING:
+    from streaming.ranges import OffsetRange
+
+CHUNK_SCHEMA = "lane string, topic string, partition int, records int, items binary"
+"""Each row is a run of one key's items from one Kafka partition; the first of a chunk has the number of its ``records``."""
 
 EFFECTS_PER_TASK = 1_000
-"""Records of effects per condense task: every core takes a share of a batch, and a task's consumer fetches little beyond its share."""
+"""Records of a batch for each further condense task: every core takes a share."""
 
 _ARROW = pa.schema([
     ("lane", pa.string()),
     ("topic", pa.string()),
     ("partition", pa.int32()),
+    ("records", pa.int32()),
     ("items", pa.binary()),
 ])  # fmt: skip
 
@@ -74,6 +81,8 @@ class KeyedJobSettings:
     effects_per_trigger: int
     """Maximum records of the effects in a batch."""
     trigger_interval_ms: int = 0
+    tasks_max: int = 1
+    """Tasks that read a source at the same time."""
     recoveries: dict[str, Recovery] = field(default_factory=dict)
     """By key, what a key begins with if its stored state is lost."""
     output: Output[Sink] | None = None
@@ -103,12 +112,14 @@ class StepOutput(KafkaOutput):
 def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> StreamingQuery:
     """Start the query, which runs until it is stopped or fails."""
     job = settings.job
-    effects = _source(spark, settings, job.effects, settings.effects_per_trigger)
-    causes = _source(spark, settings, job.causes, None)
-    rows = effects.unionByName(causes)  # in this order: see the module
     shared = shared_by(spark.sparkContext.master, Path(settings.checkpoint).parent)
-    condense = condense_stage(job, settings.prefix, settings.ids.headers, shared)
-    items = with_own_workers(spark, CONDENSE, lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
+
+    def items_read() -> DataFrame:
+        effects = _source(spark, settings, "validator-effects", shared)
+        causes = _source(spark, settings, "validator-causes", shared)
+        return observed(effects.unionByName(causes))  # in this order: see the module
+
+    items = with_own_workers(spark, CONDENSE, items_read)
     kafka = with_known_ids(settings.kafka, settings.ids.headers)
     own = StepOutput.of(kafka, settings.prefix, spark.sparkContext.applicationId, settings.ids.frames)
     output = settings.output or own
@@ -123,17 +134,25 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
     )
 
 
-def _source(
-    spark: SparkSession, settings: KeyedJobSettings, topics: tuple[str, ...], records_per_trigger: int | None
-) -> DataFrame:
-    reader = spark.readStream.format("kafka")
-    names = [settings.prefix + topic for topic in topics]
-    per_task = {} if records_per_trigger is None else {"records_per_task": EFFECTS_PER_TASK}
-    for name, value in source_options(names, records_per_trigger, **per_task).items():
-        reader = reader.option(name, value)
-    for name, value in spark_options(settings.kafka).items():
-        reader = reader.option(name, value)
-    return cut(reader.load())
+def _source(spark: SparkSession, settings: KeyedJobSettings, name: str, shared: SharedFolder | None) -> DataFrame:
+    job = settings.job
+    is_of_effects = name == "validator-effects"
+    decoding = CondenseSettings(job, settings.prefix, settings.ids.headers, settings.worker_memory_bytes)
+    source = SourceSettings(
+        settings.kafka,
+        tuple(settings.prefix + topic for topic in (job.effects if is_of_effects else job.causes)),
+        settings.effects_per_trigger if is_of_effects else None,
+        settings.tasks_max,
+        cloudpickle.dumps(decoding),  # type: ignore[no-untyped-call]
+        token_hex(8),
+        shared=shared,
+        ahead=False,
+        passed_over=passed_over_folder(settings.checkpoint),
+        name=name,
+        schema=CHUNK_SCHEMA,
+        task_records_min=EFFECTS_PER_TASK,
+    )
+    return load_inputs(spark, source)
 
 
 def _process(
@@ -156,47 +175,63 @@ def _process(
     )
 
 
-def condense_stage(
-    job: Job, prefix: str, ids: Mapping[bytes, bytes] = NO_IDS.headers, shared: SharedFolder | None = None
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the stateless stage's function: `Job.condense` for each record, and what is left in runs by key and partition.
+@dataclass(frozen=True, slots=True)
+class CondenseSettings:
+    """What workers need in order to condense. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`)."""
 
-    ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`). The stage raises `UserError` in a worker that does
-    not reach the ``shared`` folder.
-    """
+    job: Job
+    prefix: str
+    ids: Mapping[bytes, bytes] = field(default_factory=dict)
+    worker_memory_bytes: int | None = None
 
-    def condense(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with attempt_with(shared):
-            yield from condensed(batches)
-
-    def condensed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tune_garbage_collector()
-        runs: dict[tuple[str, str, int], list[tuple[int, bytes]]] = {}
-        size = 0
-        for batch in batches:
-            columns = [batch.column(name) for name in ("topic", "partition", "offset", "key", "value")]
-            for topic, partition, offset, key, value in zip(*columns, strict=True):
-                name = topic.as_py().removeprefix(prefix)
-                plain = plain_form(value.as_py() or b"", ids)
-                record = JobRecord(name, partition.as_py(), offset.as_py(), key.as_py(), plain)
-                for owner, content in job.condense(record):
-                    runs.setdefault((owner, name, record.partition), []).append((record.offset, content))
-                    size += len(content) + 1
-                if size >= CHUNK_BYTES:
-                    yield _chunks(runs)
-                    runs, size = {}, 0
-        if runs:
-            yield _chunks(runs)
-
-    return condense
+    def opened(self) -> Callable[..., Condenser]:
+        """Return what begins a task."""
+        return lambda *_: Condenser(self)
 
 
-def _chunks(runs: dict[tuple[str, str, int], list[tuple[int, bytes]]]) -> pa.RecordBatch:
-    rows = [(*place, marshal.dumps(items)) for place, items in runs.items()]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
-        schema=_ARROW,
-    )
+class Condenser:
+    """`Job.condense` for each record of a task, and what is left in runs by key and partition."""
+
+    def __init__(self, settings: CondenseSettings) -> None:
+        self._job, self._prefix, self._ids = settings.job, settings.prefix, settings.ids
+        self._runs: dict[tuple[str, str, int], list[tuple[int, bytes]]] = {}
+        self._bytes = self._records = 0
+
+    def add(
+        self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, size: int | None
+    ) -> pa.RecordBatch | None:
+        """Take a record, and return a chunk when it is full. A value that is too large gets more bytes than it may have."""
+        name = topic.removeprefix(self._prefix)
+        plain = plain_form(value or b"", self._ids)
+        if size is not None and size > len(value or b""):
+            plain = plain.ljust(WHOLE_BYTES_MAX + 1, b"\0")
+        record = JobRecord(name, partition, offset, None if key is None else key[:KEY_BYTES_MAX], plain)
+        self._records += 1
+        for owner, content in self._job.condense(record):
+            self._runs.setdefault((owner, name, partition), []).append((offset, content))
+            self._bytes += len(content) + 1
+        return self.take() if self._bytes >= CHUNK_BYTES else None
+
+    def pass_over(self, span: OffsetRange) -> None:
+        """Take an empty record in place of those that cannot be read: the job says what becomes of it."""
+        topic, partition, first, end = span
+        _say(f"{topic}[{partition}]: offsets {first} to {end - 1} are passed over: they do not fit in memory")
+        self.add(topic, partition, first, None, None, None)
+
+    def take(self) -> pa.RecordBatch | None:
+        """Return what has been taken since the last chunk, None if that is nothing."""
+        if not self._records:
+            return None
+        counts = chain((self._records,), repeat(0))
+        rows = [
+            (*place, count, marshal.dumps(items))
+            for (place, items), count in zip(self._runs.items(), counts, strict=False)
+        ]
+        self._runs, self._bytes, self._records = {}, 0, 0
+        return pa.RecordBatch.from_arrays(
+            [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_ARROW)],
+            schema=_ARROW,
+        )
 
 
 class SparkPages:

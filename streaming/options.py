@@ -6,14 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.pace import STEADY
 from streaming.stages import local_cores
-from validator.core.limits import RECORD_BYTES_MAX
 from validator.private import UMASK
-
-RECORDS_PER_TASK = 50_000
-"""Kafka records per decode task. A backlog on one partition is split into tasks of this size, so that every core decodes. A small batch
-stays one task per topic with new records."""
 
 CHUNK_BYTES = 1024 * 1024
 """Bytes at which a stage passes a packed chunk to the next: large enough to make the cost per row negligible, small enough that the next
@@ -29,17 +23,12 @@ are a `streaming.chunk_files.PassedOn`."""
 STOP_QUERY_S_MAX = 120
 """Seconds in which a query that is stopped must end; Spark by default waits forever for a batch that hangs."""
 
-
-EMPTY_FETCH_MS = 5
-"""Milliseconds by which a broker delays the answer to a fetch without records: a small batch waits for one in each decode task."""
-
 WHOLE_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of a record's value that Python workers get. Of a larger one they get the ends and the size: a batch that compresses well may hold
-a value of any size, whatever the topic's limit."""
-
+"""Bytes of a record's value that is decoded. Of a larger one only the ends and the size are: a batch that compresses well may hold a value
+of any size, whatever the topic's limit."""
 
 KEY_BYTES_MAX = 1024
-"""Bytes of a record's key that Python workers get: more than any name of a lane or a queue has."""
+"""Bytes of a record's key that a plugin's job gets: more than any name of a lane or a queue has."""
 
 BATCH_BYTES_MAX = 512 * 1024 * 1024
 """Bytes of one lane's inputs that a decode task passes on, and that the lane takes of a batch. Of further ones only the places are passed
@@ -214,39 +203,3 @@ def worker_options(master: str) -> dict[str, str]:
     if local_cores(master) < 2:
         return {}
     return {"spark.python.daemon.module": "streaming.worker_daemon"}
-
-
-def source_options(
-    topics: list[str],
-    records_per_trigger: int | None,
-    records_per_task: int = RECORDS_PER_TASK,
-    poll_records: int = STEADY.poll_records,
-) -> dict[str, str]:
-    """Return the options of the Kafka source, without the connection options (`validator.kafka.spark_options`).
-
-    Without ``records_per_trigger`` a batch takes everything.
-    """
-    options = {
-        "subscribe": ",".join(topics),
-        # the first start reads from the earliest offset; later starts continue from the checkpoint
-        "startingOffsets": "earliest",
-        # records that retention removed are lost blocks: stop with an error
-        "failOnDataLoss": "true",
-        # one attempt of a minute: after it the job says that Kafka does not answer, and asks again
-        "fetchOffset.numRetries": "1",
-        # see RECORDS_PER_TASK
-        "maxRecordsPerPartition": str(records_per_task),
-        # transactional producers may abort: read only committed records
-        "kafka.isolation.level": "read_committed",
-        # After each poll Spark asks for the partition's end, and the client has sent the next fetch before: on one connection the broker
-        # answers in order, and by default it delays an empty fetch by 500 ms. Nothing is polled between batches, so this costs nothing.
-        "kafka.fetch.max.wait.ms": str(EMPTY_FETCH_MS),
-        # a fetch must hold the largest record
-        "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES_MAX),
-        # see `streaming.pace`
-        "kafka.max.poll.records": str(poll_records),
-    }
-    if records_per_trigger is not None:
-        # upper bound of a batch: limits memory and the work that a restart repeats
-        options["maxOffsetsPerTrigger"] = str(records_per_trigger)
-    return options

@@ -9,10 +9,9 @@ import signal
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from streaming.deaths import WORKER_LATE
+from streaming.spark_internals import WORKER_LATE
 from validator.job.schema_ids import SchemaIds, schema_ids
 from validator.kafka.calls import KAFKA_GONE
-from validator.kafka.retry import passes_in_java
 from validator.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def is_outside(error: str) -> bool:
     """
     if WRITER_GONE in error or unwritable(error) is not None:
         return True
-    return _TRACEBACK not in error and (passes_in_java(error) or WORKER_LATE in error)
+    return _TRACEBACK not in error and WORKER_LATE in error
 
 
 class StopSignal:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads ranges of offsets from Kafka and decodes them, in a worker; also ahead, in a thread, while the lanes of the batch before execute.
+"""Reads ranges of offsets from Kafka and decodes them, in a process of a worker; also ahead, in a thread, while the lanes of the batch
+before execute.
 
 A range is complete once a record at or after its end has come, or the end of its partition: markers of transactions and aborted records use
 offsets that no reader sees. So a record of an earlier position that came late would hide what lies before it. A consumer therefore never
@@ -9,37 +10,30 @@ changes its position: it reads on from where it stands, or is replaced.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from streaming.chunk_files import ChunkFile
-from streaming.decode_stage import Decoder
-from streaming.held_inputs import ReadFailed, no_memory
+from streaming.chunk_files import ChunkFile, PassedOn
 from streaming.options import WHOLE_BYTES_MAX
-from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings, TaskRanges, failure
-from streaming.shared_folder import attempt_with
-from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
+from streaming.range_source import InputsRemoved, SourceSettings, TaskDecoder, TaskRanges, failure
+from streaming.ranges import OffsetRange
 from validator.core.limits import DEAD_LETTER_END_BYTES
-from validator.kafka.calls import CLOSE, READ_RANGE, within
+from validator.kafka.calls import ASK_ENDS, CLOSE, READ_RANGE, within
 from validator.kafka.consume import NOT_UNPACKED, available
-from validator.kafka.retry import ends_reading
-from validator.kafka.settings import INPUTS, consumer_config
+from validator.kafka.retry import ends_reading, spans_of
+from validator.kafka.settings import INPUTS, INPUTS_SPARING, consumer_config
 from validator.kafka.transaction import KafkaGone
-from validator.lanes.definition import job_codec
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Message
-
-    from streaming.ranges import OffsetRange
 
 AHEAD_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of packed inputs that a worker reads ahead, in memory or in files; the rest of its ranges it reads when their task comes."""
@@ -63,37 +57,26 @@ POLL_S: Final = 0.2
 """Seconds that one poll waits for records."""
 
 
-def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]:
-    """Yield a task's inputs as packed runs (`streaming.options.CHUNK_SCHEMA`); after them the worker begins to read ahead.
-
-    Raises `AlreadyFailed`, `UserError` if the worker does not reach the job's folder or its plugins differ from the driver's,
-    `InputsRemoved` if Kafka no longer has the ranges, `KafkaGone` if it does not answer, `ReadFailed` if the worker's memory does not
-    suffice.
-    """
-    with attempt_with(settings.shared):
-        yield from _reader_of(settings).read(task)
-
-
-def _reader_of(settings: SourceSettings) -> RangeReader:
-    """Return this worker's reader for a start of the query."""
-    global _reader
-    tune_garbage_collector()
-    if _reader is None or _reader.run != settings.run:
-        if _reader is not None:
-            _reader.close()
-            _reader = None
-        decode: DecodeSettings = pickle.loads(settings.decode)  # noqa: S301 - the driver has sent it with the task
-        check_plugins(decode.definitions.values())
-        bound_worker(decode.worker_memory_bytes, lanes=1)
-        _reader = RangeReader(settings, decode)
-    return _reader
+class TooLarge(Exception):
+    """A producer's batch cannot be unpacked: the memory of its reader does not suffice, or it takes too long."""
 
 
 class Cursor:
-    """A consumer that reads on from where it stands; ``at`` has the next offset of each partition that it reads."""
+    """A consumer that reads on from where it stands; ``at`` has the next offset of each partition that it reads.
 
-    def __init__(self, consumer: Consumer, ranges: tuple[OffsetRange, ...]) -> None:
+    ``heard`` is called with the partition's end, which shows that Kafka can be reached, and then as soon as records have come.
+    """
+
+    def __init__(
+        self, consumer: Consumer, ranges: tuple[OffsetRange, ...], heard: Callable[[int | None], None] | None = None
+    ) -> None:
         self._consumer = consumer
+        self._heard = heard
+        if heard is not None:
+            with within(ASK_ENDS):
+                spans = spans_of(consumer, [each[:2] for each in ranges], patience_s=ASK_ENDS.bound_s)
+            for _, end in spans.values():
+                heard(end)
         self.at = {(each.topic, each.partition): each.first for each in ranges}
         self._earlier: list[Message] = []
         self._held: list[Message] = []
@@ -117,7 +100,10 @@ class Cursor:
             messages, self._earlier = self._earlier, []
             return messages
         with within(READ_RANGE):
-            return available(self._consumer, RECORDS_AT_ONCE, POLL_S)
+            messages = available(self._consumer, RECORDS_AT_ONCE, POLL_S)
+        if self._heard is not None and any(each.error() is None for each in messages):
+            self._heard(None)
+        return messages
 
     def hold(self, place: tuple[str, int], message: Message) -> None:
         """Keep a message that lies behind its range."""
@@ -138,9 +124,21 @@ class Cursor:
 
 
 class Reading:
-    """The ranges of one task: what has been read of them, and what is left; ``file`` gets the decoder's large chunks."""
+    """The ranges of one task: what has been read of them, and what is left; ``file`` gets the decoder's large chunks.
 
-    def __init__(self, ranges: tuple[OffsetRange, ...], cursor: Cursor, decoder: Decoder, file: ChunkFile) -> None:
+    If it is ``sparing``, whatever a poll brings is in a chunk at once.
+    """
+
+    def __init__(
+        self,
+        ranges: tuple[OffsetRange, ...],
+        cursor: Cursor,
+        decoder: TaskDecoder,
+        file: ChunkFile,
+        *,
+        sparing: bool = False,
+    ) -> None:
+        self._sparing = sparing
         self.ranges = ranges
         self.cursor = cursor
         self._decoder = decoder
@@ -148,9 +146,11 @@ class Reading:
         self._bytes = 0
         """Bytes of the chunks that are in no file."""
         self._left = {(each.topic, each.partition): each.end for each in ranges}
-        self._chunks: list[pa.RecordBatch] = []
+        self._chunks: list[tuple[pa.RecordBatch, tuple[OffsetRange, ...]]] = []
         self._silent_s = 0.0
         """Seconds that polls have taken since the last record of a range: while nobody polls, nothing can be heard."""
+        self._worked_s = _processor_s()
+        """Seconds of processor time of this process when that came."""
 
     @property
     def bytes(self) -> int:
@@ -162,13 +162,13 @@ class Reading:
         """Whether every range has been read."""
         return not self._left
 
-    def take(self) -> list[pa.RecordBatch]:
-        """Return the chunks that are ready."""
+    def take(self) -> list[tuple[pa.RecordBatch, tuple[OffsetRange, ...]]]:
+        """Return the chunks that are ready, each with what is left of the ranges behind it."""
         chunks, self._chunks = self._chunks, []
         return chunks
 
     def step(self) -> None:
-        """Read and decode what has arrived. Raises `InputsRemoved`, `ReadFailed`, `KafkaGone`, `UserError`."""
+        """Read and decode what has arrived. Raises `InputsRemoved`, `TooLarge`, `KafkaGone`, `UserError`."""
         began = time.monotonic()
         messages = self.cursor.poll()
         self._silent_s += time.monotonic() - began
@@ -195,8 +195,12 @@ class Reading:
                 if offset + 1 == end:
                     self._end(place)
         if heard:
-            self._silent_s = 0.0
+            self._silent_s, self._worked_s = 0.0, _processor_s()
+            if self._sparing and (chunk := self._decoder.take()) is not None:
+                self._keep(chunk)
         elif left and self._silent_s > SILENCE_S_MAX:
+            if _processor_s() - self._worked_s > SILENCE_S_MAX / 2:
+                raise TooLarge(f"{self._places(left)} is still not unpacked after {SILENCE_S_MAX:.0f} s")
             raise KafkaGone(f"no record of {self._places(left)} came within {SILENCE_S_MAX:.0f} s")
 
     def _end(self, place: tuple[str, int]) -> None:
@@ -205,7 +209,9 @@ class Reading:
             self._keep(chunk)
 
     def _keep(self, chunk: pa.RecordBatch) -> None:
-        self._chunks.append(chunk)
+        at = self.cursor.at
+        rest = (OffsetRange(*place, at[place], end) for place, end in sorted(self._left.items()))
+        self._chunks.append((chunk, tuple(each for each in rest if each.first < each.end)))
         self._bytes += chunk.nbytes
 
     def end(self) -> Cursor:
@@ -224,7 +230,7 @@ class Reading:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise InputsRemoved(self._places(places))
         if error.code() in NOT_UNPACKED:
-            raise ReadFailed(f"{self._places(places)} cannot be unpacked: {error.str()} ({error.name()})")
+            raise TooLarge(f"{self._places(places)} cannot be unpacked: {error.str()} ({error.name()})")
         if ends_reading(error):
             raise failure(error)
 
@@ -234,7 +240,7 @@ class Reading:
 
 
 def _sized(value: bytes | None) -> tuple[bytes | None, int | None]:
-    """Return what is handed on of a record's value, as `streaming.kafka_rows.with_ends` does, and its size."""
+    """Return what is handed on of a record's value, of one above `WHOLE_BYTES_MAX` only the ends, and its size."""
     if value is None:
         return None, None
     size = len(value)
@@ -275,32 +281,37 @@ def _give_way() -> None:
 
 
 class RangeReader:
-    """Reads the tasks of one start of the query that come to this worker; ``run`` names the start."""
+    """Reads tasks of one start of the query; ``decoder`` begins a task. With ``heard`` it is sparing, and calls it as `Cursor` does."""
 
-    def __init__(self, settings: SourceSettings, decode: DecodeSettings) -> None:
-        self.run = settings.run
-        self.decode = decode
+    def __init__(
+        self,
+        settings: SourceSettings,
+        decoder: Callable[[Callable[[bytes], PassedOn]], TaskDecoder],
+        heard: Callable[[int | None], None] | None = None,
+    ) -> None:
+        self.left: tuple[OffsetRange, ...] = ()
+        """What is left of a task behind the last chunk."""
         self._settings = settings
-        self._codec = job_codec(decode.definitions.values()).knowing(decode.ids)
+        self._decoder = decoder
+        self._heard = heard
         self._cursor: Cursor | None = None
         """Where the last task has ended, None while a cursor is in use."""
         self._ahead: Ahead | None = None
 
     def read(self, task: TaskRanges) -> Iterator[pa.RecordBatch]:
-        """Yield a task's chunks, then begin to read ahead. Raises as `read` does."""
+        """Yield a task's chunks, then begin to read ahead. Raises as `Reading.step` does, and `MemoryError`."""
         try:
             reading = self._read_ahead(task.ranges) or self._begun(task.ranges, task.batch)
             try:
                 while True:
-                    yield from reading.take()
+                    for chunk, self.left in reading.take():
+                        yield chunk
                     if reading.is_complete:
                         break
                     reading.step()
             except BaseException:  # also if nobody wants the rest
                 reading.close()
                 raise
-        except MemoryError:
-            raise no_memory() from None
         except KafkaException as error:
             raise failure(error.args[0]) from error
         self._cursor = reading.end()
@@ -336,20 +347,20 @@ class RangeReader:
                 self._ahead = ahead
 
     def _begun(self, ranges: tuple[OffsetRange, ...], batch: int) -> Reading:
-        decode = self.decode
         file = ChunkFile(self._settings.folder, batch)
-        decoder = Decoder(decode.kinds, decode.definitions, self._codec, decode.lane_bytes_max, file.put)
+        decoder = self._decoder(file.put)
         cursor, self._cursor = self._cursor, None
         if cursor is not None and cursor.stands_at(ranges):
             cursor.begin()
         else:
             if cursor is not None:
                 cursor.close()
-            cursor = Cursor(
-                Consumer(consumer_config(self._settings.kafka, INPUTS, group_id="validator-inputs")), ranges
-            )
-        return Reading(ranges, cursor, decoder, file)
+            reading = INPUTS if self._heard is None else INPUTS_SPARING
+            consumer = Consumer(consumer_config(self._settings.kafka, reading, group_id="validator-inputs"))
+            cursor = Cursor(consumer, ranges, self._heard)
+        return Reading(ranges, cursor, decoder, file, sparing=self._heard is not None)
 
 
-_reader: RangeReader | None = None
-"""This worker's reader, which outlives a task."""
+def _processor_s() -> float:
+    used = os.times()
+    return used.user + used.system

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source of a local job: Spark plans a batch as ranges of offsets, and the decode stage's workers read them from Kafka.
+"""The source of every query: Spark plans a batch as ranges of offsets, and workers read them from Kafka.
 
-Spark's own Kafka source reads in the JVM, where a record costs a round trip to the broker with each poll and a copy to Python; and nothing
-is read while a batch's lanes execute. Here the plan of a batch also names what each worker will read in the next one, if that much waits
-in Kafka. The worker reads and decodes it ahead, while the lanes execute (`streaming.range_reader`).
+In a local job the plan of a batch also names what each worker will read in the next one, if that much waits in Kafka. The worker reads and
+decodes it ahead, while the lanes execute (`streaming.range_reader`).
 
 What a worker has read ahead is a cache of what Kafka has at those offsets: a batch is decided by Spark's log of offsets alone, and reading
-it again, in another worker or by Spark's own source, gives the same.
+it again, in any worker, gives the same.
 
 Spark runs `latestOffset` and `partitions` in a separate process next to the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming.shared_folder import SharedFolder
-    from validator.core.inputs import RecordKind
-    from validator.lanes.definition import LaneDefinition
-
-FORMAT: Final = "validator-inputs"
 
 OBSERVED, RECORDS = "inputs", "records"
 """What each batch reports: the number of its records."""
@@ -51,21 +46,36 @@ GROWTH: Final = 4
 """How many times as many records a batch may have as the one before, up to the job's limit. Reading takes a third to a half of the time of
 executing, and the first batches take longer, since workers load their code."""
 
+_EVERYTHING: Final = 1 << 62
+
 AHEAD_RECORDS_MIN: Final = 10_000
 """Records that have to wait in Kafka for the next batch to be read ahead: a smaller one is read in a moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeSettings:
-    """What workers need in order to decode. ``kinds`` maps each input topic's full name to its record kind."""
+class TaskDecoder(Protocol):
+    """Decodes and packs what one task reads."""
 
-    kinds: Mapping[str, RecordKind]
-    definitions: Mapping[str, LaneDefinition]
-    ids: Mapping[bytes, bytes]
-    """The plain headers of records by Confluent's (`validator.codec.framing`)."""
-    lane_bytes_max: int
-    """Bytes of one lane's inputs that a task passes on whole."""
-    worker_memory_bytes: int
+    def add(
+        self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, size: int | None
+    ) -> pa.RecordBatch | None:
+        """Take a record, and return a chunk when it is full. If size exceeds len(value), value holds only its first and last bytes."""
+
+    def pass_over(self, span: OffsetRange) -> None:
+        """Take that the records of some offsets cannot be read."""
+
+    def take(self) -> pa.RecordBatch | None:
+        """Return what has been taken since the last chunk, None if that is nothing."""
+
+
+class Decoding(Protocol):
+    """What workers need in order to decode."""
+
+    @property
+    def worker_memory_bytes(self) -> int | None:
+        """Memory limit of a process that reads."""
+
+    def opened(self) -> Callable[..., TaskDecoder]:
+        """Check the worker, and return what begins a task; it gets what each packed chunk is passed on with. Raises `UserError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +84,12 @@ class SourceSettings:
 
     kafka: Mapping[str, Any]
     topics: tuple[str, ...]
-    records_max: int
-    """Records of a batch."""
+    records_max: int | None
+    """Records of a batch, None if it takes everything."""
     tasks_max: int
     """Tasks that read at the same time."""
-    decode: bytes
-    """`DecodeSettings`, pickled: the processes that plan need not import what they name, and a worker unpacks them once."""
+    decoding: bytes
+    """`Decoding`, pickled: the processes that plan need not import what it names, and a worker unpacks it once."""
     run: str
     """Names this start of the query: what an earlier one has read ahead is not used."""
     folder: str = ""
@@ -89,6 +99,13 @@ class SourceSettings:
     shared: SharedFolder | None = None
     ahead: bool = True
     """Whether workers read ahead: Spark must give a worker the tasks of one number."""
+    passed_over: str = ""
+    """Folder of `streaming.passed_over.PassedOver`."""
+    name: str = "validator-inputs"
+    """The source's name in this session."""
+    schema: str = CHUNK_SCHEMA
+    task_records_min: int | None = None
+    """Records of a batch for each further task, if not the usual number."""
 
 
 class TaskRanges(InputPartition):
@@ -104,11 +121,18 @@ class TaskRanges(InputPartition):
 class RangePlanner:
     """Decides what each batch reads; pure. ``latest`` is where committed records end."""
 
-    def __init__(self, records_max: int, tasks_max: int, *, ahead: bool = True) -> None:
+    def __init__(
+        self,
+        records_max: int | None,
+        tasks_max: int,
+        *,
+        ahead: bool = True,
+        task_records_min: int | None = None,
+    ) -> None:
         self._ahead = ahead
-        self._records_max = records_max
-        self._tasks_max = tasks_max
-        self._batch_max = min(FIRST_RECORDS_MAX, records_max)
+        self._records_max = _EVERYTHING if records_max is None else records_max
+        self._tasks_max, self._task_records_min = tasks_max, task_records_min
+        self._batch_max = _EVERYTHING if records_max is None else min(FIRST_RECORDS_MAX, records_max)
         self._batch = 0
         self._latest: Offsets = {}
         self._next: tuple[Offsets, Offsets] | None = None
@@ -129,7 +153,7 @@ class RangePlanner:
         return self._planned[2]
 
     def _plan(self, start: Offsets, end: Offsets) -> list[TaskRanges]:
-        now = divided(start, end, self._tasks_max)
+        now = divided(start, end, self._tasks_max, self._task_records_min)
         if not now:
             return []
         self._batch += 1
@@ -139,7 +163,7 @@ class RangePlanner:
         if not self._ahead or records_between(end, then) < AHEAD_RECORDS_MIN:
             return [TaskRanges(ranges, (), self._batch) for ranges in now]
         self._next = end, then
-        ahead = divided(end, then, self._tasks_max)
+        ahead = divided(end, then, self._tasks_max, self._task_records_min)
         return [TaskRanges(ranges, ahead[at] if at < len(ahead) else (), self._batch) for at, ranges in enumerate(now)]
 
 
@@ -148,7 +172,12 @@ class RangeStreamReader(DataSourceStreamReader):
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._planner = RangePlanner(settings.records_max, settings.tasks_max, ahead=settings.ahead)
+        self._planner = RangePlanner(
+            settings.records_max,
+            settings.tasks_max,
+            ahead=settings.ahead,
+            task_records_min=settings.task_records_min,
+        )
         self._client: AdminClient | None = None
         self._latest: Offsets | None = None
 
@@ -162,7 +191,7 @@ class RangeStreamReader(DataSourceStreamReader):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of a batch."""
-        return ReadMaxRows(self._settings.records_max)
+        return ReadAllAvailable() if self._settings.records_max is None else ReadMaxRows(self._settings.records_max)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Return the end of the next batch."""
@@ -188,7 +217,7 @@ class RangeStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read and decode a task's ranges, in a worker."""
-        from streaming.range_reader import read  # only workers import what decodes
+        from streaming.reading_process import read  # only workers import what decodes
 
         assert isinstance(partition, TaskRanges)
         return read(self._settings, partition)
@@ -268,18 +297,18 @@ def check_not_before(start: Offsets, latest: Offsets) -> None:
 
 
 class InputSource(DataSource):
-    """The source by its name `FORMAT`; a subclass has the ``settings``, since options are text."""
+    """The source; a subclass has the ``settings``, since options are text."""
 
     settings: SourceSettings
 
     @classmethod
     def name(cls) -> str:
         """Return the name."""
-        return FORMAT
+        return cls.settings.name
 
     def schema(self) -> str:
-        """Return the schema of the decode stage's rows."""
-        return CHUNK_SCHEMA
+        """Return the schema of the rows."""
+        return self.settings.schema
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Return what plans and reads."""
@@ -288,10 +317,14 @@ class InputSource(DataSource):
 
 def load_inputs(spark: SparkSession, settings: SourceSettings) -> DataFrame:
     """Return the decoded inputs as a stream of chunks."""
+    spark.dataSource.register(type("Inputs", (InputSource,), {"settings": settings}))
+    return spark.readStream.format(settings.name).load()
+
+
+def observed(chunks: DataFrame) -> DataFrame:
+    """Let each batch report the number of its records."""
     from pyspark.sql import functions
 
-    spark.dataSource.register(type("Inputs", (InputSource,), {"settings": settings}))
-    chunks = spark.readStream.format(FORMAT).load()
     return chunks.observe(OBSERVED, functions.sum("records").alias(RECORDS))
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a batch's inputs are divided: offsets into ranges, and ranges among tasks.
 
-Offsets are written as Spark's Kafka source writes them, by topic and partition: ``{"blocks": {"0": 17}}``. A checkpoint is therefore the
-same whichever of the two sources has read it.
+Offsets are written by topic and partition: ``{"blocks": {"0": 17}}``, the form of Spark's Kafka source, which earlier versions read with.
 """
 
 from __future__ import annotations
@@ -55,10 +54,15 @@ def limited(start: Offsets, latest: Offsets, records_max: int) -> Offsets:
     return ends
 
 
-def divided(start: Offsets, end: Offsets, tasks_max: int) -> list[tuple[OffsetRange, ...]]:
-    """Return the ranges of each task of a batch, about as many records for each; at most ``tasks_max`` tasks, none for an empty batch."""
+def divided(
+    start: Offsets, end: Offsets, tasks_max: int, task_records_min: int | None = None
+) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges of each task of a batch, about as many records for each; at most ``tasks_max`` tasks, none for an empty batch.
+
+    A further task has ``task_records_min`` records, by default `RECORDS_PER_TASK_MIN`.
+    """
     total = records_between(start, end)
-    count = min(tasks_max, -(-total // RECORDS_PER_TASK_MIN))
+    count = min(tasks_max, -(-total // (task_records_min or RECORDS_PER_TASK_MIN)))
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     before = 0
     for each in ranges_between(start, end):

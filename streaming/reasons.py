@@ -8,16 +8,19 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import (
+from streaming.deaths import executor_lost, worker_died
+from streaming.spark_internals import (
+    CONCURRENT_WRITER,
     EXECUTOR_LOST,
+    STATE_STORE,
+    STATE_UNREADABLE,
     TALKS_TO_PLANNER,
     WORKER_DIED,
     WORKER_LATE,
-    executed_lane,
-    executor_lost,
-    worker_died,
+    java_trace,
 )
-from streaming.pace import OUT_OF_MEMORY
+
+OUT_OF_MEMORY = "Spark's JVM ran out of memory: raise [job] driver_memory"
 
 _GONE = ".InputsRemoved: "
 _REPLACED = ".TopicReplaced: "
@@ -46,14 +49,11 @@ What stops a single lane parks it (`validator.lanes.parking`), so the others com
 job.
 """
 
-_FORESEEN_BY_SPARK = ("[CONCURRENT_STREAM_LOG_UPDATE]",)
-"""Spark's message if another job writes the checkpoint, too."""
-
 _HUNG = "a handler did not return and no signal could interrupt it"
 _CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
 
-_NO_MEMORY = ("java.lang.OutOfMemoryError", "Command exited with code 52")
-"""What Spark says if its JVM, or an executor's, runs out of memory."""
+_NO_MEMORY = "java.lang.OutOfMemoryError"
+"""What Spark says if its JVM runs out of memory."""
 
 _LOST = re.compile(rf"\((\S+) executor \S+\): {re.escape(EXECUTOR_LOST)}")
 _EXIT_CODE = re.compile(r"Command exited with code (\d+)")
@@ -62,15 +62,8 @@ _RAISED = "Traceback (most recent call last)"
 
 TOO_BUSY = "a Python worker took longer than 10 s to start: the machine has too much to do, or no worker can start there (Spark's log)"
 
-_INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
-"""Spark's message if offsets that it has to read no longer exist."""
-
-_STATE_UNREADABLE = re.compile(
-    r"\[CANNOT_LOAD_STATE_STORE|org\.rocksdb\.RocksDBException: .*(?:[Cc]hecksum mismatch|Corruption)"
-)
-"""What Spark says if files of a partition's state are damaged or missing, and RocksDB of a block that it reads later."""
-
-_STORE = re.compile(r"opId=(\d+),\s?partId=(\d+)")
+_STATE_UNREADABLE = re.compile(STATE_UNREADABLE)
+_STORE = re.compile(STATE_STORE)
 _OF_FILES = re.compile(r"(?:org\.rocksdb\.RocksDBException|java\.[\w.]+Exception): .*")
 
 _CAUSE = "Caused by: "
@@ -89,13 +82,6 @@ class BatchFailed(Exception):
         self.outside = outside
         self.error = error
 
-    @property
-    def is_of_reading(self) -> bool:
-        """Whether a worker that executed no lane died, or ran out of memory while it read; of a lost executor it is not known."""
-        if READ_FAILED in str(self) or executor_lost(self.error):
-            return True
-        return worker_died(self.error) and executed_lane(self.error) is None
-
 
 class StateDamaged(BatchFailed):
     """Spark could not read its state."""
@@ -109,8 +95,7 @@ def report_of(error: StreamingQueryException) -> str:
     message = str(error)
     if "\n\tat " in message:
         return message
-    trace: str = getattr(error, "_stackTrace", None) or ""
-    lines = trace.splitlines()
+    lines = java_trace(error).splitlines()
     causes = [line for line in lines if line.startswith(_CAUSE) and line.removeprefix(_CAUSE) not in message]
     return "\n".join([message, *causes, *[line.strip() for line in lines if TALKS_TO_PLANNER in line][:1]])
 
@@ -129,24 +114,19 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
     stuck = _stuck_handler(lines)
     if stuck is not None:
         return f"{_HUNG}, so its worker was killed: {stuck}", True
-    if any(sign in line for line in lines for sign in _NO_MEMORY):
+    if any(_NO_MEMORY in line for line in lines):
         return OUT_OF_MEMORY, True
     if any(WORKER_LATE in line for line in lines) and _RAISED not in report:
         return TOO_BUSY, False
     if (lost := _lost_executor(report)) is not None and _RAISED not in report:
         return lost, False
     first = lines[0] if lines else type(error).__name__
-    if _INPUTS_GONE in first:
-        which = next(
-            (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
-        )
-        return unread_inputs_gone(which), True
     raised = _raised(report)
     if raised is not None:
         first = f"{first.partition(_RAISED)[0].rstrip(': ')}: {raised}"
     elif lines and lines[-1].startswith(_CAUSE) and "\n\tat " not in report:
         first = f"{first}: {lines[-1].removeprefix(_CAUSE)}"
-    return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
+    return first, CONCURRENT_WRITER in first
 
 
 def may_pass(error: str, reason: str) -> bool:

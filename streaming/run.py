@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,21 +19,19 @@ from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
 from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, unwritable
-from streaming.pace import (
-    AHEAD,
-    AHEAD_FAILURES_MAX,
-    OUT_OF_MEMORY,
-    BatchPassed,
-    OutOfMemory,
-    Pace,
-    ReadAheadFails,
-    passing,
-    run_at_paces,
-)
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
 from streaming.progress import log_batches
-from streaming.reasons import INPUTS_GONE, BatchFailed, StateDamaged, damaged_state, may_pass, reason_of, report_of
+from streaming.reasons import (
+    INPUTS_GONE,
+    OUT_OF_MEMORY,
+    BatchFailed,
+    StateDamaged,
+    damaged_state,
+    may_pass,
+    reason_of,
+    report_of,
+)
 from streaming.rivals import Rivals
 from streaming.session import (
     SPARK_LOG,
@@ -44,6 +42,7 @@ from streaming.session import (
     reason_gone,
     starting_session,
 )
+from streaming.spark_internals import IDLE
 from streaming.without_checkpoint import known_of_lanes, writers
 from validator import exit_codes
 from validator.checkpoint.files import REMEDY, follow_move, has_checkpoint, keep_sums
@@ -70,9 +69,6 @@ if TYPE_CHECKING:
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.sink import LaneSink
 
-IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
-"""What Spark says of a query that has nothing to do."""
-
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
 
@@ -87,8 +83,6 @@ RESTARTS_MAX = 5
 
 STATE_READS_MAX = 2
 """Attempts in a row to read a state before the job says that it is damaged: each copies the files again."""
-
-JVM_GONE = "Spark's JVM was killed, crashed or ran out of memory ([job] driver_memory)"
 
 TOPICS_S_MAX = 60.0
 """Seconds to wait for the topics once Spark is up."""
@@ -122,17 +116,17 @@ def run_job(config: Config, output: Output[LaneSink] | None = None, accepted: Ac
                 found.append(looked())
             return found[0]
 
-        def run(pace: Pace) -> int:
+        def run() -> int:
             # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
             if has_changed(config, definitions):
                 look_once()
-            with starting_session(SessionSettings.of(config, directory, pace)) as session:
+            with starting_session(SessionSettings.of(config, directory)) as session:
                 from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
 
-                settings = JobSettings.of(config, definitions, output, pace)
+                settings = JobSettings.of(config, definitions, output)
                 return _run_in_session(config, settings, session, look_once, outages, metrics, rivals)
 
-        return ended_in_order(lambda: run_at_paces(run, log, AHEAD), outages)
+        return ended_in_order(run, outages)
 
 
 def _look(
@@ -157,9 +151,7 @@ def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
                 outages.wait(str(failure))
                 if outages.stop.requested:
                     raise Unavailable(str(failure)) from None
-    except JvmGone:
-        outages.log.error("failed", reason=JVM_GONE)
-    except (GivenUp, OutOfMemory, WriterFenced) as error:
+    except (GivenUp, JvmGone, WriterFenced) as error:
         outages.log.error("failed", reason=str(error))
     except Unavailable:
         if not outages.stop.requested:
@@ -195,10 +187,10 @@ def _run_in_session(
         outages.log.warning("accepted", change=change)
     try:
         return _run_queries(spark, settings, outages, config, metrics, rivals)
-    except (OutOfMemory, JvmGone, BatchPassed, ReadAheadFails):
+    except JvmGone:
         raise
     except Exception as error:
-        gone = reason_gone(spark)
+        gone = reason_gone()
         if gone is not None:
             raise gone from error
         raise
@@ -225,15 +217,14 @@ def _run_queries(
     parked = ParkedLog(
         settings.kafka, settings.prefix, settings.definitions, outages.log, Patience(config.job.give_up_after)
     )
-    gone = partial(reason_gone, spark)
+    gone = reason_gone
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked, metrics.following():
 
         def noted(end: str) -> None:
             offsets.commit(end)
             keep_sums(checkpoint_of(config))
 
-        commit = passing(settings.pace, noted)
-        return run_queries(start, outages, watch, commit, deaths, gone, ahead=settings.pace.ahead)
+        return run_queries(start, outages, watch, noted, deaths, gone)
 
 
 def run_queries(
@@ -243,17 +234,15 @@ def run_queries(
     commit: Callable[[str], None] = lambda _: None,
     deaths: Deaths | None = None,
     gone: Callable[[], Exception | None] = lambda: None,
-    *,
-    ahead: bool = False,
 ) -> int:
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
     What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
-    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, `UserError` for a
-    damaged state, and with ``ahead`` `ReadAheadFails` for a batch that could not be read `AHEAD_FAILURES_MAX` times.
+    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`, `JvmGone`, and
+    `UserError` for a damaged state.
     """
     log, stop = outages.log, outages.stop
-    failures = reading_failures = damaged = 0
+    failures = damaged = 0
     is_first = True
     while True:
         try:
@@ -265,7 +254,7 @@ def run_queries(
             return _follow(query, stop, log, commit, watch(query), gone, ready if is_again else None)
         except BatchFailed as failure:
             if failure.progressed:
-                failures = reading_failures = 0
+                failures = 0
                 outages.ended()
             if failure.outside and not stop.requested:
                 outages.wait(str(failure))
@@ -277,9 +266,6 @@ def run_queries(
                 if deaths is not None and (lane := deaths.count(failure)) is not None:
                     log.warning("parking", lane=lane, reason=str(failure))
                     failures = 1
-                reading_failures += failure.is_of_reading
-                if ahead and reading_failures == AHEAD_FAILURES_MAX:
-                    raise ReadAheadFails(str(failure)) from None
                 if failures > RESTARTS_MAX:
                     log.error("failed", reason=str(failure))
                     return exit_codes.STOPPED
@@ -327,12 +313,6 @@ def _follow(
             if watch is not None:
                 watch.look()
         _stop_between_batches(query)
-    except BatchPassed:
-        with suppress(
-            StreamingQueryException
-        ):  # the next batch may fail as the one before did, and is repeated in any case
-            _stop_between_batches(query)
-        raise
     except Stalled as stalled:
         _end(query, str(stalled))
         raise BatchFailed(str(stalled), progressed=last_batch >= 0, outside=True) from None
@@ -340,7 +320,7 @@ def _follow(
         report = report_of(error)
         reason, foreseen = reason_of(error)
         if reason == OUT_OF_MEMORY:
-            raise OutOfMemory from None
+            raise JvmGone(OUT_OF_MEMORY) from None
         if (damage := damaged_state(report)) is not None and not is_outside(report):
             raise StateDamaged(damage, progressed=last_batch >= 0, error=report) from None
         # inputs that a broker does not have may be there: the next start looks (`refuse_lost_inputs`)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,12 @@ from streaming.logs import locked, logger, own_output
 from streaming.metered import create_metrics_topic
 from streaming.options import bytes_of
 from streaming.outside import Outages, StopSignal
-from streaming.pace import OutOfMemory
 from streaming.parked_log import KafkaWatch
 from streaming.reasons import BatchFailed
 from streaming.rivals import Rivals, end_open_transactions
 from streaming.run import TOPICS_S_MAX, ended_in_order, run_queries
-from streaming.session import SPARK_LOG, SessionSettings, reason_gone, spark_session
-from streaming.stages import CONDENSE, KEYED
+from streaming.session import SPARK_LOG, JvmGone, SessionSettings, reason_gone, spark_session
+from streaming.stages import CONDENSE, KEYED, local_cores
 from validator.checkpoint.files import check_files, follow_move, has_checkpoint, keep_sums
 from validator.checkpoint.kafka import checked_ids, keep_ids, refuse_lost_inputs
 from validator.checkpoint.markers import LaneOnKafka, read_markers
@@ -76,6 +74,7 @@ def run_keyed_job(config: Config, name: str) -> int:
         checkpoint=directory / "checkpoint",
         effects_per_trigger=effects_per_trigger(job, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
+        tasks_max=local_cores(config.job.master) or config.job.state_partitions,
         measured=config.metrics.listen is not None,
         worker_memory_bytes=bytes_of(config.job.worker_memory),
     )
@@ -151,12 +150,12 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
                     outages,
                     watches(spark, config, outages.log),
                     lambda _: keep_sums(Path(settings.checkpoint)),
-                    gone=partial(reason_gone, spark),
+                    gone=reason_gone,
                 )
-        except OutOfMemory:
+        except JvmGone:
             raise
         except Exception as error:
-            gone = reason_gone(spark)
+            gone = reason_gone()
             if gone is not None:
                 raise gone from error
             raise

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,14 +30,23 @@ from streaming.options import (
     worker_options,
 )
 from streaming.outside import unwritable
-from streaming.pace import QUICK, OutOfMemory, Pace
+from streaming.reasons import OUT_OF_MEMORY
 from streaming.sockets import make_sockets_folder, note_sockets_folder, remove_noted_sockets
+from streaming.spark_internals import (
+    OUT_OF_MEMORY_CODE,
+    end_accumulators,
+    end_checksums,
+    forget_jvm,
+    has_ended,
+    has_gateway,
+    jvm,
+    start_jvm,
+)
 from streaming.stages import DECODE, LANES, start_planners, start_workers
 from streaming.standalone import log_after, refusal, unreachable
 from validator.errors import UserError
 from validator.job.spark_master import SECRET_OPTION, without_secret
 from validator.kafka import class_archive
-from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 from validator.kafka.spark_home import use_lean_home
 
@@ -55,9 +63,6 @@ SCRATCH = "tmp"
 JVM_END_S_MAX = 5.0
 """Seconds within which the process of a JVM that no longer answers has to exit."""
 
-OUT_OF_MEMORY_CODE = 52
-"""Code with which Spark ends its JVM if a task has run out of memory."""
-
 _LOG_CONFIGURATION = """\
 # Spark's log goes to a separate file, so that the job's log stays readable.
 rootLogger.level = warn
@@ -73,14 +78,16 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 64MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
-# hides a message per batch about new consumers: each batch splits its offsets into tasks again
-logger.consumer.name = org.apache.spark.sql.kafka010
-logger.consumer.level = error
 """
 
 
 class JvmGone(Exception):
-    """Spark's JVM is gone."""
+    """Spark's JVM is gone, or has no memory left."""
+
+    def __init__(
+        self, reason: str = "Spark's JVM was killed, crashed or ran out of memory ([job] driver_memory)"
+    ) -> None:
+        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +105,10 @@ class SessionSettings:
     stages: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls, config: Config, directory: Path, pace: Pace = QUICK, stages: tuple[str, ...] = (DECODE, LANES)
-    ) -> SessionSettings:
+    def of(cls, config: Config, directory: Path, stages: tuple[str, ...] = (DECODE, LANES)) -> SessionSettings:
         """Return the settings of a configuration's job."""
         job = config.job
-        alone = pace.alone and job.master.startswith("local[")
-        master = "local[1]" if alone else job.master
-        return cls(master, directory, job.driver_memory, job.state_partitions, job.jit, stages)
+        return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit, stages)
 
 
 class StartFailed(Exception):
@@ -131,7 +134,7 @@ class SessionStart(threading.Thread):
     def wait(self) -> SparkSession:
         """Return the session once it has started.
 
-        Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, or the secret is wrong, `JvmGone` if the
+        Raises `UserError` if Java or a cluster's secret are not available, or the secret is wrong, `JvmGone` if the
         JVM ends meanwhile, `StartFailed` if the job's folder cannot be written, or a standalone master does not answer.
         """
         self.join()
@@ -146,34 +149,30 @@ class SessionStart(threading.Thread):
 
     def end(self) -> None:
         """Stop the session, or its start."""
-        from pyspark import SparkContext
-
-        gateway = SparkContext._gateway
-        if self.is_alive() and gateway is not None and gateway.proc is not None:
-            gateway.proc.kill()
+        process = jvm()
+        if self.is_alive() and process is not None:
+            process.kill()
         self.join()
-        if self._session is not None and not _has_ended(gateway, 0.0):
-            _end_accumulators(self._session)
+        if self._session is not None and not has_ended(process, 0.0):
+            end_accumulators(self._session)
             try:
                 self._session.stop()
             except Exception:
-                if not _has_ended(gateway, JVM_END_S_MAX):
+                if not has_ended(process, JVM_END_S_MAX):
                     raise
             if class_archive.is_writing("spark"):
-                _end_jvm(gateway)
+                _end_jvm(process)
         remove_chunks(self._settings.directory / SCRATCH)
         shutil.rmtree(self._sockets, ignore_errors=True)
-        if gateway is not None and gateway.proc is not None and gateway.proc.poll() is not None:
-            _forget_jvm()
+        if process is not None and process.poll() is not None:
+            forget_jvm()
 
     def kill(self) -> None:
         """Kill a JVM that may not be able to stop by itself."""
-        from pyspark import SparkContext
-
-        gateway = SparkContext._gateway
-        if gateway is not None and gateway.proc is not None:
-            gateway.proc.kill()
-            gateway.proc.wait()
+        process = jvm()
+        if process is not None:
+            process.kill()
+            process.wait()
 
 
 @contextmanager
@@ -183,7 +182,7 @@ def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
     start.start()
     try:
         yield start
-    except (StartFailed, OutOfMemory):
+    except (StartFailed, JvmGone):
         start.kill()  # it may not be able to stop by itself, and the next attempt begins with another JVM
         raise
     finally:
@@ -192,7 +191,7 @@ def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
 
 @contextmanager
 def spark_session(settings: SessionSettings) -> Iterator[SparkSession]:
-    """Start a session that can read Kafka, and stop it on exit. Raises as `SessionStart.wait`."""
+    """Start a session, and stop it on exit. Raises as `SessionStart.wait`."""
     with starting_session(settings) as start:
         yield start.wait()
 
@@ -215,20 +214,16 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     scratch = scratch_folder(settings.directory) if is_local(settings.master) else sockets
     if is_local(settings.master):
         note_sockets_folder(sockets, scratch)
-    connector = ensure_jars("spark")
-    archive = class_archive.java_options("spark", connector)
+    archive = class_archive.java_options("spark")
     java_options = jvm_options(log_configuration, settings.jit, archive, scratch)
     options = session_options(java_options, settings.driver_memory, settings.state_partitions)
-    jars = list(map(str, connector))
-    # for the executors; in the driver the class path has them, since the class archive holds only what comes from there
-    options |= {"spark.jars": ",".join(jars), "spark.driver.extraClassPath": os.pathsep.join(jars)}
     options |= {"spark.master": settings.master, "spark.app.name": "validator"}
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
     options |= cluster_options(settings.master, settings.jit) | worker_options(settings.master)
     options |= checkpoint_options(settings.master)
     spark = _started(options, logs / SPARK_LOG)
-    if DECODE in settings.stages:
-        start_planners(spark)
+    if settings.stages:
+        start_planners(spark, settings.stages[0])
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
     return spark
 
@@ -250,10 +245,8 @@ def workers_python(master: str, environment: Mapping[str, str]) -> str:
 
 def scratch_folder(directory: Path) -> Path:
     """Return the folder for the files of one session, without those that a killed JVM has left; a JVM of this process keeps its own."""
-    from pyspark import SparkContext
-
     scratch = (directory / SCRATCH).absolute()
-    if SparkContext._gateway is None:
+    if not has_gateway():
         remove_noted_sockets(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -262,14 +255,14 @@ def scratch_folder(directory: Path) -> Path:
 
 def _started(options: dict[str, str], log: Path) -> SparkSession:
     """Start a session. Raises `UserError` if the cluster's secret is not known or wrong, `StartFailed`, `JvmGone`."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf
 
     master = options["spark.master"]
     logged = log.stat().st_size if log.exists() else 0
     if is_local(master):
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK  # for executors of local-cluster
     try:
-        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(options.items())))
+        start_jvm(SparkConf(loadDefaults=False).setAll(list(options.items())))
         from pyspark.sql import SparkSession  # slow to import, so while the JVM starts
 
         if master.startswith("local-cluster["):
@@ -280,11 +273,10 @@ def _started(options: dict[str, str], log: Path) -> SparkSession:
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         if is_one_jvm(master):
-            _end_checksums(spark)
+            end_checksums(spark)
         return spark
     except Exception as error:
-        gateway = SparkContext._gateway
-        if gateway is None or _has_ended(gateway, JVM_END_S_MAX):
+        if not has_gateway() or has_ended(jvm(), JVM_END_S_MAX):
             raise JvmGone from error
         if SECRET_OPTION in str(error):
             raise without_secret(master) from error
@@ -293,50 +285,15 @@ def _started(options: dict[str, str], log: Path) -> SparkSession:
         raise
 
 
-def _forget_jvm() -> None:
-    """Let the next session of this process start its own JVM."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = SparkSession._activeSession = None
-
-
-def _end_accumulators(spark: SparkSession) -> None:
-    """Let the server of accumulators, which nothing here uses, end by itself: it looks once a second whether it should."""
-    context = spark.sparkContext
-    server, context._accumulatorServer = context._accumulatorServer, None  # type: ignore[assignment]
-    if server is not None:
-        threading.Thread(target=server.shutdown, daemon=True).start()
-
-
-def _end_checksums(spark: SparkSession) -> None:
-    """Let Hadoop write files of this machine without a second one of checksums: a crash between renaming the two would lose a good file."""
-    java: Any = spark.sparkContext._jvm
-    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    java.org.apache.hadoop.fs.FileSystem.getLocal(hadoop).setWriteChecksum(False)
-
-
-def _end_jvm(gateway: Any) -> None:
+def _end_jvm(process: Any) -> None:
     """End a JVM, and wait until it has written its archive."""
-    gateway.proc.stdin.close()
-    with suppress(subprocess.TimeoutExpired):
-        gateway.proc.wait(class_archive.WRITE_S_MAX)
+    process.stdin.close()
+    has_ended(process, class_archive.WRITE_S_MAX)
 
 
-def reason_gone(spark: SparkSession) -> JvmGone | OutOfMemory | None:
+def reason_gone() -> JvmGone | None:
     """Return why a session's JVM has ended, or ends within `JVM_END_S_MAX`; None if it runs, as does one that was started elsewhere."""
-    gateway: Any = spark.sparkContext._gateway
-    if not _has_ended(gateway, JVM_END_S_MAX):
+    process = jvm()
+    if not has_ended(process, JVM_END_S_MAX):
         return None
-    return OutOfMemory() if gateway.proc.returncode == OUT_OF_MEMORY_CODE else JvmGone()
-
-
-def _has_ended(gateway: Any, patience_s: float) -> bool:
-    if gateway is None or gateway.proc is None:
-        return False
-    try:
-        gateway.proc.wait(patience_s)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    return JvmGone(OUT_OF_MEMORY) if process.returncode == OUT_OF_MEMORY_CODE else JvmGone()

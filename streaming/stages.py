@@ -16,6 +16,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from streaming.spark_internals import plan, prepared
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -33,9 +35,9 @@ KEPT_WORKERS_MAX: Final = 16
 
 _FIRST: Final = ("pandas", "pyspark.sql.pandas.serializers")
 IMPORTS: Final = {
-    DECODE: (*_FIRST, "streaming.range_reader"),
+    DECODE: (*_FIRST, "streaming.reading_process", "streaming.decode_stage"),
     LANES: (*_FIRST, "streaming.lane_operator"),
-    CONDENSE: (*_FIRST, "streaming.keyed_job"),
+    CONDENSE: (*_FIRST, "streaming.reading_process", "streaming.keyed_job"),
     KEYED: (*_FIRST, "streaming.keyed_job"),
 }
 """By stage, what its workers import."""
@@ -44,7 +46,7 @@ STARTED_WORKERS_MAX: Final = 4
 """Workers of a stage that are started before they are needed: a small batch has a task for each of four topics."""
 
 
-def with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:
+def with_own_workers(spark: SparkSession, stage: str, planned: Callable[[], T]) -> T:
     """Plan a stage whose Python workers no other stage uses.
 
     Spark pools idle workers by environment and hands out any worker of a pool. A separate environment returns to the lane stage the worker
@@ -53,7 +55,7 @@ def with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> 
     environment = spark.sparkContext.environment
     environment[STAGE_VARIABLE] = stage
     try:
-        return plan()
+        return planned()
     finally:
         del environment[STAGE_VARIABLE]
 
@@ -71,11 +73,11 @@ def start_workers(spark: SparkSession, master: str, stages: tuple[str, ...], sta
             count = min(cores, state_partitions) if at == len(stages) else cores
             tasks = spark.sparkContext.parallelize(range(count), count).mapPartitions(partial(_import, IMPORTS[stage]))
             # the environment is part of what this gives, so the threads need none
-            prepared = with_own_workers(spark, stage, lambda tasks=tasks: tasks._jrdd)  # type: ignore[misc]
-            threading.Thread(target=_run, args=(prepared,), name=f"workers of {stage}", daemon=True).start()
+            begun = with_own_workers(spark, stage, lambda tasks=tasks: prepared(tasks))  # type: ignore[misc]
+            threading.Thread(target=_run, args=(begun,), name=f"workers of {stage}", daemon=True).start()
 
 
-def start_planners(spark: SparkSession) -> None:
+def start_planners(spark: SparkSession, stage: str) -> None:
     """Begin to start the processes in which Spark asks a Python data source for its schema and its plan: the first query finds them.
 
     What fails is left to that query, as in `start_workers`.
@@ -84,16 +86,13 @@ def start_planners(spark: SparkSession) -> None:
 
     with suppress(Exception):
         # the environment is part of what this gives, so the thread needs none
-        with_own_workers(spark, DECODE, lambda: spark.dataSource.register(NothingSource))
+        with_own_workers(spark, stage, lambda: spark.dataSource.register(NothingSource))
         threading.Thread(target=_plan, args=(spark, NothingSource.name()), name="starts planners", daemon=True).start()
 
 
 def _plan(spark: SparkSession, source: str) -> None:
     with suppress(Exception):  # whoever uses a source says so
-        java: Any = spark._jvm
-        # options of the session are among what a process is pooled by, and this is another thread
-        java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
-        spark.read.format(source).load()._jdf.queryExecution().toRdd().getNumPartitions()
+        plan(spark, source)
 
 
 def local_cores(master: str) -> int:
@@ -112,6 +111,6 @@ def _import(modules: tuple[str, ...], rows: Iterator[Any]) -> Iterator[Any]:
     return rows
 
 
-def _run(prepared: Any) -> None:
+def _run(begun: Any) -> None:
     with suppress(Exception):
-        prepared.count()
+        begun.count()

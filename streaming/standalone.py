@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from streaming.spark_internals import PROVES_SECRET, STOPPED_START
 from validator.errors import UserError
 from validator.job.spark_master import SCHEME, is_standalone
 
@@ -19,12 +20,6 @@ CONNECT_S_MAX: Final = 5.0
 
 _ATTEMPTS: Final = 2
 """Attempts to prove the secret that a master has to refuse: it may end in the middle of one."""
-
-_PROVING: Final = "org.apache.spark.network.crypto.AuthClientBootstrap.doSaslAuth("
-"""Where Spark is, in a trace of its log, if the other end closes the connection instead of accepting the secret."""
-
-_STOPPED: Final = "stopped SparkContext"
-"""What Spark raises at the end of a start that no master has accepted."""
 
 
 def addresses(master: str) -> list[tuple[str, int]]:
@@ -58,9 +53,9 @@ def refusal(master: str, error: str, log: str) -> str | None:
 
     Returns None if the start failed for another reason. Raises `UserError` if the secret is wrong, or the port belongs to something else.
     """
-    if not is_standalone(master) or _STOPPED not in error:
+    if not is_standalone(master) or STOPPED_START not in error:
         return None
-    if log.count(_PROVING) >= _ATTEMPTS:
+    if log.count(PROVES_SECRET) >= _ATTEMPTS:
         raise UserError(
             f"[job] master {master}: expected a master with the spark.authenticate.secret of the job's spark-defaults.conf, found one that "
             "refuses it: compare it with the master's --properties-file, and check that the port is the master's own, not its web page's"

@@ -87,7 +87,7 @@ class Node(EmbeddedBroker):
         """Start the process unless it runs, and return at once."""
         with self._lock():
             if self._running() is None:
-                self._spawn(find_java(), ensure_jars("broker"))
+                self._spawn(find_java(), ensure_jars())
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal to the process; return whether it runs."""

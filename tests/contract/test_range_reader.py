@@ -13,8 +13,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from streaming import range_reader
+from streaming.decode_stage import DecodeSettings
 from streaming.range_reader import RangeReader
-from streaming.range_source import DecodeSettings, InputsRemoved, SourceSettings, TaskRanges, committed_ends
+from streaming.range_source import InputsRemoved, SourceSettings, TaskRanges, committed_ends
 from streaming.ranges import Offsets, divided, limited
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, RecordKind
@@ -44,7 +45,7 @@ def opened(kafka: dict[str, Any], topics: tuple[str, str]) -> Iterator[Callable[
             dict(zip(topics, (RecordKind.BLOCK, RecordKind.CANDIDATE), strict=True)), {}, {}, 1 << 30, 1 << 32
         )
         settings = SourceSettings(kafka, topics, 1_000, 2, pickle.dumps(decode), f"run {next(RUN)}")
-        made.append(RangeReader(settings, decode))
+        made.append(RangeReader(settings, decode.opened()))
         return made[-1]
 
     yield open_reader

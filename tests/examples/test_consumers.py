@@ -28,8 +28,8 @@ from validator.codec.framing import id_header
 from validator.codec.json_form import to_json
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.kafka.jars import ensure_jars
+from validator.kafka.login import java_properties
 from validator.kafka.settings import admin_config, producer_config
-from validator.kafka.spark_options import java_properties
 
 CONSUMERS = Path(__file__).parents[2] / "examples/consumers"
 PREFIX = "consumers."
@@ -130,7 +130,7 @@ class Consumer:
 def _jars() -> list[Path]:
     spark = Path(pyspark.__file__).parent / "jars"
     needed = ["avro-1.*.jar", "jackson-annotations-*.jar", "jackson-core-2*.jar", "jackson-databind-*.jar"]
-    return [*(jar for name in needed for jar in spark.glob(name)), *ensure_jars("broker")]
+    return [*(jar for name in needed for jar in spark.glob(name)), *ensure_jars()]
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pyarrow as pa
 from typer.testing import CliRunner
 
 from streaming import workers
-from streaming.decode_stage import decode_stage
+from streaming.decode_stage import DecodeSettings
 from validator.ask import state as state_service
 from validator.cli.main import app
 from validator.codec import encode, json_form
@@ -120,10 +119,13 @@ def decoded(
     rows: Sequence[dict[str, Any]], definitions: dict[str, LaneDefinition], prefix: str
 ) -> dict[str, list[Input | DeadLetter]]:
     """Return the decoded rows, by lane, in the order in which the lane stage takes them."""
-    stage = decode_stage({prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}, definitions)
-    columns = {name: [row[name] for row in rows] for name in COLUMNS}
-    columns["size"] = [None if row["value"] is None else len(row["value"]) for row in rows]
-    chunks = [chunk for batch in stage(iter([pa.RecordBatch.from_pydict(columns)])) for chunk in batch.to_pylist()]
+    kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
+    decoder = DecodeSettings(kinds, definitions).opened()()
+    found = [
+        decoder.add(*(row[name] for name in COLUMNS), None if row["value"] is None else len(row["value"]))
+        for row in rows
+    ]
+    chunks = [each for chunk in (*found, decoder.take()) if chunk is not None for each in chunk.to_pylist()]
     by_lane: dict[str, list[Input | DeadLetter]] = {}
     for chunk in sorted(chunks, key=lambda chunk: (chunk["topic"], chunk["partition"], chunk["first_offset"])):
         by_lane.setdefault(chunk["lane"], []).extend(unpack(chunk["chunk"]))

@@ -169,24 +169,22 @@ def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states:
 
 def _decoded(job: Job, by_lane: dict[str, list[Item]]) -> list[dict[str, Any]]:
     kinds = {PREFIX + topic: kind for topic, kind in INPUT_TOPICS.items()}
-    decode = decode_stage.decode_stage(kinds, job.inputs.definitions, options.batch_bytes_max(None))
+    opened = decode_stage.DecodeSettings(
+        kinds, job.inputs.definitions, lane_bytes_max=options.batch_bytes_max(None)
+    ).opened()
     rows = sorted(
         (*item.source, (item.lane if isinstance(item, DeadLetter) else lane).encode(), *_sized(_value(item)))
         for lane, items in by_lane.items()
         for item in items
     )
-    pieces: list[list[tuple[Any, ...]]] = []
+    decoder, chunks = opened(), list[pa.RecordBatch | None]()
+    before: tuple[Any, ...] | None = None
     for row in rows:
-        if not pieces or pieces[-1][0][:2] != row[:2] or job.schedule.chance(0.2):
-            pieces.append([])
-        pieces[-1].append(row)
-    columns = [dict(zip(COLUMNS, zip(*piece, strict=True), strict=True)) for piece in pieces]
-    return [
-        chunk
-        for piece in columns
-        for batch in decode(iter([pa.RecordBatch.from_pydict({name: list(piece[name]) for name in COLUMNS})]))
-        for chunk in batch.to_pylist()
-    ]
+        if before is not None and (before[:2] != row[:2] or job.schedule.chance(0.2)):
+            chunks.append(decoder.take())
+        chunks.append(decoder.add(*row))
+        before = row
+    return [each for chunk in (*chunks, decoder.take()) if chunk is not None for each in chunk.to_pylist()]
 
 
 def _sized(value: bytes) -> tuple[bytes, int]:

@@ -15,10 +15,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.deaths import WORKER_LATE
 from streaming.job import JobSettings, start_query
-from streaming.pace import AHEAD, Pace
 from streaming.session import SPARK_LOG
+from streaming.spark_internals import WORKER_LATE
 from tests.crash.processes import DAEMONS
 from tests.sending import send
 from tests.unit.lanes.chains import Record
@@ -134,7 +133,7 @@ class Stream:
     query: StreamingQuery | None = None
     suspects: dict[str, Suspect] = field(default_factory=dict)
     meter: MeterSettings | None = None
-    pace: Pace = AHEAD
+    worker_memory_bytes: int = 4 * 1024**3
 
     def __post_init__(self) -> None:
         create_topics(self.kafka, prefix=self.prefix)
@@ -165,9 +164,9 @@ class Stream:
             self.checkpoint,
             self.records_per_trigger,
             trigger_interval_ms=0,
+            worker_memory_bytes=self.worker_memory_bytes,
             suspects=self.suspects,
             meter=self.meter,
-            pace=self.pace,
             cores=2,
         )
         self.query = start_query(self.spark, settings)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from streaming.pace import AHEAD, QUICK, Pace
 from tests.added_partitions import add_partitions
 from tests.streaming.harness import (
     Stream,
@@ -38,10 +37,9 @@ EARLY_RECORDS = [record for record in CHAIN.records if record.block <= EARLY]
 LATER_RECORDS = [record for record in CHAIN.records if record.block > EARLY]
 
 
-@pytest.mark.parametrize("pace", [AHEAD, QUICK])
-def test_partitions_are_added_to_every_input_topic(stream: Callable[..., Stream], pace: Pace) -> None:
+def test_partitions_are_added_to_every_input_topic(stream: Callable[..., Stream]) -> None:
     """Records of one block are then in several partitions of a topic, in which nothing says what came first."""
-    running = stream({CHAIN.lane: definition(IMMEDIATE)}, pace=pace)
+    running = stream({CHAIN.lane: definition(IMMEDIATE)})
     running.produce(EARLY_RECORDS)
     running.start()
     running.settle()

@@ -164,7 +164,7 @@ def workers_are_killed(run: Run, more: list[Named]) -> None:
     run.settle()
     progress = run.query.lastProgress
     assert progress is not None
-    first = progress.sources[0].description
+    first = progress.sources[0].endOffset
     assert first is not None
     assert records.BODIES in first, "Spark reads the ends of its sources in this order: effects first"
 

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming import kafka_rows
 from streaming.options import (
     checkpoint_options,
     cluster_options,
     jvm_options,
     protection_options,
     session_options,
-    source_options,
 )
 from streaming.partitions import partition_of
 from tests.streaming.conftest import DRIVER_MEMORY
@@ -116,24 +114,6 @@ def test_what_a_session_keeps_is_below_the_jobs_folder(spark: SparkSession, spar
     assert [Path(each).parent for each in folders] == [spark_directory / "tmp"]
 
 
-def test_workers_get_keys_and_values_of_bounded_size(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_rows, "WHOLE_BYTES_MAX", 10_000)
-    sizes = (0, 9, 1_024, 1_025, 10_000, 10_001, 30_000)
-    values = [bytes(at % 251 for at in range(size)) for size in sizes]
-    columns = "topic string, partition int, offset bigint, key binary, value binary"
-    pairs = [(value, value) for value in values] + [(None, None)]
-    rows = spark.createDataFrame([("t", 3, at, *pair) for at, pair in enumerate(pairs)], columns)
-    found = [tuple(row) for row in kafka_rows.with_ends(rows).collect()]
-    assert [row[:3] for row in found] == [("t", 3, at) for at in range(len(pairs))]
-    assert [row[3] for row in found] == [*(value[:1_024] for value in values), None]
-    ends = [value if len(value) <= 10_000 else value[:4_096] + value[-4_096:] for value in values]
-    assert [row[4:] for row in found] == [*zip(ends, sizes, strict=True), (None, None)]
-    assert [row[3:] for row in map(tuple, kafka_rows.cut(rows).collect())] == [
-        *((value[:1_024], value[:10_001]) for value in values),
-        (None, None),
-    ]
-
-
 def test_workers_share_one_hash_seed(spark: SparkSession) -> None:
     seen: Callable[[Any], Any] = lambda _: __import__("os").environ["PYTHONHASHSEED"]  # noqa: E731 - pickled by value
     assert set(spark.sparkContext.parallelize(range(2), 2).map(seen).collect()) == {"0"}
@@ -170,8 +150,3 @@ def test_image_of_executors_may_come_from_the_environment(spark: SparkSession) -
     conf.set("spark.kubernetes.container.image", "${env:PATH}")
     entry = machine.org.apache.spark.deploy.k8s.Config.EXECUTOR_CONTAINER_IMAGE()
     assert conf.get(entry).get() == machine.java.lang.System.getenv("PATH")
-
-
-def test_small_batch_does_not_wait_for_an_empty_fetch() -> None:
-    """By default a broker answers one after 500 ms, and each decode task of a small batch waits for that answer."""
-    assert int(source_options(["blocks"], None)["kafka.fetch.max.wait.ms"]) <= 10

@@ -18,7 +18,7 @@ from streaming.stages import CONDENSE, DECODE, KEYED, LANES, start_workers, with
 
 IMPORTED = {
     CONDENSE: "streaming.keyed_job",
-    DECODE: "streaming.decode_stage",
+    DECODE: "streaming.reading_process",
     KEYED: "streaming.keyed_job",
     LANES: "streaming.lane_operator",
 }

@@ -17,7 +17,7 @@ from validator.errors import UserError
 from validator.kafka.broker import BrokerStatus, EmbeddedBroker
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
-from validator.kafka.spark_options import java_properties
+from validator.kafka.login import java_properties
 from validator.private import write_private
 from validator.resources import state_directory
 
@@ -60,7 +60,7 @@ def start(port: Port = None, as_json: Json = False) -> None:
     if not broker.status().running:
         find_java()  # without it there is no need for jars
         with jar_progress() as progress:
-            ensure_jars("broker", progress=progress)
+            ensure_jars(progress=progress)
     with working("starting the broker"):
         broker.start()
     if broker.stopped_in is not None:

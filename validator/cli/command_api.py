@@ -191,10 +191,9 @@ def service_running(config_path: ConfigPath, *, as_json: bool = False) -> Iterat
     """
     config = load_job_config(config_path)
     embedded = not config.kafka.get("bootstrap.servers")
-    with jar_progress() as progress:
-        ensure_jars("spark", progress=progress)
-        if embedded:
-            ensure_jars("broker", progress=progress)
+    if embedded:
+        with jar_progress() as progress:
+            ensure_jars(progress=progress)
     service = Service(config, embedded_broker() if embedded else None, log_printer(as_json=as_json))
     stopping, codes = threading.Event(), list[int]()
 
@@ -264,8 +263,6 @@ def run_plugin_job(
         create_job_topics(config, job)
 
     wait_out(create, Patience(config.job.give_up_after), lambda pause: log({"event": "waiting", **pause.event()}))
-    with jar_progress() as progress:
-        ensure_jars("spark", progress=progress)
     process = JobProcess(of_job(config, name), log, plugin=name)
     with terminated_as_interrupted(), _running(side_task, config, log):
         code = run_job(process)

@@ -142,8 +142,7 @@ def run_demo(play: Callable[[Path, Console], dict[str, Any]], directory: Path | 
         place = Directory(directory)
         try:
             with jar_progress() as shown:
-                ensure_jars("broker", progress=shown)
-                ensure_jars("spark", progress=shown)
+                ensure_jars(progress=shown)
             summary = play(place.path, console)
         except KeyboardInterrupt:
             place.clear()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,10 +11,7 @@ from validator.cli.common import say, terminated_as_interrupted
 from validator.cli.progress import jar_progress, working
 from validator.errors import UserError
 from validator.kafka.class_archive import PROGRAMS, class_archive
-from validator.kafka.jars import JAR_SETS, ensure_jars
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from validator.kafka.jars import ensure_jars
 
 
 def jars(
@@ -22,21 +19,18 @@ def jars(
         bool, typer.Option("--classpath", help="Print only a class path with Kafka's Java client, for `java -cp`.")
     ] = False,
 ) -> None:
-    """Fetch and verify the jars of the broker and of Spark's Kafka connector, and make the archives with which both start faster.
+    """Fetch and verify the jars of the broker, and make the archives with which Spark and the broker start faster.
 
     What is already there is not made again. A short run of a job makes the archives, which takes about half a minute.
     """
     if classpath:
         with jar_progress() as progress:
-            (folder,) = {jar.parent for jar in ensure_jars("broker", progress=progress)}
+            (folder,) = {jar.parent for jar in ensure_jars(progress=progress)}
         typer.echo(f"{folder}/*")
         return
-    fetched: list[Path] = []
     with jar_progress() as progress:
-        for jar_set in JAR_SETS:
-            fetched += ensure_jars(jar_set, progress=progress)
-    folders = ", ".join(str(folder) for folder in sorted({jar.parent for jar in fetched}))
-    print(f"{len(fetched)} jars in {folders}")  # noqa: T201
+        fetched = ensure_jars(progress=progress)
+    print(f"{len(fetched)} jars in {fetched[0].parent}")  # noqa: T201
     _make_archives()
 
 

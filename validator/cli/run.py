@@ -18,10 +18,8 @@ from validator.cli.common import (
     terminated_as_interrupted,
 )
 from validator.cli.job_log import log_printer
-from validator.cli.progress import jar_progress
 from validator.errors import Unavailable
 from validator.job.process import JobProcess
-from validator.kafka.jars import ensure_jars
 from validator.kafka.topics import wait_for_topics
 
 TOPICS_S_MAX: Final = 3.0
@@ -46,8 +44,6 @@ def run(
     config = config.model_copy(update={"kafka": kafka_table(config)})
     with suppress(Unavailable):  # the job waits for Kafka, and says so
         wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-    with jar_progress() as progress:
-        ensure_jars("spark", progress=progress)
     job = JobProcess(config, log_printer(as_json=as_json), accepted)
     with terminated_as_interrupted():
         code = run_job(job)

@@ -54,10 +54,9 @@ def up(
         raise UserError(
             f"--port: expected only without [kafka] bootstrap.servers, found {config.kafka['bootstrap.servers']}, which is used instead"
         )
-    with jar_progress() as progress:
-        ensure_jars("spark", progress=progress)
-        if embedded:
-            ensure_jars("broker", progress=progress)
+    if embedded:
+        with jar_progress() as progress:
+            ensure_jars(progress=progress)
     printer = log_printer(as_json=as_json)
     service = Service(
         config,

@@ -163,7 +163,7 @@ class EmbeddedBroker:
                 )
             if running is None:
                 self._stop_moved()
-                running = self._spawn(find_java(), ensure_jars("broker", progress=progress))
+                running = self._spawn(find_java(), ensure_jars(progress=progress))
                 self.started_here = True
             if not running.admits:
                 self._wait_until_it_answers(running)

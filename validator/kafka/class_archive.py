@@ -77,11 +77,11 @@ class ClassArchive:
 def class_archive(program: Program, jars: Sequence[Path] | None = None) -> ClassArchive | None:
     """Return a program's archive in this installation, whether or not it exists; None for Spark without pyspark.
 
-    ``jars`` come from `ensure_jars`, if they have just been verified. Raises `UserError` as that.
+    ``jars`` are the broker's, from `ensure_jars`, if they have just been verified. Raises `UserError` as that.
     """
     if program == "spark":
-        return _of_spark(jars)
-    of_broker = ensure_jars("broker") if jars is None else jars
+        return _of_spark()
+    of_broker = ensure_jars() if jars is None else jars
     return _archive("broker", of_broker[0].parent, [path.name for path in of_broker])
 
 
@@ -93,7 +93,7 @@ def is_writing(program: Program) -> bool:
 def java_options(program: Program, jars: Sequence[Path] | None = None) -> tuple[str, ...]:
     """Return the options with which a program's JVM starts: those that use its archive, or write one (`OUTPUT_VARIABLES`).
 
-    ``jars`` come from `ensure_jars`, if they have just been verified.
+    ``jars`` are the broker's, from `ensure_jars`, if they have just been verified.
     """
     if is_writing(program):
         return f"-XX:ArchiveClassesAtExit={os.environ[OUTPUT_VARIABLES[program]]}", *_QUIET
@@ -103,15 +103,14 @@ def java_options(program: Program, jars: Sequence[Path] | None = None) -> tuple[
     return f"-XX:SharedArchiveFile={archive.path}", "-Xshare:auto", *_QUIET
 
 
-def _of_spark(connector: Sequence[Path] | None) -> ClassArchive | None:
+def _of_spark() -> ClassArchive | None:
     spark = installed_spark()
     if spark is None:
         return None
     jars = [
         (path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted((spark / "jars").glob("*.jar"))
     ]
-    on_path = str(lean_home(spark)), *map(str, ensure_jars("spark") if connector is None else connector)
-    return _archive("spark", spark, _version(), jars, on_path)
+    return _archive("spark", spark, _version(), jars, str(lean_home(spark)))
 
 
 def _archive(program: Program, home: Path, *identity: object) -> ClassArchive:

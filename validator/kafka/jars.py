@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches the jars of the broker and of Spark's Kafka connector, once per user.
+"""Fetches the jars of the broker, once per user.
 
-Apache Ivy, which pyspark ships, resolves `ivy/<set>.xml`: exact versions, nothing transitive. Every jar must have the sha256 of
-`ivy/<set>.sha256`. No host is named here: Ivy uses its default repository, or the one in the user's own Ivy settings
+Apache Ivy, which pyspark ships, resolves `ivy/broker.xml`: exact versions, nothing transitive. Every jar must have the sha256 of
+`ivy/broker.sha256`. No host is named here: Ivy uses its default repository, or the one in the user's own Ivy settings
 (`VALIDATOR_IVY_SETTINGS`, a file; proxies: `JAVA_TOOL_OPTIONS`).
 """
 
@@ -17,7 +17,7 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from validator.errors import UserError
 from validator.kafka.java import find_java
@@ -29,33 +29,30 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int], None]
     """Called after each jar with (jar, jars fetched so far, jars needed)."""
 
-JarSet = Literal["broker", "spark"]
-JAR_SETS: Final[tuple[JarSet, ...]] = ("broker", "spark")
-
 _IVY: Final = Path(__file__).resolve().parent / "ivy"
 
 
-def ensure_jars(jar_set: JarSet, *, cache: Path | None = None, progress: Progress | None = None) -> list[Path]:
-    """Return the jars of a set, sorted by name; fetch them if the cache lacks them, and verify them either way.
+def ensure_jars(*, cache: Path | None = None, progress: Progress | None = None) -> list[Path]:
+    """Return the broker's jars, sorted by name; fetch them if the cache lacks them, and verify them either way.
 
     Errors, in order: no Java, no pyspark (which has Ivy), repository unreachable, checksum mismatch. All are `UserError`.
     """
-    sums = _read_sums(jar_set)
+    sums = _read_sums()
     root = (cache or cache_directory()) / "jars"
     # The name depends on the folder's contents: a new version of the product never sees an old version's jars.
     identity = hashlib.sha256(repr(sorted(sums.items())).encode()).hexdigest()[:12]
-    folder = root / f"{jar_set}-{identity}"
+    folder = root / f"broker-{identity}"
     if not folder.is_dir():
         root.mkdir(parents=True, exist_ok=True)
-        with _lock(root / f"{jar_set}.lock"):
+        with _lock(root / "broker.lock"):
             if not folder.is_dir():
-                _fetch(jar_set, folder, len(sums), progress)
+                _fetch(folder, len(sums), progress)
     _verify(folder, sums)
     return [folder / name for name in sorted(sums)]
 
 
-def _read_sums(jar_set: JarSet) -> dict[str, str]:
-    lines = (_IVY / f"{jar_set}.sha256").read_text(encoding="ascii").splitlines()
+def _read_sums() -> dict[str, str]:
+    lines = (_IVY / "broker.sha256").read_text(encoding="ascii").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
@@ -72,15 +69,15 @@ def _verify(folder: Path, sums: dict[str, str]) -> None:
             )
 
 
-def _fetch(jar_set: JarSet, folder: Path, count: int, progress: Progress | None) -> None:
+def _fetch(folder: Path, count: int, progress: Progress | None) -> None:
     """Let Ivy fill the folder, which gets its final name only when complete."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     settings = os.environ.get("VALIDATOR_IVY_SETTINGS") or str(_IVY / "settings.xml")
-    ivy_cache = folder.with_name(f"{jar_set}.ivy")  # kept after a failure: the next attempt resumes from there
+    ivy_cache = folder.with_name("broker.ivy")  # kept after a failure: the next attempt resumes from there
     command: list[str | Path] = [
         *(find_java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", _ivy_jar(), "org.apache.ivy.Main"),
-        *("-settings", settings, "-ivy", _IVY / f"{jar_set}.xml", "-cache", ivy_cache, "-types", "jar"),
+        *("-settings", settings, "-ivy", _IVY / "broker.xml", "-cache", ivy_cache, "-types", "jar"),
         *("-retrieve", partial / "[artifact]-[revision].[ext]"),
     ]
     log: list[str] = []
@@ -92,11 +89,11 @@ def _fetch(jar_set: JarSet, folder: Path, count: int, progress: Progress | None)
             done = re.search(r"\[SUCCESSFUL \] \S+#(\S+);([^;!]+)!", line)
             if done and progress:
                 progress(f"{done[1]} {done[2]}", sum("[SUCCESSFUL ]" in each for each in log), count)
-    log_file = folder.with_name(f"{jar_set}.log")
+    log_file = folder.with_name("broker.log")
     log_file.write_text("\n".join(log) + "\n", encoding="utf-8")
     if ivy.returncode != 0:
         raise UserError(
-            f"the {jar_set} jars could not be fetched ({_reason(log)}): go online and run `validator jars`, "
+            f"the broker jars could not be fetched ({_reason(log)}): go online and run `validator jars`, "
             f"or name a mirror in the Ivy settings file of VALIDATOR_IVY_SETTINGS; Ivy's log is {log_file}"
         )
     partial.rename(folder)

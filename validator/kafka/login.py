@@ -18,6 +18,7 @@ from validator.errors import UserError
 from validator.private import UMASK, write_private
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 USER: Final = "validator"
@@ -124,3 +125,10 @@ def admit_clients(bootstrap_servers: str, own: str, secret: str) -> None:
         raise UserError(
             f"the broker at {bootstrap_servers} does not take its clients' secret: {error.args[0].str()}"
         ) from error
+
+
+def java_properties(kafka: Mapping[str, object]) -> dict[str, str]:
+    """Return the broker's `[kafka]` table in the names of Kafka's Java client."""
+    found = {key: str(value) for key, value in kafka.items()}
+    user, password = found.pop("sasl.username"), found.pop("sasl.password")
+    return found | {"sasl.jaas.config": f'{_SCRAM} required username="{user}" password="{password}";'}

@@ -2,8 +2,7 @@
 """Every setting of every Kafka client of the product: by purpose, each with its reason.
 
 A user's `[kafka]` table uses librdkafka's names and is passed to the producers, consumers and admin clients. It may change what is about
-speed, and cannot change what the guarantees depend on. Spark reads through the Java client: `validator.kafka.spark_options` translates the
-table.
+speed, and cannot change what the guarantees depend on.
 """
 
 from __future__ import annotations
@@ -24,10 +23,11 @@ if TYPE_CHECKING:
     KafkaTable = Mapping[str, object]
     """A `[kafka]` table with `bootstrap.servers` among its keys; nested tables are dotted names."""
 
-SPARK_PREFIX: Final = "spark."
-"""Prefix of the table's keys that are for Spark's Java client only, in its own names."""
+_TRUE: Final = ("true", "t", "1")
+"""What librdkafka reads as true; everything else counts as false."""
 
-_PREFIXES: Final = (SPARK_PREFIX, "kafka.")
+_SPARK_PREFIX: Final = "spark."
+"""Prefix of the table's keys that earlier versions passed to Spark's Java client."""
 
 _BY_PASSWORD: Final = ("PLAIN", "SCRAM-")
 """What the names of mechanisms with a name and a password begin with."""
@@ -137,6 +137,18 @@ INPUTS: Final = Reading(
     },
 )
 """The job's workers, which read ranges of the inputs."""
+INPUTS_SPARING: Final = Reading(
+    _LASTING,
+    {
+        **INPUTS.own,
+        # A fetch has one batch of a producer, and the next one is fetched once the records of this one have been taken,
+        "fetch.message.max.bytes": 1,
+        "queued.min.messages": 1,
+        # for which it looks again after this time (default: 1 s).
+        "fetch.queue.backoff.ms": 50,
+    },
+)
+"""A process that reads one producer's batch at a time, since one of them may not fit in memory."""
 
 QUEUED_KIB_MAX: Final = 64 * 1024
 """KiB of records of one lane that wait in the worker to be sent, unless `[kafka]` says otherwise; librdkafka's default is 1 GiB.
@@ -188,44 +200,35 @@ _FIXED: Final = (
     "isolation.level", "enable.auto.commit", "auto.commit.enable", "auto.offset.reset", "transactional.id", "group.id",
     "group.instance.id", "group.protocol",
 )  # fmt: skip
-"""In every spelling (`_own_name`)."""
-
-_FIXED_FOR_SPARK: Final = ("bootstrap.servers", "metadata.broker.list", "security.protocol")
-"""Spark must read from the cluster that the product writes to, under the same protection."""
+"""In any case."""
 
 
 def flatten(table: KafkaTable) -> dict[str, str]:
     """Return the table as Kafka writes it: dotted names, every value a string.
 
     TOML reads `security.protocol = "SSL"` as a nested table; both spellings mean the same here. Keys of the schema registry are left out.
-    Errors, in order: a value that is neither text, number nor boolean; a key that the guarantees depend on, or that must be the same for
-    Spark; keys of TLS or of a login that `security.protocol` would leave unused.
+    Errors, in order: a value that is neither text, number nor boolean; a key that the guarantees depend on, or that was for Spark's own
+    client; certificates that are not to be verified; keys of TLS or of a login that `security.protocol` would leave unused.
     """
     own = {name: value for name, value in dotted(table).items() if not name.startswith(REGISTRY_PREFIX)}
     flat = {name: _text(name, value) for name, value in own.items()}
     for key in flat:
-        name = _own_name(key)
-        if name in _FIXED:
+        if key.strip().lower() in _FIXED:
             raise UserError(f"[kafka] {key} cannot be set: exactly-once delivery depends on the product's own value")
-        if name in _FIXED_FOR_SPARK and key != name:
-            raise UserError(f"[kafka] {key} cannot be set: expected {name}, which holds for every client")
+        if key.startswith(_SPARK_PREFIX):
+            raise UserError(f"[kafka] {key}: Spark does not read Kafka any more: remove the key")
+    verified = flat.get("enable.ssl.certificate.verification", "true")
+    if verified.strip().lower() not in _TRUE:
+        raise UserError(f"[kafka] enable.ssl.certificate.verification = {verified}: certificates are always verified")
     _check_protection(flat)
     return flat
-
-
-def _own_name(key: str) -> str:
-    """Return a key as Kafka knows it: Spark ignores case, and `SPARK_PREFIX` and its own prefix ``kafka.`` may be repeated."""
-    name = key.strip().lower()
-    while name.startswith(_PREFIXES):
-        name = name.partition(".")[2]
-    return name
 
 
 def _check_protection(flat: Mapping[str, str]) -> None:
     """Raise `UserError` for keys of TLS or of a login without a protocol that uses them: the connection would be plain, silently."""
     used = flat.get("security.protocol", "")
     for prefix, part in (("ssl.", "SSL"), ("sasl.", "SASL")):
-        given = next((key for key in flat if key.removeprefix(SPARK_PREFIX).startswith(prefix)), None)
+        given = next((key for key in flat if key.startswith(prefix)), None)
         if given is not None and part not in used.upper().split("_"):
             found = used or "no security.protocol"
             raise UserError(
@@ -295,7 +298,7 @@ def _check_login(flat: Mapping[str, str]) -> None:
 
 
 def _common(kafka: KafkaTable) -> dict[str, Any]:
-    flat = {key: value for key, value in flatten(kafka).items() if not key.startswith(SPARK_PREFIX)}
+    flat = flatten(kafka)
     if not flat.get("bootstrap.servers"):
         raise UserError("[kafka] bootstrap.servers is missing: expected host:port, or several with commas")
     _check_login(flat)

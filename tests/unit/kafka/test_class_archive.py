@@ -93,7 +93,7 @@ def test_archive_belongs_to_this_installation(
     assert found is not None
     assert found.path.parent == tmp_path / "classes"
     assert any(found.home.glob("**/*.jar"))
-    assert class_archive(program) == class_archive(program, ensure_jars(program)) == found
+    assert class_archive(program) == class_archive(program, ensure_jars()) == found
     assert {class_archive(each) for each in PROGRAMS} > {found}
     monkeypatch.setattr(module, "_release", lambda _: 'JAVA_VERSION="99"')
     other = class_archive(program)

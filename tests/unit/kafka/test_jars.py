@@ -5,67 +5,70 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
 from validator.errors import UserError
 from validator.kafka import jars
-from validator.kafka.jars import JAR_SETS, JarSet, ensure_jars
+from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 
 
-@pytest.mark.parametrize("jar_set", JAR_SETS)
-def test_dependencies_and_checksums_match(jar_set: JarSet) -> None:
-    import xml.etree.ElementTree as ElementTree
+def dependencies() -> list[tuple[str, str]]:
+    """Return name and version of each jar."""
+    root = ElementTree.parse(jars._IVY / "broker.xml").getroot()
+    return [(jar.attrib["name"], jar.attrib["rev"]) for jar in root.iter("dependency")]
 
-    root = ElementTree.parse(jars._IVY / f"{jar_set}.xml").getroot()
-    named = {f"{jar.get('name')}-{jar.get('rev')}.jar" for jar in root.iter("dependency")}
-    assert named == jars._read_sums(jar_set).keys()
+
+def test_dependencies_and_checksums_match() -> None:
+    assert {f"{name}-{version}.jar" for name, version in dependencies()} == jars._read_sums().keys()
 
 
 def test_cached_jars_are_used_without_java_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = ensure_jars("spark")
+    expected = ensure_jars()
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert ensure_jars("spark") == expected
+    assert ensure_jars() == expected
     assert [hashlib.sha256(jar.read_bytes()).hexdigest() for jar in expected] == [
-        jars._read_sums("spark")[jar.name] for jar in expected
+        jars._read_sums()[jar.name] for jar in expected
     ]
 
 
 def test_changed_jar_is_reported_with_both_checksums(tmp_path: Path) -> None:
-    folder = ensure_jars("spark")[0].parent
+    folder = ensure_jars()[0].parent
     shutil.copytree(folder, tmp_path / "jars" / folder.name)
-    changed = tmp_path / "jars" / folder.name / "commons-pool2-2.13.1.jar"
+    changed = tmp_path / "jars" / folder.name / min(jars._read_sums())
     changed.write_bytes(b"changed")
     with pytest.raises(UserError) as caught:
-        ensure_jars("spark", cache=tmp_path)
-    expected, found = jars._read_sums("spark")[changed.name], hashlib.sha256(b"changed").hexdigest()
+        ensure_jars(cache=tmp_path)
+    expected, found = jars._read_sums()[changed.name], hashlib.sha256(b"changed").hexdigest()
     assert str(caught.value) == (
         f"{changed} is not the published jar: expected sha256 {expected}, found {found}; "
         f"remove {changed.parent} to fetch it again"
     )
     changed.unlink()
-    with pytest.raises(UserError, match=r"commons-pool2-2\.13\.1\.jar is missing"):
-        ensure_jars("spark", cache=tmp_path)
+    with pytest.raises(UserError, match=r"\.jar is missing"):
+        ensure_jars(cache=tmp_path)
 
 
 def test_missing_network_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
     with pytest.raises(UserError) as caught:
-        ensure_jars("spark", cache=tmp_path)
+        ensure_jars(cache=tmp_path)
     assert str(caught.value) == (
-        "the spark jars could not be fetched (java.net.ConnectException: Connection refused): go online and run "
+        "the broker jars could not be fetched (java.net.ConnectException: Connection refused): go online and run "
         "`validator jars`, or name a mirror in the Ivy settings file of VALIDATOR_IVY_SETTINGS; Ivy's log is "
-        f"{tmp_path / 'jars' / 'spark.log'}"
+        f"{tmp_path / 'jars' / 'broker.log'}"
     )
 
 
 def test_mirror_from_user_settings_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = tmp_path / "mirror"
-    for jar in ensure_jars("spark"):
-        name, version = jar.stem.rsplit("-", 1)
+    named = {f"{name}-{version}.jar": (name, version) for name, version in dependencies()}
+    for jar in ensure_jars():
+        name, version = named[jar.name]
         place = mirror / name / version
         place.mkdir(parents=True)
         shutil.copy(jar, place / jar.name)
@@ -78,10 +81,11 @@ def test_mirror_from_user_settings_is_used(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("VALIDATOR_IVY_SETTINGS", str(settings))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
     steps: list[tuple[str, int, int]] = []
-    fetched = ensure_jars("spark", cache=tmp_path, progress=lambda *step: steps.append(step))
-    assert [jar.name for jar in fetched] == sorted(jars._read_sums("spark"))
-    assert [(done, total) for _, done, total in steps] == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert steps[2][0] == "kafka-clients 3.9.2"
+    fetched = ensure_jars(cache=tmp_path, progress=lambda *step: steps.append(step))
+    assert [jar.name for jar in fetched] == sorted(jars._read_sums())
+    count = len(jars._read_sums())
+    assert [(done, total) for _, done, total in steps] == [(at, count) for at in range(1, count + 1)]
+    assert "kafka-clients 4.2.1" in [step[0] for step in steps]
 
 
 def fake_java(home: Path, version: str) -> Path:

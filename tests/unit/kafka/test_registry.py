@@ -30,7 +30,6 @@ from validator.errors import Unavailable, UserError
 from validator.kafka import registry as module
 from validator.kafka.registry import AskedIds, Registry, known_ids, plain_values, with_known_ids
 from validator.kafka.settings import COMMITS, consumer_config
-from validator.kafka.spark_options import spark_options
 
 SCHEMA = schemas()["validator.Verdict"]
 BODY = b"the same bytes"
@@ -341,4 +340,3 @@ def test_workers_know_ids_and_no_secret(registry: StandIn) -> None:
 def test_settings_of_the_registry_reach_no_client_of_kafka(registry: StandIn) -> None:
     for kafka in (table(registry), with_known_ids(table(registry), {id_header(5): SCHEMA.header})):
         assert not [name for name in consumer_config(kafka, COMMITS, group_id="g") if "registry" in name]
-        assert not [name for name in spark_options(kafka) if "registry" in name]

@@ -134,7 +134,7 @@ def test_error_of_single_slow_call_keeps_its_text(clock: Clock) -> None:
 
 @pytest.mark.broker
 def test_both_clients_report_the_same_errors() -> None:
-    jars = [jar for jar in ensure_jars("broker") if jar.name.startswith("kafka-clients")]
+    jars = [jar for jar in ensure_jars() if jar.name.startswith("kafka-clients")]
     with ZipFile(jars[0]) as jar:
         known = set(jar.namelist())
     for code, name in retry._PASSING.items():

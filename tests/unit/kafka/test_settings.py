@@ -12,13 +12,11 @@ from confluent_kafka.admin import AdminClient
 
 from validator.errors import UserError
 from validator.kafka.settings import COMMITS, ENDLESS, WHOLE, admin_config, consumer_config, flatten, producer_config
-from validator.kafka.spark_options import spark_options
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
-READ_COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
 def test_librdkafka_accepts_every_configuration() -> None:
@@ -66,79 +64,6 @@ def test_missing_bootstrap_servers_are_refused() -> None:
         admin_config({})
 
 
-def test_spark_options_use_java_names() -> None:
-    table = KAFKA | {
-        "fetch.wait.max.ms": 100,
-        "compression.type": "zstd",
-        "spark.fetch.max.wait.ms": "50",
-        "client.id": "me",
-    }
-    assert spark_options(table) == READ_COMMITTED | {
-        "kafka.bootstrap.servers": "127.0.0.1:1",
-        "kafka.fetch.max.wait.ms": "50",
-        "kafka.client.id": "me",
-    }
-    assert "spark.fetch.max.wait.ms" not in producer_config(table)
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "module"),
-    [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")],
-)
-def test_login_becomes_jaas_line(mechanism: str, module: str) -> None:
-    table = {
-        "sasl.mechanisms": mechanism,
-        "sasl.username": "al",
-        "sasl.password": 'a"b\\c',
-        "security.protocol": "SASL_SSL",
-    }
-    assert spark_options(table) == READ_COMMITTED | {
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": mechanism,
-        "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
-        r'username="al" password="a\"b\\c";',
-    }
-
-
-def test_pem_files_become_pem_stores(tmp_path: Path) -> None:
-    texts = {"ca": "CA", "certificate": "CHAIN", "key": "-----BEGIN PRIVATE KEY-----"}
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    table = {f"ssl.{name}.location": str(tmp_path / name) for name in texts}
-    table["security.protocol"] = "SSL"
-    assert spark_options(table | {"ssl.key.password": "pw", "ssl.endpoint.identification.algorithm": "none"}) == (
-        READ_COMMITTED
-        | {
-            "kafka.security.protocol": "SSL",
-            "kafka.ssl.truststore.type": "PEM",
-            "kafka.ssl.truststore.certificates": "CA",
-            "kafka.ssl.keystore.type": "PEM",
-            "kafka.ssl.keystore.certificate.chain": "CHAIN",
-            "kafka.ssl.keystore.key": "-----BEGIN PRIVATE KEY-----",
-            "kafka.ssl.key.password": "pw",
-            "kafka.ssl.endpoint.identification.algorithm": "",
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"fetch.wait.max": 1}, r"fetch\.wait\.max has no translation .*: did you mean fetch\.wait\.max\.ms\?"),
-        ({"zzz": 1}, r"zzz has no translation .*: replace it with the Java client's own option, as spark\.<name>"),
-        ({"enable.ssl.certificate.verification": False}, r"always verifies"),
-        ({"ssl.ca.location": "/nowhere"}, r"ssl\.ca\.location: expected a readable PEM file, found /nowhere"),
-        ({"ssl.key.pem": "PRIVATE KEY"}, r"expected both"),
-        ({"ssl.key.pem": "BEGIN RSA PRIVATE KEY", "ssl.certificate.pem": "x"}, r"openssl pkcs8"),
-        ({"sasl.username": "al"}, r"sasl\.mechanism: expected one of PLAIN, .* found ''"),
-        ({"sasl.username": "al", "sasl.mechanism": "GSSAPI"}, r"found 'GSSAPI'"),
-    ],
-)
-def test_option_without_java_translation_is_refused(table: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        spark_options({"security.protocol": "SASL_SSL", **table})
-
-
 def test_reader_to_end_fetches_with_short_wait_unless_table_overrides_it() -> None:
     assert "fetch.wait.max.ms" not in consumer_config(KAFKA, COMMITS, group_id="group")
     assert consumer_config(KAFKA, WHOLE, group_id="group")["fetch.wait.max.ms"] == 50
@@ -146,11 +71,10 @@ def test_reader_to_end_fetches_with_short_wait_unless_table_overrides_it() -> No
     assert consumer_config(table, WHOLE, group_id="group")["fetch.wait.max.ms"] == "200"
 
 
-@pytest.mark.parametrize("key", ["isolation.level", "group.id", "enable.auto.commit", "auto.offset.reset"])
-def test_guarantees_cannot_be_changed_through_spark(key: str) -> None:
-    for table in ({f"spark.{key}": "x"}, {"spark": {key: "x"}}, {f" spark.{key} ".strip(): "x"}):
-        with pytest.raises(UserError, match=rf"spark\.{key} cannot be set: exactly-once delivery"):
-            spark_options({"bootstrap.servers": "a:1", **table})
+@pytest.mark.parametrize("table", [{"spark.fetch.max.wait.ms": "50"}, {"spark": {"isolation.level": "x"}}])
+def test_key_for_a_client_that_spark_no_longer_has_is_refused(table: dict[str, object]) -> None:
+    with pytest.raises(UserError, match=r"^\[kafka\] spark\.\S+: Spark does not read Kafka any more: remove the key$"):
+        flatten(KAFKA | table)
 
 
 def test_other_names_of_guarantees_cannot_be_set() -> None:
@@ -170,14 +94,13 @@ def test_other_names_of_guarantees_cannot_be_set() -> None:
         ({"sasl.password": "p"}, r"sasl.password: expected .* with SASL, found no security.protocol"),
         ({"sasl": {"username": "u"}}, r"sasl.username: expected"),
         ({"ssl.ca.location": "/ca"}, r"ssl.ca.location: expected .* with SSL, found no security.protocol"),
-        ({"spark.ssl.truststore.location": "/ca"}, r"spark.ssl.truststore.location: expected"),
         ({"ssl.ca.location": "/ca", "security.protocol": "plaintext"}, "with SSL, found plaintext"),
         ({"ssl.ca.location": "/ca", "security.protocol": "SASL_PLAINTEXT"}, "with SSL, found SASL_PLAINTEXT"),
         ({"sasl.username": "u", "security.protocol": "SSL"}, "with SASL, found SSL"),
     ],
 )
 def test_protection_that_no_protocol_uses_is_refused(table: dict[str, object], message: str) -> None:
-    for configured in (producer_config, admin_config, spark_options):
+    for configured in (producer_config, admin_config):
         with pytest.raises(UserError, match=message):
             configured({"bootstrap.servers": "a:1", **table})
     flatten({"security.protocol": "sasl_ssl", "ssl.ca.location": "/ca", "sasl.username": "u"})
@@ -208,34 +131,20 @@ def test_login_without_a_password_needs_none() -> None:
 
 @pytest.mark.parametrize("spelling", [False, 0, "false", "False", "FALSE", "f", "F", "0", " false ", "no"])
 def test_every_spelling_of_false_is_false(spelling: object) -> None:
-    with pytest.raises(UserError, match="the Java client always verifies"):
-        spark_options({"bootstrap.servers": "a:1", "enable.ssl.certificate.verification": spelling})
+    with pytest.raises(UserError, match="certificates are always verified"):
+        flatten({"bootstrap.servers": "a:1", "enable.ssl.certificate.verification": spelling})
     for true in (True, 1, "true", "T"):
-        spark_options({"bootstrap.servers": "a:1", "enable.ssl.certificate.verification": true})
+        flatten({"bootstrap.servers": "a:1", "enable.ssl.certificate.verification": true})
 
 
 @pytest.mark.parametrize(
     "key",
     [
-        *("spark.Isolation.Level", "SPARK.isolation.level", " spark.isolation.level", "kafka.isolation.level"),
-        *("spark.kafka.isolation.level", "spark.spark.isolation.level", "spark.kafka.enable.auto.commit"),
-        *("spark.transactional.id", "Transactional.ID", "kafka.group.id", "group.instance.id", "spark.group.protocol"),
+        *("isolation.level", "Isolation.Level", "ISOLATION.LEVEL", " isolation.level"),
+        *("Transactional.ID", "group.id", "group.instance.id", "Group.Protocol", "enable.auto.commit"),
     ],
 )
 def test_no_spelling_of_a_guarantee_passes(key: str) -> None:
-    for configured in (producer_config, admin_config, spark_options):
+    for configured in (producer_config, admin_config):
         with pytest.raises(UserError, match=r"cannot be set: exactly-once delivery"):
             configured(KAFKA | {key: "x"})
-
-
-@pytest.mark.parametrize(
-    "key", ["bootstrap.servers", "security.protocol", "Security.Protocol", "kafka.bootstrap.servers"]
-)
-def test_spark_cannot_be_led_to_another_cluster_or_another_protection(key: str) -> None:
-    with pytest.raises(UserError, match=r"cannot be set: expected (bootstrap.servers|security.protocol), which holds"):
-        spark_options(KAFKA | {f"spark.{key}": "PLAINTEXT"})
-
-
-def test_endpoint_check_can_be_left_out_in_any_spelling() -> None:
-    table = KAFKA | {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "None"}
-    assert spark_options(table)["kafka.ssl.endpoint.identification.algorithm"] == ""

@@ -16,10 +16,9 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, TopicPartition
 
 from streaming.chunk_files import PassedOn, chunk_of
-from streaming.decode_stage import decode_stage
+from streaming.decode_stage import DecodeSettings
 from streaming.options import BATCH_BYTES_MAX
 from streaming.range_reader import RangeReader
-from streaming.range_source import DecodeSettings
 from streaming.ranges import OffsetRange
 from tests.unit.lanes.chains import PREFIX, chain, definition_of
 from validator.codec.inflight import Arrival, unpack
@@ -208,12 +207,10 @@ def items_of(chunks: Iterable[pa.RecordBatch]) -> dict[Run, list[Arrival]]:
 
 
 def decoded(rows: Iterable[Row]) -> dict[Run, list[Arrival]]:
-    """Return what the decode stage gives for records that Spark has read."""
-    sized = [(*row, None if row[-1] is None else len(row[-1])) for row in rows]
-    names = ("topic", "partition", "offset", "key", "value", "size")
-    columns = dict(zip(names, map(list, zip(*sized, strict=True)), strict=True)) if sized else {}
-    batches = [pa.RecordBatch.from_pydict(columns)] if sized else []
-    return items_of(decode_stage(DECODE.kinds, DECODE.definitions, DECODE.lane_bytes_max)(iter(batches)))
+    """Return what decoding gives for records."""
+    decoder = DECODE.opened()()
+    chunks = [decoder.add(*row, None if row[-1] is None else len(row[-1])) for row in rows]
+    return items_of(chunk for chunk in (*chunks, decoder.take()) if chunk is not None)
 
 
 def opened_files() -> list[Path]:

@@ -53,13 +53,6 @@ MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
 NOT_TAKEN = "first\nTraceback (most recent call last)\nvalidator.kafka.transaction.WriteFailed: Kafka did not accept the batch: timed out\n"
 
 KAFKA_GONE = NOT_TAKEN.replace("WriteFailed: Kafka did not", "KafkaGone: Kafka did not")
-NO_OFFSETS = """[STREAM_FAILED] Query [id = 1] terminated with exception: org.apache.kafka.common.errors.TimeoutException: Timed out waiting
-java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.
-	at org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin.fetchLatestOffsets(KafkaOffsetReaderAdmin.scala:300)
-"""
-NO_NAME = """Failed to create new KafkaAdminClient
-Caused by: org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers
-"""
 DISK_FULL = """Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times: java.io.IOException: No space left on device
 	at java.base/java.io.FileOutputStream.writeBytes(Native Method)
 """
@@ -76,8 +69,6 @@ Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on d
 """
 OUTSIDE = {
     "kafka gone": KAFKA_GONE,
-    "no offsets": NO_OFFSETS,
-    "no name": NO_NAME,
     "disk full": DISK_FULL,
     "too busy": LATE,
 }

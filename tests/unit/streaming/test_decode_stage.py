@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from streaming import decode_stage as decode_stage_module
 from streaming import workers
-from streaming.decode_stage import NO_IDS, decode_stage
+from streaming.decode_stage import DecodeSettings
 from streaming.options import BATCH_BYTES_MAX, batch_bytes_max
+from streaming.ranges import OffsetRange
 from tests.unit.lanes.chains import PREFIX, chain, definition_of, inputs_of
 from validator.codec.framing import id_header
 from validator.codec.inflight import Arrival, unpack
@@ -29,7 +29,6 @@ CHAIN = chain(SimulationSettings(seed=3, blocks=8, candidates_per_block=4, sessi
 DEFINITIONS = {CHAIN.lane: definition_of(CHAIN)}
 ITEMS = inputs_of(CHAIN.records)
 KINDS = {PREFIX + topic: kind for topic, kind in INPUT_TOPICS.items()}
-NAMES = ("topic", "partition", "offset", "key", "value", "size")
 ORDER = (f"{PREFIX}blocks", 7, 3, CHAIN.lane.encode(), encode_order(CHAIN.lane, frozenset()))
 
 
@@ -43,15 +42,12 @@ def rows() -> list[tuple[Any, ...]]:
 
 
 def decoded(
-    records: Iterable[tuple[Any, ...]], bytes_max: int, ids: Mapping[bytes, bytes] = NO_IDS
+    records: Iterable[tuple[Any, ...]], bytes_max: int, ids: Mapping[bytes, bytes] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the chunks of one task, with its rows in batches of five."""
-    sized = [(*row, len(row[-1])) for row in records]
-    parts = [sized[at : at + 5] for at in range(0, len(sized), 5)]
-    batches = (
-        pa.RecordBatch.from_pydict(dict(zip(NAMES, map(list, zip(*part, strict=True)), strict=True))) for part in parts
-    )
-    return [row for batch in decode_stage(KINDS, DEFINITIONS, bytes_max, ids)(batches) for row in batch.to_pylist()]
+    """Return the chunks of one task."""
+    decoder = DecodeSettings(KINDS, DEFINITIONS, ids or {}, bytes_max).opened()()
+    chunks = [decoder.add(*row, len(row[-1])) for row in records]
+    return [row for chunk in (*chunks, decoder.take()) if chunk is not None for row in chunk.to_pylist()]
 
 
 def items_of(chunks: list[dict[str, Any]]) -> list[Arrival]:
@@ -127,3 +123,16 @@ def test_framed_records_are_passed_on_as_the_plain_ones() -> None:
     unknown = items_of(decoded(framed, BATCH_BYTES_MAX, {id_header(999): b""}))
     assert {type(item) for item in unknown} == {DeadLetter}
     assert {item.reason for item in unknown if isinstance(item, DeadLetter)} == {DeadReason.UNKNOWN_SCHEMA}
+
+
+def test_what_is_passed_over_is_one_letter_of_no_lane() -> None:
+    decoder = DecodeSettings(KINDS, DEFINITIONS).opened()()
+    decoder.pass_over(OffsetRange("p.blocks", 3, 5, 9))
+    chunk = decoder.take()
+    assert chunk is not None
+    (row,) = chunk.to_pylist()
+    (letter,) = unpack(row["chunk"])
+    assert (row["lane"], row["records"], letter.source) == ("", 1, Source("p.blocks", 3, 5))
+    assert isinstance(letter, DeadLetter)
+    assert (letter.reason, letter.raw, letter.whole) == (DeadReason.LIMIT, b"", None)
+    assert letter.detail.startswith("offsets 5 to 8 are a compressed batch that does not fit")

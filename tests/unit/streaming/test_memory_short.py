@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker without memory says nothing of the records that it reads: the batch is read again."""
+"""A process without memory says nothing of the records that it reads: they are read again."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
 from streaming import range_reader, workers
-from streaming.decode_stage import decode_stage
-from streaming.held_inputs import ReadFailed
 from streaming.range_reader import RangeReader
 from streaming.range_source import SourceSettings, TaskRanges
 from tests.unit.streaming.played_kafka import CHAIN, DECODE, KINDS, A, PlayedKafka, decoded, finish, items_of, span
 from validator.codec import arrivals
 from validator.core.inputs import DeadLetter, RecordKind, Source, Unreadable
 from validator.lanes.definition import job_codec
-
-NO_MEMORY = "a worker that reads inputs ran out of memory"
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +37,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> PlayedKafka:
 def reader() -> RangeReader:
     given = {"bootstrap.servers": "nowhere:1"}
     packed = cloudpickle.dumps(DECODE)  # type: ignore[no-untyped-call]
-    return RangeReader(SourceSettings(given, tuple(KINDS), 10**6, 2, packed, "1"), DECODE)
+    return RangeReader(SourceSettings(given, tuple(KINDS), 10**6, 2, packed, "1"), DECODE.opened())
 
 
 def raising(error: BaseException) -> Any:
@@ -64,24 +59,15 @@ def test_record_that_memory_does_not_suffice_for_is_no_arrival(monkeypatch: pyte
         arrivals.arrival(*arguments)
 
 
-def test_task_of_spark_fails_so_that_it_is_repeated(monkeypatch: pytest.MonkeyPatch, kafka: PlayedKafka) -> None:
-    row = kafka.of((span(A, 0, 1),))[0]
-    columns = zip(("topic", "partition", "offset", "key", "value", "size"), (*row, len(row[-1])), strict=True)
-    batch = pa.RecordBatch.from_pydict({name: [value] for name, value in columns})
-    monkeypatch.setattr(arrivals, "decode_record", raising(MemoryError()))
-    with pytest.raises(ReadFailed, match=NO_MEMORY):
-        list(decode_stage(DECODE.kinds, DECODE.definitions)(iter([batch])))
-
-
-@pytest.mark.parametrize("part", ["arrivals", "Decoder", "Consumer"])
-def test_task_fails_so_that_it_is_repeated(
+@pytest.mark.parametrize("part", ["arrivals", "ChunkFile", "Consumer"])
+def test_task_fails_so_that_it_is_read_sparingly(
     monkeypatch: pytest.MonkeyPatch, kafka: PlayedKafka, reader: RangeReader, part: str
 ) -> None:
     task = TaskRanges((span(A, 0, 10),))
     with monkeypatch.context() as patch:
         module, name = (arrivals, "decode_record") if part == "arrivals" else (range_reader, part)
         patch.setattr(module, name, raising(MemoryError()))
-        with pytest.raises(ReadFailed, match=NO_MEMORY):
+        with pytest.raises(MemoryError):
             list(reader.read(task))
         assert kafka.open == []
     assert items_of(reader.read(task)) == decoded(kafka.of(task.ranges))
@@ -91,7 +77,7 @@ def test_task_fails_so_that_it_is_repeated(
 @pytest.mark.parametrize(
     ("target", "error"),
     [
-        ("streaming.range_reader.Decoder", MemoryError()),
+        ("streaming.range_reader.ChunkFile", MemoryError()),
         ("streaming.range_reader.Ahead", MemoryError()),
         ("threading.Thread.start", RuntimeError("can't start new thread")),
     ],

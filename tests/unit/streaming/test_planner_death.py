@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import TALKS_TO_PLANNER, worker_died
-from streaming.reasons import BatchFailed, reason_of, report_of
-from tests.unit.streaming.queries import EXECUTOR_GONE, KILLED
+from streaming.deaths import worker_died
+from streaming.reasons import reason_of, report_of
+from streaming.spark_internals import TALKS_TO_PLANNER
 
 MESSAGE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Broken pipe SQLSTATE: XXKST: {error}"
 TRACE = """org.apache.spark.sql.streaming.StreamingQueryException: Broken pipe
@@ -34,14 +34,3 @@ def test_death_of_the_planning_process_is_one_of_a_worker(error: str) -> None:
     reason, foreseen = reason_of(failed(error))
     assert reason == MESSAGE.format(error=error)
     assert not foreseen
-
-
-def test_failure_to_read_is_a_death_outside_of_any_lane_or_a_lack_of_memory() -> None:
-    def of_reading(reason: str, error: str) -> bool:
-        return BatchFailed(reason, progressed=False, error=error).is_of_reading
-
-    assert of_reading("first", KILLED)
-    assert of_reading("streaming.held_inputs.ReadFailed: a worker ran out of memory", "")
-    assert of_reading("first", EXECUTOR_GONE)
-    assert not of_reading("first", f'{KILLED}executes lane ["polkadot", "17"]\n')
-    assert not of_reading("validator.kafka.transaction.WriteFailed: Kafka did not accept the batch", "Traceback")

@@ -14,8 +14,7 @@ from confluent_kafka import KafkaError
 from pyspark import cloudpickle
 
 from streaming import chunk_files, range_reader, workers
-from streaming.held_inputs import ReadFailed
-from streaming.range_reader import AHEAD_BYTES_MAX, HELD_MAX, SILENCE_S_MAX, RangeReader
+from streaming.range_reader import AHEAD_BYTES_MAX, HELD_MAX, SILENCE_S_MAX, RangeReader, TooLarge
 from streaming.range_source import InputsRemoved, SourceSettings, TaskRanges
 from streaming.ranges import OffsetRange
 from tests.repetitions import repetitions
@@ -60,7 +59,7 @@ def reader(
 ) -> Iterator[RangeReader]:
     """Both ways on which chunks may go; by files even small ones do."""
     monkeypatch.setattr(chunk_files, "FILED_BYTES_MIN", 1)
-    made = RangeReader(settings(folder=str(tmp_path) if request.param == "by files" else ""), DECODE)
+    made = RangeReader(settings(folder=str(tmp_path) if request.param == "by files" else ""), DECODE.opened())
     yield made
     made.close()
     assert kafka.open == [], "every consumer is closed, once"
@@ -245,7 +244,7 @@ FAILURES = [
     (KafkaError._AUTO_OFFSET_RESET, InputsRemoved),
     (KafkaError.OFFSET_OUT_OF_RANGE, InputsRemoved),
     (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError),
-    (KafkaError._BAD_COMPRESSION, ReadFailed),
+    (KafkaError._BAD_COMPRESSION, TooLarge),
     (KafkaError.UNKNOWN_TOPIC_OR_PART, UserError),
 ]
 
@@ -349,10 +348,10 @@ def test_time_in_which_lanes_execute_is_not_silence(kafka: PlayedKafka, reader: 
     reading.end()
 
 
-def test_memory_that_does_not_suffice_is_retried(kafka: PlayedKafka, reader: RangeReader) -> None:
+def test_memory_that_does_not_suffice_is_not_hidden(kafka: PlayedKafka, reader: RangeReader) -> None:
     kafka.write(A, 10)
     kafka.raises = MemoryError()
-    with pytest.raises(ReadFailed, match="a worker that reads inputs ran out of memory"):
+    with pytest.raises(MemoryError):
         list(reader.read(TaskRanges((span(A, 0, 10),))))
     assert kafka.open == []
     reads(reader, kafka, span(A, 0, 10))
@@ -371,27 +370,3 @@ def test_abandoned_task_leaves_nothing(
     assert reader._ahead is None
     reads(reader, kafka, span(A, 4, 10))
     assert len(kafka.consumers) == 2
-
-
-def test_another_start_of_the_query_forgets_everything(kafka: PlayedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_reader, "_reader", None)
-    bounds: list[int] = []
-    monkeypatch.setattr(range_reader, "bound_worker", lambda memory, lanes: bounds.append(memory))
-    kafka.write(A, 10)
-    task = TaskRanges((span(A, 0, 4),), (span(A, 4, 10),))
-    first, second = settings("1"), settings("2")
-    assert items_of(range_reader.read(first, task)) == decoded(kafka.of(task.ranges))
-    assert items_of(range_reader.read(first, TaskRanges(task.ahead))) == decoded(kafka.of(task.ahead))
-    assert len(kafka.consumers) == 1
-    assert items_of(range_reader.read(second, TaskRanges((span(A, 0, 4),), task.ahead))) == decoded(
-        kafka.of(task.ranges)
-    )
-    assert [each.closed for each in kafka.consumers] == [1, 0]
-    kept = range_reader._reader
-    assert kept is not None
-    finish(kept)
-    assert items_of(range_reader.read(settings("3"), TaskRanges(task.ahead))) == decoded(kafka.of(task.ahead))
-    assert [each.closed for each in kafka.consumers] == [1, 1, 0]
-    assert set(bounds) == {DECODE.worker_memory_bytes}
-    assert range_reader._reader is not None
-    range_reader._reader.close()

@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from streaming import range_reader, range_source
+from streaming import range_source, reading_process
 from streaming.range_source import (
     AHEAD_RECORDS_MIN,
     FIRST_RECORDS_MAX,
@@ -385,7 +385,7 @@ def test_workers_get_the_settings_only(client: Client, monkeypatch: pytest.Monke
         asked.append(given)
         return ["chunk"]
 
-    monkeypatch.setattr(range_reader, "read", read)
+    monkeypatch.setattr(reading_process, "read", read)
     assert list(read_there(task_there)) == ["chunk"]
     assert asked == [(SETTINGS, task_there)]
 

@@ -14,7 +14,6 @@ from pyspark.errors import StreamingQueryException
 from streaming import run
 from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
-from streaming.pace import QUICK
 from streaming.reasons import TOO_BUSY, BatchFailed, may_pass, reason_of
 from streaming.rivals import Rivals
 from streaming.run import _follow, run_queries
@@ -131,7 +130,7 @@ more"""
         (
             "Lost task 0.0: java.lang.OutOfMemoryError: Java heap space\n\tat java.nio.HeapByteBuffer",
             True,
-            "Spark's JVM ran out of memory: raise [job] driver_memory (docs/operations.md, Parked lanes)",
+            "Spark's JVM ran out of memory: raise [job] driver_memory",
         ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] another\nmore", True, "[CONCURRENT_STREAM_LOG_UPDATE] another"),
         (RAISED, False, "[STREAM_FAILED] Query failed: FileNotFoundError: [Errno 2] No such file"),
@@ -366,7 +365,7 @@ def test_query_that_restarts_on_topics_created_again_ends_the_job(
     monkeypatch.setattr(run, "ParkedLog", lambda *_: nullcontext())
     ended = SimpleNamespace(requested=False)
     outages = Outages(Patience(0.0), ended, Log())  # type: ignore[arg-type]
-    settings: Any = SimpleNamespace(kafka={}, prefix="p.", definitions={}, output=None, pace=QUICK)
+    settings: Any = SimpleNamespace(kafka={}, prefix="p.", definitions={}, output=None)
     metrics: Any = SimpleNamespace(following=nullcontext)
     config = Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {}}})
     with pytest.raises(UserError, match=r"^p\.blocks has id 2$"):

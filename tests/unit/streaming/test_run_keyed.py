@@ -9,11 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from streaming import batch_watch, keyed_job, run_keyed
-from streaming.keyed_job import KeyedJobSettings, KeyedOperator, condense_stage
+from streaming.keyed_job import CondenseSettings, KeyedJobSettings, KeyedOperator
+from streaming.ranges import OffsetRange
 from streaming.run_keyed import EFFECTS_BYTES_MAX, EFFECTS_PER_TRIGGER_MAX, effects_per_trigger
 from validator.codec.framing import id_header
 from validator.config import Config
@@ -86,12 +86,30 @@ def test_condense_gets_plain_values_of_framed_records() -> None:
 
     header = b"\xc3\x01abcdefgh"
     values = [id_header(5) + b"body", header + b"body", id_header(6) + b"body", None]
-    columns: dict[str, list[Any]] = {
-        "topic": ["p.receipts"] * 4, "partition": [0] * 4, "offset": [0, 1, 2, 3], "key": [b"k"] * 4, "value": values,
-    }  # fmt: skip
-    stage = condense_stage(SimpleNamespace(condense=condense), "p.", {id_header(5): header})  # type: ignore[arg-type]
-    assert len(list(stage(iter([pa.RecordBatch.from_pydict(columns)])))) == 1
+    job: Any = SimpleNamespace(condense=condense)
+    condenser = CondenseSettings(job, "p.", {id_header(5): header}).opened()()
+    for offset, value in enumerate(values):
+        assert condenser.add("p.receipts", 0, offset, b"k", value, None if value is None else len(value)) is None
+    chunk = condenser.take()
+    assert chunk is not None
+    assert [row["records"] for row in chunk.to_pylist()] == [4]
     assert seen == [header + b"body", header + b"body", id_header(6) + b"body", b""]
+
+
+def test_value_that_is_too_large_stays_so_and_what_is_passed_over_is_an_empty_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keyed_job, "WHOLE_BYTES_MAX", 100)
+    seen: list[JobRecord] = []
+    job: Any = SimpleNamespace(condense=lambda record: seen.append(record) or [])
+    condenser = CondenseSettings(job, "p.").opened()()
+    condenser.add("p.bodies", 1, 7, b"k" * 2_000, b"ends", 1_000)
+    condenser.pass_over(OffsetRange("p.bodies", 1, 8, 20))
+    assert [(each.offset, len(each.key or b""), len(each.value)) for each in seen] == [(7, 1_024, 101), (8, 0, 0)]
+    chunk = condenser.take()
+    assert chunk is not None
+    assert chunk.num_rows == 0, "nothing is kept of them"
+    assert condenser.take() is None
 
 
 class Store:

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from streaming import session as module
-from streaming.pace import OutOfMemory
-from streaming.session import SessionSettings, SessionStart, StartFailed, starting_session
+from streaming.session import JvmGone, SessionSettings, SessionStart, StartFailed, starting_session
 from validator.errors import UserError
 
 
@@ -41,12 +40,12 @@ def ended(*answers: str) -> Any:
 
 
 def test_end_of_a_jvm_while_it_is_stopped_is_no_error(start: SessionStart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_has_ended", ended("runs", "ended"))
+    monkeypatch.setattr(module, "has_ended", ended("runs", "ended"))
     start.end()
 
 
 def test_session_that_does_not_stop_is_an_error(start: SessionStart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_has_ended", ended("runs", "runs"))
+    monkeypatch.setattr(module, "has_ended", ended("runs", "runs"))
     with pytest.raises(ConnectionRefusedError):
         start.end()
 
@@ -95,7 +94,6 @@ def test_workers_of_a_cluster_run_the_named_interpreter(tmp_path: Path, monkeypa
 
 
 def test_folder_of_the_drivers_sockets_is_short_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ensure_jars", lambda _: [])
     monkeypatch.setattr(module, "unreachable", lambda _: None)
     monkeypatch.setattr(module, "_started", lambda options, _: options)
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_LAUNCHER_OPTS"):
@@ -106,7 +104,7 @@ def test_folder_of_the_drivers_sockets_is_short_on_a_cluster(tmp_path: Path, mon
         assert f"-Djava.io.tmpdir={folder}" in started["spark.driver.extraJavaOptions"]
 
 
-@pytest.mark.parametrize("failure", [StartFailed("the disk is full"), OutOfMemory(), None])
+@pytest.mark.parametrize("failure", [StartFailed("the disk is full"), JvmGone(), None])
 def test_jvm_that_may_not_stop_by_itself_is_killed_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None
 ) -> None:
