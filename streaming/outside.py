@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from streaming.reasons import lost_state
 from streaming.spark_internals import WORKER_LATE
 from validator.job.schema_ids import SchemaIds, schema_ids
 from validator.kafka.calls import KAFKA_GONE
@@ -60,7 +61,7 @@ def is_outside(error: str) -> bool:
 
     What a worker raised counts more than what Spark adds to it. A worker that starts too late says that the machine has too much to do.
     """
-    if WRITER_GONE in error or unwritable(error) is not None:
+    if WRITER_GONE in error or unwritable(error) is not None or lost_state(error):
         return True
     return _TRACEBACK not in error and WORKER_LATE in error
 

@@ -12,6 +12,7 @@ from streaming.deaths import executor_lost, worker_died
 from streaming.spark_internals import (
     CONCURRENT_WRITER,
     EXECUTOR_LOST,
+    STATE_CLOSED,
     STATE_STORE,
     STATE_UNREADABLE,
     TALKS_TO_PLANNER,
@@ -62,6 +63,9 @@ _RAISED = "Traceback (most recent call last)"
 
 TOO_BUSY = "a Python worker took longer than 10 s to start: the machine has too much to do, or no worker can start there (Spark's log)"
 
+NO_STATE = "Spark has closed a worker's connection to the state, as it does while the disk is full: logs/spark-output.log has the reason"
+
+_STATE_CLOSED = re.compile(STATE_CLOSED)
 _STATE_UNREADABLE = re.compile(STATE_UNREADABLE)
 _STORE = re.compile(STATE_STORE)
 _OF_FILES = re.compile(r"(?:org\.rocksdb\.RocksDBException|java\.[\w.]+Exception): .*")
@@ -120,6 +124,8 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         return TOO_BUSY, False
     if (lost := _lost_executor(report)) is not None and _RAISED not in report:
         return lost, False
+    if lost_state(report):
+        return NO_STATE, False
     first = lines[0] if lines else type(error).__name__
     raised = _raised(report)
     if raised is not None:
@@ -134,6 +140,11 @@ def may_pass(error: str, reason: str) -> bool:
     if any(each in reason for each in (_WRITE_FAILED, READ_FAILED, _REPLACED)):
         return True
     return _RAISED not in error and (worker_died(error) or executor_lost(error))
+
+
+def lost_state(report: str) -> bool:
+    """Return whether Spark no longer answered a worker's questions to the state."""
+    return _STATE_CLOSED.search(report) is not None
 
 
 def damaged_state(report: str) -> str | None:

@@ -84,6 +84,11 @@ STATE_UNREADABLE: Final = (
 
 STATE_STORE: Final = r"opId=(\d+),\s?partId=(\d+)"
 
+STATE_CLOSED: Final = (
+    r"in _(?:receive|send)_proto_message\n(?:.*\n)*?(?:EOFError|BrokenPipeError|ConnectionResetError)\b"
+)
+"""What a worker raises if the thread of Spark's JVM that keeps its state has ended, as with a full disk; Spark itself says no more."""
+
 IDLE: Final = ("Waiting for data to arrive", "Waiting for next trigger")
 """What Spark says of a query that has nothing to do."""
 

@@ -10,7 +10,6 @@ librdkafka returns -1001 without an error, or the special number that it was ask
 
 from __future__ import annotations
 
-import re
 import time
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -56,53 +55,49 @@ _NEW_TOPIC: Final = frozenset({
 })  # fmt: skip
 """What a broker reports for a topic that another one has just created, and for a misspelt one."""
 
-_PASSING: Final[dict[int, str | None]] = {
-    # a leader changes, or is elected for the first time
-    KafkaError.LEADER_NOT_AVAILABLE: "LeaderNotAvailableException",
-    KafkaError.NOT_LEADER_FOR_PARTITION: "NotLeaderOrFollowerException",
-    KafkaError.REPLICA_NOT_AVAILABLE: "ReplicaNotAvailableException",
-    KafkaError.FENCED_LEADER_EPOCH: "FencedLeaderEpochException",
-    KafkaError.UNKNOWN_LEADER_EPOCH: "UnknownLeaderEpochException",
-    KafkaError.OFFSET_NOT_AVAILABLE: "OffsetNotAvailableException",
-    KafkaError.LISTENER_NOT_FOUND: "ListenerNotFoundException",
-    KafkaError.PREFERRED_LEADER_NOT_AVAILABLE: "PreferredLeaderNotAvailableException",
-    KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE: "EligibleLeadersNotAvailableException",
-    # a coordinator or controller changes, or is loading
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "CoordinatorLoadInProgressException",
-    KafkaError.COORDINATOR_NOT_AVAILABLE: "CoordinatorNotAvailableException",
-    KafkaError.NOT_COORDINATOR: "NotCoordinatorException",
-    KafkaError.NOT_CONTROLLER: "NotControllerException",
-    KafkaError._WAIT_COORD: None,
-    KafkaError.UNSTABLE_OFFSET_COMMIT: "UnstableOffsetCommitException",
-    KafkaError.CONCURRENT_TRANSACTIONS: "ConcurrentTransactionsException",
-    # a broker starts, stops or is overloaded
-    KafkaError.BROKER_NOT_AVAILABLE: "BrokerNotAvailableException",
-    KafkaError.NETWORK_EXCEPTION: "NetworkException",
-    KafkaError.REQUEST_TIMED_OUT: "TimeoutException",
-    KafkaError.KAFKA_STORAGE_ERROR: "KafkaStorageException",
-    KafkaError.NOT_ENOUGH_REPLICAS: "NotEnoughReplicasException",
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "NotEnoughReplicasAfterAppendException",
-    KafkaError.THROTTLING_QUOTA_EXCEEDED: "ThrottlingQuotaExceededException",
-    KafkaError._TRANSPORT: "DisconnectException",
-    KafkaError._PARTIAL: None,
-    KafkaError._ALL_BROKERS_DOWN: None,
-    KafkaError._RESOLVE: None,
-    KafkaError._TIMED_OUT: None,
-    KafkaError._TIMED_OUT_QUEUE: None,
-    KafkaError._MSG_TIMED_OUT: None,
-    KafkaError._RETRY: None,
-    # librdkafka gives up a broker by the address that it was first given, while a question to it is on its way
-    KafkaError._DESTROY_BROKER: None,
-    # no partition that was asked about has a leader: so librdkafka says it of offsets while the only broker starts
-    KafkaError._NOENT: None,
-}
-"""Errors that pass, with the class of `org.apache.kafka.common.errors` by which Spark's client reports the same."""
-
-_PASSING_IN_JAVA: Final = re.compile(
-    rf"\borg\.apache\.kafka\.common\.errors\.({'|'.join(filter(None, _PASSING.values()))})\b"
-    # a name that cannot be resolved, and a record that does not come
-    r"|No resolvable bootstrap urls given in |\bjava\.net\.UnknownHostException\b|TimeoutException: Cannot fetch record "
+_PASSING: Final = frozenset(
+    {
+        # a leader changes, or is elected for the first time
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+        KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        # a coordinator or controller changes, or is loading
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError._WAIT_COORD,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        # a broker starts, stops or is overloaded
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError._TRANSPORT,
+        KafkaError._PARTIAL,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._RETRY,
+        # librdkafka gives up a broker by the address that it was first given, while a question to it is on its way
+        KafkaError._DESTROY_BROKER,
+        # no partition that was asked about has a leader: so librdkafka says it of offsets while the only broker starts
+        KafkaError._NOENT,
+    }
 )
+"""Errors that pass."""
 
 
 def passes(error: KafkaError) -> bool:
@@ -117,11 +112,6 @@ def ends_reading(error: KafkaError) -> bool:
     which it may have no right.
     """
     return not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED
-
-
-def passes_in_java(text: str) -> bool:
-    """Return whether a text of Spark's, with its stack traces, reports an error of Kafka's Java client that `passes`."""
-    return _PASSING_IN_JAVA.search(text) is not None
 
 
 def brokers_are_gone(error: KafkaError) -> bool:

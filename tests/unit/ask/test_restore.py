@@ -26,5 +26,5 @@ def test_lane_that_was_parked_in_its_first_batch_has_no_state() -> None:
 
 
 def test_head_that_is_damaged_is_named() -> None:
-    with pytest.raises(UserError, match="its state in the checkpoint cannot be used: state head version 7, expected 3"):
+    with pytest.raises(UserError, match="its state in the checkpoint cannot be used: state head version 7, expected 1"):
         restore(stored(b"\x07"), "polkadot")

@@ -9,20 +9,17 @@ from dataclasses import replace
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streaming import transactions
 from validator.checkpoint import markers
-from validator.checkpoint.markers import LaneOnKafka
 from validator.config import Config
 from validator.errors import Unavailable, UserError
 from validator.history import engine
 from validator.kafka import reader, retry, sender, topics, transaction
 from validator.kafka.calls import CALL_S_MAX
-from validator.kafka.jars import ensure_jars
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
 from validator.letters import replayer
 from validator.plugin.limits import COMMIT_S_MAX
@@ -130,25 +127,6 @@ def test_error_of_single_slow_call_keeps_its_text(clock: Clock) -> None:
     with pytest.raises(KafkaException) as caught:
         answer(kafka_call)
     assert caught.value.args[0].str() == KafkaError(KafkaError._TRANSPORT).str()
-
-
-@pytest.mark.broker
-def test_both_clients_report_the_same_errors() -> None:
-    jars = [jar for jar in ensure_jars() if jar.name.startswith("kafka-clients")]
-    with ZipFile(jars[0]) as jar:
-        known = set(jar.namelist())
-    for code, name in retry._PASSING.items():
-        assert retry.passes(KafkaError(code))
-        if name is not None:
-            assert f"org/apache/kafka/common/errors/{name}.class" in known
-            assert retry.passes_in_java(f"Caused by: org.apache.kafka.common.errors.{name}: it says why")
-    for name in (
-        "SaslAuthenticationException",
-        "TopicAuthorizationException",
-        "CorruptRecordException",
-        "NotTimeoutException",
-    ):
-        assert not retry.passes_in_java(f"org.apache.kafka.common.errors.{name}: no")
 
 
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError.TOPIC_AUTHORIZATION_FAILED])
@@ -304,7 +282,10 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
     "take over": (lambda _: transactions.take_over(KAFKA, "t.", ["lane"]), None),
-    "writer": (lambda _: transactions.TransactionalWriter(LaneOnKafka(KAFKA, "t.", "lane"), "job")._prefix, "t."),
+    "writer": (
+        lambda _: transactions.TransactionalWriter(markers.LaneOnKafka(KAFKA, "t.", "lane"), "job")._prefix,
+        "t.",
+    ),
     "group": (lambda _: markers.LaneOnKafka(KAFKA, "t.", "lane").group_block(), 3),
     "ends": (ends, {("t.markers", 0): 5}),
 }

@@ -67,10 +67,26 @@ Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on d
 	at org.apache.hadoop.fs.RawLocalFileSystem
 	... 40 more
 """
+STATE_CLOSED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: \
+Task 0 in stage 49.0 failed 1 times, most recent failure: Lost task 0.0 in stage 49.0 (TID 68) (here executor driver): \
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "pyspark/sql/streaming/map_state_client.py", line 170, in update_value
+    response_message = self._stateful_processor_api_client._receive_proto_message()
+  File "pyspark/sql/streaming/stateful_processor_api_client.py", line 491, in _receive_proto_message
+    length = read_int(self.sockfile)
+  File "pyspark/serializers.py", line 602, in read_int
+    raise EOFError
+EOFError
+
+	at org.apache.spark.api.python.BasePythonRunner
+"""
+"""What Spark says if its own thread cannot write the state."""
+
 OUTSIDE = {
     "kafka gone": KAFKA_GONE,
     "disk full": DISK_FULL,
     "too busy": LATE,
+    "state closed": STATE_CLOSED,
 }
 
 FAILURES = {
