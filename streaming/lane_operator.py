@@ -17,9 +17,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streaming.batch_watch import Beat
 from streaming.chunk_files import PassedOn, chunk_of
-from streaming.deaths import DEATHS_MAX
 from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
+from streaming.reasons import DEATHS_MAX
 from streaming.shared_folder import SharedFolder, attempt_with
 from streaming.sink import Output, opened, write_batch
 from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector

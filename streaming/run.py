@@ -13,8 +13,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from streaming.batch_watch import Stalled
-from streaming.deaths import Deaths
-from streaming.executors import Watch, watches
+from streaming.cluster import Watch, watches
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
@@ -26,13 +25,13 @@ from streaming.reasons import (
     INPUTS_GONE,
     OUT_OF_MEMORY,
     BatchFailed,
+    Deaths,
     StateDamaged,
     damaged_state,
     may_pass,
     reason_of,
     report_of,
 )
-from streaming.rivals import Rivals
 from streaming.session import (
     SPARK_LOG,
     JvmGone,
@@ -43,7 +42,7 @@ from streaming.session import (
     starting_session,
 )
 from streaming.spark_internals import IDLE
-from streaming.without_checkpoint import known_of_lanes, writers
+from streaming.taking_over import Rivals, known_of_lanes, writers
 from validator import exit_codes
 from validator.checkpoint.files import REMEDY, follow_move, has_checkpoint, keep_sums
 from validator.checkpoint.kafka import checked_ids, refuse_lost_inputs

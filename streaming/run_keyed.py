@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming.executors import watches
+from streaming.cluster import watches
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import locked, logger, own_output
 from streaming.metered import create_metrics_topic
@@ -16,10 +16,10 @@ from streaming.options import bytes_of
 from streaming.outside import Outages, StopSignal
 from streaming.parked_log import KafkaWatch
 from streaming.reasons import BatchFailed
-from streaming.rivals import Rivals, end_open_transactions
 from streaming.run import TOPICS_S_MAX, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, JvmGone, SessionSettings, reason_gone, spark_session
 from streaming.stages import CONDENSE, KEYED, local_cores
+from streaming.taking_over import Rivals, end_open_transactions
 from validator.checkpoint.files import check_files, follow_move, has_checkpoint, keep_sums
 from validator.checkpoint.kafka import checked_ids, keep_ids, refuse_lost_inputs
 from validator.checkpoint.markers import LaneOnKafka, read_markers

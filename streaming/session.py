@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming.chunk_files import remove_chunks
+from streaming.cluster import log_after, refusal, unreachable
 from streaming.options import (
     LOOPBACK,
     checkpoint_options,
@@ -43,12 +44,10 @@ from streaming.spark_internals import (
     start_jvm,
 )
 from streaming.stages import DECODE, LANES, start_planners, start_workers
-from streaming.standalone import log_after, refusal, unreachable
 from validator.errors import UserError
 from validator.job.spark_master import SECRET_OPTION, without_secret
 from validator.kafka import class_archive
-from validator.kafka.java import find_java
-from validator.kafka.spark_home import use_lean_home
+from validator.kafka.java import find_java, use_lean_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

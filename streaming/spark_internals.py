@@ -54,8 +54,8 @@ INTERNALS: Final = (
         "a small batch takes 70 ms of processor time more",
     ),
 )
-"""Besides these, the formats of the files of a checkpoint (`validator.checkpoint.files`) and of the state (`streaming.state_store`,
-`changelog`, `spark_rows`), which `tests/streaming/test_state_reader.py` compares with Spark's own reader."""
+"""Besides these, the formats of the files of a checkpoint (`validator.checkpoint.files`) and of the state (`streaming.state_store`), which
+`tests/streaming/test_state_reader.py` compares with Spark's own reader."""
 
 WORKER_DIED: Final = "Python worker exited unexpectedly"
 """Spark's message for a worker that was killed, by a person or by the system's out-of-memory killer."""

@@ -14,9 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from streaming.changelog import StoreUnreadable
-from streaming.spark_rows import binary_of, lane_and_slot, lane_of_key, list_of
-from streaming.state_store import Store, open_store
+from streaming.state_store import Store, StoreUnreadable, binary_of, lane_and_slot, lane_of_key, list_of, open_store
 from validator import exit_codes
 from validator.checkpoint.files import consumed_by_batch, last_committed_batch, numbered, state_options
 from validator.errors import UserError

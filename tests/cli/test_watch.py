@@ -13,12 +13,12 @@ import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import in_transactions, send
+from validator.cli import watch
 from validator.cli.rows import COLUMNS, ROWS, why
 from validator.codec.encode import Encoder
 from validator.codec.json_form import to_json
 from validator.config import Config
 from validator.core.outcomes import IngressEvent, IngressEventKind
-from validator.kafka import tail
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.rule_pages import anchor
@@ -102,7 +102,7 @@ def test_tail_counts_records_and_no_ends_of_transactions(chain: Follower, monkey
         receipts = [each for each in reader.read_to_end() if each.partition == 0][:12]
     in_transactions(chain.config.kafka, [(f"{prefix}receipts", each.key, each.value) for each in receipts])
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", prefix)
-    monkeypatch.setattr(tail, "FURTHER_OFFSETS", 1)  # so that it looks further back
+    monkeypatch.setattr(watch, "FURTHER_OFFSETS", 1)  # so that it looks further back
 
     def shown(*arguments: str) -> list[int]:
         return [

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streaming import without_checkpoint
+from streaming import taking_over
+from streaming.taking_over import known_of_lanes, writers
 from streaming.transactions import TransactionalWriter
-from streaming.without_checkpoint import known_of_lanes, writers
 from validator.checkpoint.markers import LaneOnKafka
 from validator.codec.arrivals import NO_LANE
 from validator.codec.encode import encode_dead_letter
@@ -29,7 +29,7 @@ def test_what_stands_behind_an_open_transaction_is_known(
     kafka: dict[str, Any], killed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Kafka ends the transaction by itself after minutes, which must not be what lets this pass
-    monkeypatch.setattr(without_checkpoint, "ABANDONED_S_MAX", 20.0)
+    monkeypatch.setattr(taking_over, "ABANDONED_S_MAX", 20.0)
     prefix = f"without-checkpoint-{killed}."
     create_topics(kafka, prefix=prefix)
     config = Config.model_validate({"kafka": kafka, "topics": {"prefix": prefix}})

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from validator.kafka.jars import ensure_jars
-from validator.kafka.java import find_java
-from validator.kafka.spark_home import installed_spark, lean_home
+from validator.kafka.java import find_java, installed_spark, lean_home
 from validator.resources import cache_directory
 
 Program = Literal["spark", "broker"]

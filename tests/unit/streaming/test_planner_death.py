@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import worker_died
-from streaming.reasons import reason_of, report_of
+from streaming.reasons import reason_of, report_of, worker_died
 from streaming.spark_internals import TALKS_TO_PLANNER
 
 MESSAGE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Broken pipe SQLSTATE: XXKST: {error}"

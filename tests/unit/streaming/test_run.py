@@ -12,11 +12,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
-from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
-from streaming.reasons import TOO_BUSY, BatchFailed, may_pass, reason_of
-from streaming.rivals import Rivals
+from streaming.reasons import DEATHS_MAX, TOO_BUSY, BatchFailed, Deaths, executed_lane, may_pass, reason_of
 from streaming.run import _follow, run_queries
+from streaming.taking_over import Rivals
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import (
     ANOTHER_CONNECTION,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.standalone import PORT, addresses, log_after, refusal, unreachable
+from streaming.cluster import PORT, addresses, log_after, refusal, unreachable
 from validator.errors import UserError
 
 STOPPED = "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."

@@ -14,9 +14,15 @@ import pytest
 from rocksdict import Options, Rdict
 
 from streaming import state_store
-from streaming.changelog import StoreUnreadable, read_changes
-from streaming.spark_rows import binary_of, lane_and_slot, lane_of_key, list_of
-from streaming.state_store import open_store
+from streaming.state_store import (
+    StoreUnreadable,
+    binary_of,
+    lane_and_slot,
+    lane_of_key,
+    list_of,
+    open_store,
+    read_changes,
+)
 
 HEAD, SLOTS = 2, 3
 VARIABLES = {"default": 1, "head": HEAD, "slots": SLOTS}

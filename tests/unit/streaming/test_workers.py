@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from streaming import lane_operator, workers
-from streaming.deaths import executed_lane
+from streaming.reasons import executed_lane
 from streaming.workers import check_plugins
 from tests.throwaway import files_of, importable, install
 from tests.unit.lanes.batches import CHAIN

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knows whether another job has taken lanes over while this one ran, before this one takes them back.
+"""Takes lanes over: ends what earlier writers left open, learns what they left, and knows whether another job has done so meanwhile.
 
 A writer that is fenced finds out by itself, if it is not too late: a job whose machine stood still for minutes hears from Kafka's client
 only that its records have timed out. Its next start of the query would fence the other job off, whose next start would do the same.
@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING
 from streaming.reasons import BatchFailed
 from streaming.transactions import take_over
 from validator.checkpoint.markers import NOT_WRITTEN, written_of
+from validator.codec.arrivals import NO_LANE
+from validator.errors import Unavailable, UserError
+from validator.history.engine import skipped_records
+from validator.job.orders import lane_reports
+from validator.kafka.calls import ABANDONED_S_MAX
 from validator.kafka.transaction import KafkaGone, WriteFailed, WriterFenced
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from typing import Any
 
+    from validator.config import Config
+    from validator.core.inputs import Source
     from validator.kafka.settings import KafkaTable
 
 
@@ -57,3 +65,25 @@ def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) 
         take_over(kafka, prefix, lanes)
     except WriteFailed as error:
         raise BatchFailed(str(error), progressed=False, outside=isinstance(error, KafkaGone)) from None
+
+
+def writers(definitions: Iterable[str], retired: Iterable[str]) -> list[str]:
+    """Return the lanes whose earlier writers may have left transactions open: those that are configured, or were once, and `NO_LANE`."""
+    return [*definitions, NO_LANE, *retired]
+
+
+def known_of_lanes(config: Config, lanes: Iterable[str] | None) -> dict[str, Any]:
+    """Return by lane the records that it has skipped, and which lanes were parked, as settings of the query.
+
+    A transaction that a killed job has left open hides what follows it. So those of ``lanes`` (None if the job writes nothing to Kafka) are
+    ended first, and others are waited for. Raises `UserError`, `Unavailable`.
+    """
+    if lanes is not None:
+        try:
+            take_over(config.kafka, config.topics.prefix, lanes)
+        except KafkaGone as error:
+            raise Unavailable(str(error)) from error
+        except WriteFailed as error:
+            raise UserError(str(error)) from error
+    skipped: dict[str, frozenset[Source]] = skipped_records(config.kafka, config.topics.prefix, ABANDONED_S_MAX)
+    return {"skipped": skipped, "parked": frozenset(lane_reports(config, ABANDONED_S_MAX).parked)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.batch_watch import LOOK_S
-from streaming.executors import NONE_S_MAX, NONE_SAID_S, ExecutorWatch
+from streaming.cluster import NONE_S_MAX, NONE_SAID_S, ExecutorWatch
 from tests.unit.streaming.queries import Log
 from validator.errors import GivenUp
 

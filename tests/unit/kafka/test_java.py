@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from validator.kafka import spark_home as module
-from validator.kafka.spark_home import HOME_VARIABLE, lean_home, make_lean_home, use_lean_home
+from validator.kafka import java as module
+from validator.kafka.java import HOME_VARIABLE, lean_home, make_lean_home, use_lean_home
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says which executors a job on a cluster gains and loses, and that it has none, which nothing else reports.
+"""What is different on a cluster: what its master needs before the job can start there, and the executors that the job gains and loses.
 
 A standalone master that was started again without its recovery directory knows no application of the one before: the workers end the job's
 executors. Spark's driver does not register again, so the job would wait forever. It ends instead, and the next start registers.
@@ -7,16 +7,19 @@ executors. Spark's driver does not register again, so the job would wait forever
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from streaming.batch_watch import LOOK_S, BatchWatch, beat_next_to, signs_of
 from streaming.options import is_local
-from streaming.spark_internals import executors_of
-from validator.errors import GivenUp
-from validator.job.spark_master import is_standalone
+from streaming.spark_internals import PROVES_SECRET, STOPPED_START, executors_of
+from validator.errors import GivenUp, UserError
+from validator.job.spark_master import SCHEME, is_standalone
 from validator.lanes.configured import job_directory
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from validator.config import Config
+
 
 NONE_SAID_S: Final = 30.0
 """Seconds without an executor after which the job says so: a cluster starts another one in less. Each further line takes twice as long."""
@@ -146,3 +150,62 @@ def watches(spark: SparkSession, config: Config, log: Any) -> Callable[[Streamin
     dynamic = spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
     executors = ExecutorWatch(master, lambda: executors_of(spark), config.job.give_up_after, log, may_have_none=dynamic)
     return lambda query: _OnCluster(executors, batch(query))
+
+
+PORT: Final = 7077
+"""The port of a master whose address has none."""
+
+CONNECT_S_MAX: Final = 5.0
+"""Seconds in which a master has to accept a connection."""
+
+_ATTEMPTS: Final = 2
+"""Attempts to prove the secret that a master has to refuse: it may end in the middle of one."""
+
+
+def addresses(master: str) -> list[tuple[str, int]]:
+    """Return the hosts and ports of an address, which may name several masters."""
+    found = []
+    for each in master.removeprefix(SCHEME).split(","):
+        host, colon, port = each.rpartition(":")
+        if not colon or not port.isdigit():
+            host, port = each, str(PORT)
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def unreachable(master: str) -> str | None:
+    """Return in one line why no master of an address accepts a connection, None if one does or if it is no standalone cluster."""
+    if not is_standalone(master):
+        return None
+    why = ""
+    for address in addresses(master):
+        try:
+            socket.create_connection(address, CONNECT_S_MAX).close()
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+        else:
+            return None
+    return f"Spark's master at {master} cannot be reached: {why}: check [job] master, and that the master runs"
+
+
+def refusal(master: str, error: str, log: str) -> str | None:
+    """Return in one line why no master has accepted the job, by what Spark has raised; ``log`` is its log of this start.
+
+    Returns None if the start failed for another reason. Raises `UserError` if the secret is wrong, or the port belongs to something else.
+    """
+    if not is_standalone(master) or STOPPED_START not in error:
+        return None
+    if log.count(PROVES_SECRET) >= _ATTEMPTS:
+        raise UserError(
+            f"[job] master {master}: expected a master with the spark.authenticate.secret of the job's spark-defaults.conf, found one that "
+            "refuses it: compare it with the master's --properties-file, and check that the port is the master's own, not its web page's"
+        )
+    return f"Spark's master at {master} does not answer the job: check that it runs, and is no standby of another one"
+
+
+def log_after(log: Path, size: int) -> str:
+    """Return what Spark's log has had added since it had a size."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(size if log.stat().st_size >= size else 0)
+        return file.read().decode(errors="replace")
+    return ""
