@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.streaming.cluster import ENVIRONMENT, Cluster
-
 from tests.crash.processes import Process, processes, send
 from tests.listening import with_children
+from tests.streaming.standalone import ENVIRONMENT, Cluster
 
 WORKERS: Final = 2
 

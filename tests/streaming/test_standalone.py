@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.streaming.cluster import ENVIRONMENT, Cluster, standalone
 
 from streaming.partitions import divided
 from tests.listening import with_children
@@ -27,6 +26,7 @@ from tests.streaming.harness import (
 )
 from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
+from tests.streaming.standalone import ENVIRONMENT, Cluster, standalone
 from validator import exit_codes
 from validator.job.health import ask
 from validator.kafka.topics import create_topics
