@@ -12,8 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from streaming.decode_stage import DecodeSettings
 from streaming.range_reader import RangeReader
-from streaming.range_source import DecodeSettings, SourceSettings, TaskRanges, committed_ends
+from streaming.range_source import SourceSettings, TaskRanges, committed_ends
 from streaming.ranges import OffsetRange
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, RecordKind
@@ -76,7 +77,7 @@ def written(kafka: dict[str, Any]) -> Found:
 @pytest.fixture
 def reader(kafka: dict[str, Any]) -> Iterator[RangeReader]:
     decode = DecodeSettings(TOPICS, {}, {}, 1 << 30, 1 << 32)
-    made = RangeReader(SourceSettings(kafka, tuple(TOPICS), 1_000, 2, pickle.dumps(decode), "run"), decode)
+    made = RangeReader(SourceSettings(kafka, tuple(TOPICS), 1_000, 2, pickle.dumps(decode), "run"), decode.opened())
     yield made
     made.close()
 
