@@ -26,6 +26,7 @@ from streaming.transactions import TransactionalWriter
 from tests.bodies.history import LANE, Named, honest
 from tests.sending import send
 from tests.streaming.harness import Outputs, consume, python_workers, wait_until
+from validator.checkpoint.markers import LaneOnKafka
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.calls import ABANDONED_S_MAX
@@ -102,7 +103,7 @@ def test_a_job_that_was_killed_in_a_transaction_starts_again_at_once(kafka: dict
     prefix = f"{tmp_path.name}."
     create_topics(kafka, prefix=prefix)
     create_topics(kafka, prefix=prefix, topics=job.topics)
-    killed = TransactionalWriter(kafka, prefix, job.keys[0], "the killed one")
+    killed = TransactionalWriter(LaneOnKafka(kafka, prefix, job.keys[0]), "the killed one")
     killed.marker([])
     killed.write([OutputRecord("markers", b"never committed", b"")])
     killed._writer.producer.flush(60)
