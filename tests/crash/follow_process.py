@@ -18,7 +18,7 @@ from validator_relay_chain import follow
 
 from validator.cli.transport import run
 from validator.errors import UserError
-from validator.transports import cursors
+from validator.kafka import transaction
 
 BLOCKS_PER_COMMIT: Final = 3
 STEPS: Final = ("converted", "produced", "commit-before", "commit-during", "commit-after")
@@ -72,7 +72,7 @@ def main(config: Path, step: str = "", countdown: str = "0") -> None:
 
     follow.convert = converted
     follow.BLOCKS_PER_COMMIT_MAX = BLOCKS_PER_COMMIT  # type: ignore[misc]
-    cursors.Producer = KillingProducer
+    transaction.Producer = KillingProducer  # type: ignore[misc]
     run("relay-chain", config)
 
 
