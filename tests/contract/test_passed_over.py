@@ -2,7 +2,7 @@
 """A producer's batch that no process can unpack is passed over, with one dead letter; everything around it is read.
 
 A process that reads has 160 MiB here instead of 4 GiB, and the records are smaller accordingly than what they stand for: 600 MiB in a
-record, 1 GiB in a batch. The embedded broker itself has not the memory for larger ones with snappy.
+record, 1 GiB in a batch.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ MIB = 1024 * 1024
 MEMORY_BYTES = 160 * MIB
 """Of which the stacks of the client's threads take a hundred."""
 BOMB_BYTES = 120 * MIB
+SNAPPY_BYTES = 90 * MIB
+"""The embedded broker unpacks such a batch as a whole, too, in a heap of 256 MiB."""
 CODECS = ("gzip", "lz4", "snappy", "zstd")
 
 WRITE = """
@@ -101,7 +103,7 @@ def test_what_does_not_fit_is_one_letter_and_the_partition_goes_on(world: World,
     """A record of 10 MiB fits, and is a letter with both ends; one that is larger than the memory is passed over."""
     world.write(codec, 9)
     world.write(codec, 10 * MIB)
-    world.write(codec, BOMB_BYTES)
+    world.write(codec, SNAPPY_BYTES if codec == "snappy" else BOMB_BYTES)
     world.write(codec, 9, 9)
     expected: Letters = [(0, None), (1, 10 * MIB), (2, -1), (3, None), (4, None)]
     assert world.read() == expected
