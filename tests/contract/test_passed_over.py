@@ -30,6 +30,9 @@ from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind
 from validator.kafka.settings import admin_config
 
+IN_A_FRESH_PROCESS = pytest.mark.long
+"""A process that has run other tests keeps what they freed, and forks of it have room for what must not fit."""
+
 NUMBER = count()
 MIB = 1024 * 1024
 MEMORY_BYTES = 160 * MIB
@@ -98,6 +101,7 @@ def world(kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return World(kafka, tmp_path / "passed-over")
 
 
+@IN_A_FRESH_PROCESS
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_does_not_fit_is_one_letter_and_the_partition_goes_on(world: World, codec: str) -> None:
     """A record of 10 MiB fits, and is a letter with both ends; one that is larger than the memory is passed over."""
@@ -115,6 +119,7 @@ def test_what_does_not_fit_is_one_letter_and_the_partition_goes_on(world: World,
     assert world.read(1, 3) + world.read(3) == expected[1:]
 
 
+@IN_A_FRESH_PROCESS
 def test_batch_of_several_records_is_one_letter(world: World) -> None:
     """Ranges of tasks may begin and end within it."""
     world.write("lz4", 9)
@@ -125,6 +130,7 @@ def test_batch_of_several_records_is_one_letter(world: World) -> None:
     assert world.read() == [(0, None), (1, -1), (11, None)]
 
 
+@IN_A_FRESH_PROCESS
 def test_several_batches_in_a_row(world: World) -> None:
     world.write("zstd", BOMB_BYTES)
     world.write("lz4", BOMB_BYTES)

@@ -22,7 +22,8 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(module, "installed_spark", lambda: folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("VALIDATOR_HOME", raising=False)
-    monkeypatch.delenv(HOME_VARIABLE, raising=False)
+    monkeypatch.setenv(HOME_VARIABLE, "")  # so that it is put back, whatever a test sets
+    monkeypatch.delenv(HOME_VARIABLE)
     return folder
 
 
