@@ -33,7 +33,7 @@ class JobOffsets:
         self._consumer = Consumer(consumer_config(kafka, COMMITS, group_id=job_group(prefix)))
 
     def commit(self, end: str) -> None:
-        """Commit the end of a batch, as Spark's Kafka source gives it: JSON, offsets by topic and partition. Does not wait."""
+        """Commit the end of a batch, as the source gives it: JSON, offsets by topic and partition. Does not wait."""
         offsets = [
             TopicPartition(topic, int(partition), offset)
             for topic, partitions in json.loads(end).items()

@@ -39,7 +39,7 @@ def log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callab
 
 
 def unread_records(end: str, latest: str | None) -> int:
-    """Return how many records a batch left in Kafka, from its end and the latest offsets as Spark's Kafka source gives them."""
+    """Return how many records a batch left in Kafka, from its end and the latest offsets, both by topic and partition."""
     if latest in (None, "", "null"):
         return 0
     ends = json.loads(end)
@@ -51,6 +51,6 @@ def unread_records(end: str, latest: str | None) -> int:
 
 
 def records_in(progress: StreamingQueryProgress) -> int:
-    """Return how many records a batch had. A row of Spark's own source is a record, one of ours a chunk."""
+    """Return how many records a batch had: a row of the source is a chunk, whose records are observed, otherwise a record."""
     observed = progress.observedMetrics.get(OBSERVED)
     return progress.numInputRows if observed is None else observed[RECORDS] or 0

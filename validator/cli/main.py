@@ -94,7 +94,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schemas": ("validator.cli.schemas:app", "List, show, check and register the Avro schemas."),
     "topics": ("validator.cli.topics:app", "Create and list the topics."),
     "broker": ("validator.cli.broker:app", "Start, stop and inspect the embedded Kafka broker."),
-    "jars": ("validator.cli.jars:jars", "Fetch the jars of the broker and of Spark's Kafka connector ahead of time."),
+    "jars": ("validator.cli.jars:jars", "Fetch the broker's jars ahead of time."),
 }
 
 
