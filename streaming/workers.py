@@ -26,7 +26,9 @@ _REUSED: Final = "SPARK_REUSE_WORKER"
 """The variable that Spark sets in a worker that it uses for several tasks."""
 
 _tuned = False
-_bounded = False
+_bounded_to: int | None = None
+"""Bytes of the limit that this worker has."""
+
 _last_words: TextIO | None = None
 _checked: dict[str, tuple[RuntimePlan, tuple[Epoch, ...]]] = {}
 
@@ -68,20 +70,22 @@ def used_bytes() -> int:
 
 
 def bound_worker(memory_bytes: int, lanes: int) -> None:
-    """Limit a worker's memory, once per worker.
+    """Limit a worker's memory; a worker that Spark uses again, for another query, gets that query's limit.
 
     Beyond ``memory_bytes`` of data, and what the clients of its ``lanes`` take, an allocation raises `MemoryError` in the code that asks
     for it; otherwise the system would kill some process. Linux counts writable private memory; on other systems the limit may have no
     effect.
     """
-    global _bounded, _last_words
-    if _bounded:
-        return
-    _bounded = True
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    global _bounded_to, _last_words
     wanted = memory_bytes + lanes * WRITER_BYTES
+    if _bounded_to == wanted:
+        return
+    is_first, _bounded_to = _bounded_to is None, wanted
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    if not is_first:
+        return
     folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")  # Spark reports what is written there when the worker dies
     if folder is None:
         return

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -174,3 +176,15 @@ def test_garbage_among_what_was_frozen_is_freed(monkeypatch: pytest.MonkeyPatch)
             assert sum(each() is not None for each in left) == task % 4 + (task >= 4)
     finally:
         gc.unfreeze()
+
+
+def test_worker_of_another_query_gets_its_limit() -> None:
+    """One that kept the limit of a query with fewer lanes could not start the threads of its Kafka clients."""
+    code = (
+        "import resource; from streaming.workers import WRITER_BYTES, bound_worker\n"
+        "for memory, lanes in ((2**30, 1), (2**30, 4), (2**30, 4), (2**29, 1)):\n"
+        "    bound_worker(memory, lanes)\n"
+        "    print(resource.getrlimit(resource.RLIMIT_DATA)[0] - lanes * WRITER_BYTES)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [int(each) for each in done.stdout.split()] == [2**30, 2**30, 2**30, 2**29]
