@@ -13,7 +13,6 @@ from pathlib import Path
 from tests.scheduling import LONGEST_FIRST
 from tests.tidy.tree import ROOT, tracked_or_skip
 
-LINES_MAX = 400
 PUBLIC = r"plugin\.api|plugin\.protocol_api|plugin\.job_api|cli\.command_api|protocols\.kit(\.\w+)?|simulate"
 """Modules of `validator` that plugins may import; import-linter checks which of them each plugin imports."""
 
@@ -26,11 +25,6 @@ def texts(*suffixes: str) -> list[tuple[Path, str]]:
 def test_no_init_file_shadows_a_package() -> None:
     assert not (ROOT / "avro" / "__init__.py").exists(), "it would shadow the PyPI package avro"
     assert not (ROOT / "plugins" / "__init__.py").exists(), "plugins are distributions, not a package"
-
-
-def test_no_module_exceeds_line_limit() -> None:
-    long = {str(path): count for path, text in texts(".py") if (count := text.count("\n")) > LINES_MAX}
-    assert long == {}
 
 
 def test_every_module_names_its_licence() -> None:
