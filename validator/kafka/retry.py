@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Retries requests to Kafka after transient errors: the one place that knows which errors are transient, and how long to retry.
+"""Retries requests to Kafka after transient errors: the one place that knows which errors are transient, and how long one is retried.
+
+Outages that last longer are waited for in `validator.waiting`; `validator.kafka.calls` bounds the calls of a lane.
 
 librdkafka retries producing, fetching and committing. It returns the errors of other requests to its caller: metadata, offsets, groups and
 admin requests. A topic that was just created has no leader for a moment, and a coordinator that just started has to load.
