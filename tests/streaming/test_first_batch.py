@@ -45,6 +45,7 @@ def test_daemon_leaves_what_cannot_be_imported_to_the_worker() -> None:
     assert found.stdout.strip() == "continues"
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
 def test_planners_of_the_first_query_have_started_before_it(kafka: dict[str, Any], tmp_path: Path) -> None:
