@@ -198,7 +198,7 @@ def test_job_of_a_plugin_that_cannot_be_imported_leaves_other_commands_as_they_a
 def test_recorded_run_that_cannot_be_imported_is_one_line(
     text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    module = import_module("validator.cli.demo_real")
+    module = import_module("validator_simulators.demo.real")
     (tmp_path / "broken_demo.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(module, "entry_points", lambda **_: [EntryPoint("real", "broken_demo:app", module.GROUP)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Ran, blocks, run
-from validator.demo.expectation import Sort
+from validator.history.expectation import Sort
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.scheduling import LONGEST_FIRST
 from tests.tidy.tree import ROOT, tracked_or_skip
 
-PUBLIC = r"plugin\.api|plugin\.protocol_api|plugin\.job_api|cli\.command_api|protocols\.kit(\.\w+)?|simulate"
+PUBLIC = r"plugin\.api|plugin\.protocol_api|plugin\.job_api|cli\.command_api|cli\.plots|errors|protocols\.kit(\.\w+)?|testing"
 """Modules of `validator` that plugins may import; import-linter checks which of them each plugin imports."""
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from validator_simulators import settings_of_profile
+from validator_simulators.demo.command import configuration
+from validator_simulators.router.traffic import RouterSimulation
 
-from validator.cli.demo import configuration
 from validator.config import load_config
 from validator.config.toml import to_toml
-from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.simulate import settings_of_profile
 
 # Unicode without surrogates; TOML allows NUL only escaped, and json escapes it
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
