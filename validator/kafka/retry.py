@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient, TopicMetadata
 
-    Place = tuple[str, int]
+    Partition = tuple[str, int]
     """A topic's full name, and one of its partitions."""
 
 T = TypeVar("T")
@@ -205,15 +205,15 @@ def offsets_of(
 
 
 def spans_of(
-    consumer: Consumer, places: Collection[Place], *, patience_s: float | None = None
-) -> dict[Place, tuple[int, int]]:
+    consumer: Consumer, places: Collection[Partition], *, patience_s: float | None = None
+) -> dict[Partition, tuple[int, int]]:
     """Return each partition's first offset and its end, as the consumer sees it: of the committed records, or of all.
 
     `Consumer.get_watermark_offsets` would return the end as the first offset if it does not know that: an empty partition. Raises as
     `answer` does.
     """
 
-    def ask(left_s: float) -> dict[Place, tuple[int, int]]:
+    def ask(left_s: float) -> dict[Partition, tuple[int, int]]:
         first, end = (
             {
                 (found.topic, found.partition): _known(found, found.offset)
