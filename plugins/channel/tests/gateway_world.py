@@ -21,11 +21,11 @@ from validator_channel.events import Event, MessageDelivered, MessageReceived, M
 from validator_channel.gateway import plugin
 from validator_channel.gateway.service import Gateway
 from validator_channel.hello import Peering
-from validator_channel.ids import format_id, unpack_message_id
 from validator_channel.limits import Settings
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
 from validator_channel.net.tls import TlsFiles
+from validator_channel.wire import format_id, unpack_message_id
 
 from validator.testing.transport import MemoryTransport
 
