@@ -13,9 +13,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,7 +71,6 @@ __all__ = [
     "EmbeddedBroker",
     "Json",
     "RecordSender",
-    "RecordedRun",
     "Service",
     "SideTask",
     "TopicReader",
@@ -274,33 +272,6 @@ def service_running(config_path: ConfigPath, *, as_json: bool = False) -> Iterat
         service.stop()
     if codes and codes[0] != exit_codes.OK:
         raise typer.Exit(codes[0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedRun:
-    """A recorded run of a chain that a plugin offers to `validator demo --real` (entry point ``real`` of group ``validator.demos``).
-
-    The entry point is a function of a folder of recordings, or None for what the plugin ships, and of a folder to write to; it returns a
-    context manager of this.
-    """
-
-    lane: str
-    title: str
-    first_block: int
-    """The first block that the lane executes, which has the candidates that were pending when it joined."""
-    tables: Mapping[str, Any]
-    """The tables of a `validator.toml`."""
-    expected: Mapping[int, Sequence[Mapping[str, Any]]]
-    """By block, the verdicts that the chain's acceptance stands for: ``kind``, ``index``, ``ok``."""
-    records: int
-    """How many records the lane will consume."""
-    transports: tuple[str, ...]
-    """The transports to run; the first one ends by itself after the last block."""
-    status_topic: str
-    status: Callable[[bytes], tuple[int, int, str]]
-    """Of a record of ``status_topic``: the last block that was compared, disagreements that nothing explains, and a line."""
-    proceed: Callable[[], None]
-    """Called once the first verdict is there: the node may finalise more blocks."""
 
 
 SideTask = Callable[[Config, Callable[[dict[str, Any]], None], threading.Event], None]

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,12 +18,13 @@ from validator_simulators.demo.comparison import Comparison
 from validator_simulators.demo.screen import DemoProgress
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from rich.console import Console
 
-    from validator.cli.command_api import Config, RecordedRun, Service, TopicRecord
+    from validator.cli.command_api import Config, Service, TopicRecord
+    from validator_simulators.relay_chain.run import RecordedRun
 
-GROUP: Final = "validator.demos"
-NAME: Final = "real"
 END_S_MAX: Final = 30.0
 """Seconds that a transport may take to end before it is killed."""
 LOOK_S: Final = 0.1
@@ -34,8 +34,7 @@ def demo_real(recorded: Path | None, directory: Path | None, *, as_json: bool) -
     """Run the demo. Raises `UserError`, and ``typer.Exit`` with 1 if a verdict is missing or the chain disagrees."""
 
     def play(folder: Path, console: Console) -> dict[str, Any]:
-        run: RecordedRun
-        with _offered()(recorded, folder) as run:
+        with _run(recorded, folder) as run:
             progress = _progress(run)
             demo = RealDemo(run, folder, progress, console)
             demo.run()
@@ -44,17 +43,12 @@ def demo_real(recorded: Path | None, directory: Path | None, *, as_json: bool) -
     run_demo(play, directory, as_json=as_json)
 
 
-def _offered() -> Any:
-    found = tuple(entry_points(group=GROUP, name=NAME))
-    if len(found) != 1:
-        number = "none" if not found else f"{len(found)}"
-        raise UserError(
-            f"--real: expected one plugin that offers a recorded run (validator-relay-chain), found {number}"
-        )
+def _run(recorded: Path | None, folder: Path) -> AbstractContextManager[RecordedRun]:
     try:
-        return found[0].load()
-    except (Exception, SystemExit) as error:  # a plugin's module may raise anything
-        raise UserError(f"--real: importing {found[0].value} failed: {in_one_line(error)}") from error
+        from validator_simulators.relay_chain.run import recorded_run
+    except ModuleNotFoundError as error:
+        raise UserError(f"--real: expected validator-relay-chain, found none: {in_one_line(error)}") from error
+    return recorded_run(recorded, folder)
 
 
 def _progress(run: RecordedRun) -> DemoProgress:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a mock node: ``python -m validator_relay_chain.mock FOLDER --port 0`` prints its address and serves until Ctrl-C or SIGTERM."""
+"""Runs a mock node: ``python -m validator_simulators.relay_chain FOLDER --port 0`` prints its address and serves until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from validator_relay_chain.mock import Fault, MockNode, Recording, RecordingError, Speech
+from validator_simulators.relay_chain import Fault, MockNode, Recording, RecordingError, Speech
 
 EXIT_USAGE = 2
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "python -m validator_relay_chain.mock", description="A mock node of a relay chain."
+        "python -m validator_simulators.relay_chain", description="A mock node of a relay chain."
     )
     parser.add_argument("folder", type=Path, help="recorded blocks, storage, metadata/ and runtime_versions.json")
     parser.add_argument("--file", action="append", default=[], help="a file of blocks in the folder; default: all")

@@ -21,11 +21,19 @@ from typing import Any, Final, Self
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from validator_relay_chain.mock.faults import ERRORS, NO_METHOD, Fault, FaultKind, FaultPlan, is_spared, spoiled
-from validator_relay_chain.mock.limits import BATCH_REQUESTS_MAX, CLOSE_S_MAX, HELD_S_MAX, REQUEST_BYTES_MAX
-from validator_relay_chain.mock.methods import SUBSCRIPTIONS, Methods, RpcError
-from validator_relay_chain.mock.modern import FOLLOW, Follow, Modern, Speech, question_of, speech_of
-from validator_relay_chain.mock.recording import Json, Recording
+from validator_simulators.relay_chain.faults import ERRORS, NO_METHOD, Fault, FaultKind, FaultPlan, is_spared, spoiled
+from validator_simulators.relay_chain.methods import SUBSCRIPTIONS, Methods, RpcError
+from validator_simulators.relay_chain.modern import FOLLOW, Follow, Modern, Speech, question_of, speech_of
+from validator_simulators.relay_chain.recording import Json, Recording
+
+REQUEST_BYTES_MAX: Final = 15 * 1024 * 1024
+"""Bytes of a request; a longer one closes the connection, as a node does."""
+BATCH_REQUESTS_MAX: Final = 100
+"""Requests of one batch."""
+HELD_S_MAX: Final = 0.2
+"""Seconds that a reordered answer is held for an answer that overtakes it."""
+CLOSE_S_MAX: Final = 5.0
+"""Seconds that connections have to close when the node stops."""
 
 SPEAKS: Final = (Speech.OLD,)
 """What a node speaks unless something else is wanted."""

@@ -6,9 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from validator_relay_chain.mock.faults import DISCARDED, NO_METHOD
-from validator_relay_chain.mock.limits import KEYS_PER_PAGE_MAX, KEYS_PER_QUERY_MAX
-from validator_relay_chain.mock.recording import Json, RecordedBlock, Recording
+from validator_simulators.relay_chain.faults import DISCARDED, NO_METHOD
+from validator_simulators.relay_chain.recording import Json, RecordedBlock, Recording
+
+KEYS_PER_PAGE_MAX: Final = 1_000
+"""Keys that one `state_getKeysPaged` returns at most, as a node has it."""
+KEYS_PER_QUERY_MAX: Final = 10_000
+"""Keys of one `state_queryStorageAt` or `state_getReadProof`."""
 
 INVALID_PARAMS: Final = -32_602
 

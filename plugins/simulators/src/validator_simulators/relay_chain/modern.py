@@ -13,12 +13,19 @@ from enum import StrEnum
 from itertools import count
 from typing import Any, Final
 
-from validator.plugin.api import Writer
 from validator_relay_chain.header import Header, to_hex
-from validator_relay_chain.mock.faults import NO_METHOD
-from validator_relay_chain.mock.limits import FINALISED_MAX, ITEMS_PER_EVENT, PINNED_MAX
-from validator_relay_chain.mock.methods import Methods, RpcError
-from validator_relay_chain.mock.recording import Json, Recording
+
+from validator.plugin.api import Writer
+from validator_simulators.relay_chain.faults import NO_METHOD
+from validator_simulators.relay_chain.methods import Methods, RpcError
+from validator_simulators.relay_chain.recording import Json, Recording
+
+FINALISED_MAX: Final = 32
+"""Last finalised blocks that `chainHead_v1_follow` begins with."""
+PINNED_MAX: Final = 512
+"""Blocks that a client of `chainHead_v1` may keep, as a node has it; with more the subscription stops."""
+ITEMS_PER_EVENT: Final = 16
+"""Keys of one event of `chainHead_v1_storage`, after which the client must continue."""
 
 NOT_PINNED: Final = (-32_801, "Invalid block hash")
 FOLLOW_EVENT: Final = "chainHead_v1_followEvent"

@@ -14,7 +14,8 @@ from enum import StrEnum
 from threading import Lock
 from typing import Any, Final
 
-from validator_relay_chain.mock.limits import OVERSIZED_BYTES
+OVERSIZED_BYTES: Final = 20 * 1024 * 1024
+"""Bytes of an oversized answer, unless the fault says otherwise: over the 15 MiB that public nodes cut off at."""
 
 
 class FaultKind(StrEnum):

@@ -4,21 +4,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from validator.cli.command_api import RecordedRun, UserError
 from validator_relay_chain import keys
 from validator_relay_chain.block import Receipt
 from validator_relay_chain.errors import FollowError
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import MockNode, Recording, RecordingError
-from validator_relay_chain.mock.recording import SHIPPED
-from validator_relay_chain.mock.seeding import decoded
 from validator_relay_chain.oracle import records
 from validator_relay_chain.pool import NodePool, RealTime
 from validator_relay_chain.prepare import configuration, prepare
@@ -27,6 +24,11 @@ from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import decode_queue
 from validator_relay_chain.transport import JUDGE, NAME, read_start
 
+from validator.cli.command_api import UserError
+from validator_simulators.relay_chain import MockNode, Recording, RecordingError
+from validator_simulators.relay_chain.made import decoded
+from validator_simulators.relay_chain.recording import SHIPPED
+
 LANE: Final = "polkadot"
 BLOCK_S: Final = 0.5
 """Seconds between two blocks once the first verdict is there: a chain takes twelve times as long."""
@@ -34,8 +36,31 @@ BLOCK_S: Final = 0.5
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """A recorded run of a chain, while its node serves it."""
+
+    lane: str
+    title: str
+    first_block: int
+    """The first block that the lane executes, which has the candidates that were pending when it joined."""
+    tables: Mapping[str, Any]
+    """The tables of a `validator.toml`."""
+    expected: Mapping[int, Sequence[Mapping[str, Any]]]
+    """By block, the verdicts that the chain's acceptance stands for: ``kind``, ``index``, ``ok``."""
+    records: int
+    """How many records the lane will consume."""
+    transports: tuple[str, ...]
+    """The transports to run; the first one ends by itself after the last block."""
+    status_topic: str
+    status: Callable[[bytes], tuple[int, int, str]]
+    """Of a record of ``status_topic``: the last block that was compared, disagreements that nothing explains, and a line."""
+    proceed: Callable[[], None]
+    """Called once the first verdict is there: the node may finalise more blocks."""
+
+
 @contextmanager
-def real(folder: Path | None, directory: Path) -> Iterator[RecordedRun]:
+def recorded_run(folder: Path | None, directory: Path) -> Iterator[RecordedRun]:
     """Yield the run of a folder of recordings, or the shipped one, while its node serves it. Raises `UserError`."""
     try:
         recording = Recording.load(SHIPPED if folder is None else folder)
