@@ -4,8 +4,8 @@
 `run_plugin_job` runs a plugin's job (`validator.plugin.job_api`) as `validator run` runs the lanes, `run_transport` a transport as
 `validator transport run` does, `transport_beside` another one next to it, and `service_running` broker and lanes as `validator up` does.
 `lanes_to_restart` says whether the job has the configuration's rules. The rest reads and writes the configuration, reads committed records,
-and sends records. `working` and `until_first` show on a terminal what takes a while. `Service` runs a separate broker and its lanes for a
-command that follows their output; `console_beside` serves the console next to them.
+and sends records. `working` and `until_first` show on a terminal what takes a while. `Service` runs a separate broker and lanes for a
+command that follows their output, `console_beside` serves the console next to them.
 """
 
 from __future__ import annotations
