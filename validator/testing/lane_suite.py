@@ -119,7 +119,7 @@ class SuitePlayer:
         before, snapshot = self.lane, self.lane.snapshot()
         self.lane = self.definition.restore(snapshot)
         assert self.lane.snapshot() == snapshot
-        assert self._view(self.lane.rules) == self._view(before.rules)
+        assert self._view(self.lane.rules.state) == self._view(before.rules.state)
         assert self.lane.rules.state_root() == before.rules.state_root()
 
     def play(self) -> None:

@@ -14,11 +14,12 @@ from validator_xcmp.commitments import cst_leaf
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.invariants import check_invariants
 from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, Candidate, CloseChannelTo, InitOpenChannel
-from validator_xcmp.rules import Xcmp
+from validator_xcmp.rules import XCMP
 from validator_xcmp.session import closed_unread_message
 from validator_xcmp.state import Column, XcmpState
 from xcmp_rule_set import pages_of, restored
 
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import (
     Balances,
     ChainSettings,
@@ -36,14 +37,14 @@ ALL = 2**32 - 1
 ROOT = b"\xaa" * 32
 
 
-def busy(enactment: Enactment = Enactment.ON_INCLUSION) -> Xcmp:
+def busy(enactment: Enactment = Enactment.ON_INCLUSION) -> LaneRules:
     """Return a chain with some of everything: channels, one of them condemned, requests, messages, and a pending candidate."""
     settings = ChainSettings(
         XcmpConfiguration(8, 5, 10, 7, 9, 3),
         tuple(Para(para, balance=1000) for para in range(1, 8)),
         enactment=enactment,
     )
-    rules = Xcmp.at_genesis(settings)
+    rules = XCMP.at_genesis(settings)
     rules.begin_block(1)
     for index, (sender, recipient) in enumerate([(1, 2), (1, 3), (2, 1), (4, 1)]):
         rules.apply_request(InitOpenChannel(sender, recipient))
@@ -95,7 +96,7 @@ def test_damaged_pages_are_rejected_or_change_state(data: st.DataObject) -> None
         page.append(data.draw(st.integers(0, 255)))
     pages[at] = bytes(page)
     try:
-        other = Xcmp.from_pages(pages, ChainSettings(None))
+        other = XCMP.from_pages(pages, ChainSettings(None))
     except DecodeError:
         return
     assert how == "flip"
@@ -105,14 +106,14 @@ def test_damaged_pages_are_rejected_or_change_state(data: st.DataObject) -> None
 @pytest.mark.parametrize("pages", [[], [b"\x01"], [b"", b""], [b"\x02", b"\x02"]])
 def test_too_few_or_unknown_pages_are_rejected(pages: list[bytes]) -> None:
     with pytest.raises(DecodeError):
-        Xcmp.from_pages(pages, ChainSettings(None))
+        XCMP.from_pages(pages, ChainSettings(None))
 
 
 def test_channel_in_two_pages_is_rejected() -> None:
     rules = busy()
     pages = pages_of(rules)
     with pytest.raises(DecodeError, match="two columns"):
-        Xcmp.from_pages([*pages, pages[2]], ChainSettings(None))
+        XCMP.from_pages([*pages, pages[2]], ChainSettings(None))
 
 
 BREAKS: list[tuple[str, Callable[[XcmpState], object]]] = [
@@ -208,11 +209,11 @@ def test_number_of_cached_nodes_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
         assert trees.columns == 4
 
 
-def with_a_row_of(columns: int) -> Xcmp:
+def with_a_row_of(columns: int) -> LaneRules:
     """Return a chain at block 4 whose first para has the given number of outbound channels."""
     paras = tuple(Para(para, ParaKind.PARACHAIN) for para in range(1, 2 + columns))
     configuration = XcmpConfiguration(xcmp_max_outbound_channels=columns, xcmp_condemned_sessions=3)
-    rules = Xcmp.at_genesis(ChainSettings(configuration, paras, balances=Balances.UNLIMITED))
+    rules = XCMP.at_genesis(ChainSettings(configuration, paras, balances=Balances.UNLIMITED))
     rules.begin_block(4)
     for recipient in range(2, 2 + columns):
         rules.apply_request(InitOpenChannel(1, recipient))
@@ -240,7 +241,7 @@ def test_message_about_closed_channel_has_44_bytes() -> None:
 
 def test_deposits_without_ledger_are_counted_and_always_covered() -> None:
     settings = ChainSettings(XcmpConfiguration(8, 5, 10, 7, 9, 3), (Para(1), Para(2)), balances=Balances.UNLIMITED)
-    rules = Xcmp.at_genesis(settings)
+    rules = XCMP.at_genesis(settings)
     rules.begin_block(1)
     rules.apply_request(InitOpenChannel(1, 2))
     rules.apply_request(AcceptOpenChannel(2, 0))
@@ -253,7 +254,7 @@ def test_deposits_without_ledger_are_counted_and_always_covered() -> None:
 
 def test_zero_deposit_survives_restart() -> None:
     """An empty account is not stored; a zero deposit may still be returned to a para that left."""
-    rules = Xcmp.at_genesis(ChainSettings(XcmpConfiguration(8, 5, 0, 0, 1, 3), (Para(1), Para(2))))
+    rules = XCMP.at_genesis(ChainSettings(XcmpConfiguration(8, 5, 0, 0, 1, 3), (Para(1), Para(2))))
     rules.begin_block(1)
     rules.apply_request(InitOpenChannel(1, 2))
     rules.state.paras.pop(1)

@@ -25,7 +25,7 @@ from validator.lanes.configured import (
 from validator.lanes.definition import LaneDefinition
 from validator.plugin import runtime
 from validator.plugin.registry import discover
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.view import view
 from validator.resources import state_directory
 from validator.simulate import SimulationSettings
@@ -36,7 +36,7 @@ STATE = {"valid_paras": [2000, 2001], "watermarks": {"2000": 8}, "balances": {"2
 
 def state_of(definition: LaneDefinition) -> dict[str, Any]:
     rules = definition.create().rules
-    assert isinstance(rules, Router)
+    assert rules.rule_set is ROUTER
     return view(rules.state)
 
 

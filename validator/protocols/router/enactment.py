@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from validator.core.hashing import message_hash, mqc_link
 from validator.core.outcomes import MessageRef
+from validator.core.rules import Environment
 from validator.core.types import ZERO_HASH, BlockNumber, DownwardMessage, ParaId, maker
 from validator.protocols.router.errors import ExceedsMaxMessageSize
 from validator.protocols.router.records import Candidate, HorizontalMessage, split_upward
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
 _inbound, _message_ref = maker(InboundHrmpMessage), maker(MessageRef)
 
 
-def enact_candidate(
-    state: RouterState, rules: Profile, candidate: Candidate, now: BlockNumber
-) -> tuple[MessageRef, ...]:
-    """Apply an accepted candidate in block ``now`` and return the queue positions of its horizontal messages."""
+def enact_candidate(state: RouterState, env: Environment, candidate: Candidate) -> tuple[MessageRef, ...]:
+    """Apply an accepted candidate and return the queue positions of its horizontal messages."""
+    rules: Profile = env.profile
     para = candidate.para_id
     touched = state.touched
     touched.pages[para] = touched.paras[para] = None
@@ -46,7 +46,7 @@ def enact_candidate(
         rules.upward.enact(state, para, upward)
     prune_hrmp(state, para, candidate.hrmp_watermark)
     if candidate.horizontal_messages:
-        return queue_outbound_hrmp(state, para, candidate.horizontal_messages, now, repeat=rules.repeat_senders)
+        return queue_outbound_hrmp(state, para, candidate.horizontal_messages, env.now, repeat=rules.repeat_senders)
     return ()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from validator import __version__
 from validator.plugin.protocol_api import (
@@ -24,9 +24,10 @@ from validator.protocols.router.features import table
 from validator.protocols.router.handler_bench import HANDLER_BENCH
 from validator.protocols.router.invariants import LEFT_BY_THE_CHAIN, check_invariants
 from validator.protocols.router.presets import LIMITS_TABLE
-from validator.protocols.router.profile import rules_of
-from validator.protocols.router.rules import Router
+from validator.protocols.router.profile import Profile, rules_of
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.shapes import ROUTER_RECORDS
+from validator.protocols.router.state import RouterState
 from validator.protocols.router.state_view import STATE_VIEW
 from validator.protocols.router.statefile import STATE_FILE
 from validator.protocols.router.traces import TRACES
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name="router", version=__version__, api_version=(1, 0))
+    return Manifest(name="router", version=__version__, api_version=(2, 0))
 
 
 @hookimpl
@@ -48,8 +49,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     yield ProtocolDefinition(
         name="router",
         encoding_version=1,
-        genesis=Router.at_genesis,
-        restore=Router.from_pages,
+        rule_set=ROUTER,
         configuration=read_configuration,
         limits=tuple(MAXIMA),
         maxima=MAXIMA,
@@ -91,16 +91,16 @@ def _simulation(settings: SimulationSettings) -> Simulation:
     return RouterSimulation(settings)
 
 
-def _handler_states(rules: Router) -> HandlerStates:
-    return rules.state.handler_states
+def _handler_states(state: RouterState) -> HandlerStates:
+    return state.handler_states
 
 
-def _check_invariants(rules: Any) -> str | None:
-    check_invariants(rules.state)
-    return LEFT_BY_THE_CHAIN if "as_the_chain" in rules.rules.features else None
+def _check_invariants(state: RouterState, rules: Profile) -> str | None:
+    check_invariants(state)
+    return LEFT_BY_THE_CHAIN if "as_the_chain" in rules.features else None
 
 
-def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
-    state, given = rules.state, settings.configuration
+def _reconfigure(state: RouterState, settings: ChainSettings, limits: Collection[str]) -> None:
+    given = settings.configuration
     state.host_configuration = replace(state.host_configuration, **{name: getattr(given, name) for name in limits})
     state.balances_mode, state.hrmp_notifications = settings.balances, settings.notifications

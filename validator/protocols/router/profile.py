@@ -19,7 +19,7 @@ from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
 from validator.core.outcomes import Dispatch
-from validator.core.rules import Effects
+from validator.core.rules import Effects, Environment
 from validator.core.types import Balance, BlockNumber, ChannelId, ParaId, SessionIndex
 from validator.protocols.router import acceptance, dispatch, enactment, requests, session
 from validator.protocols.router.configuration import HostConfiguration
@@ -40,7 +40,6 @@ from validator.protocols.router.records import (
     ScheduleParaCleanup,
     ServiceOverweight,
 )
-from validator.protocols.router.requests import Call
 from validator.protocols.router.state import HrmpOpenChannelRequest, RouterState
 
 
@@ -89,7 +88,7 @@ class Profile:
     signals: signals.SignalRules | None = None
     repeat_senders: bool = False
     forced_clean_forgets_counts: bool = False
-    requests: Mapping[type[Any], Callable[[Call, Any], Effects]] = field(default_factory=dict)
+    requests: Mapping[type[Any], Callable[[RouterState, Environment, Any], Effects]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Profile({', '.join(feature.name for feature in FEATURES if feature.name in self.features)})"

@@ -13,7 +13,6 @@ from validator.plugin.protocol_api import StateSection, StateView
 from validator.protocols.kit import PendingCandidate
 from validator.protocols.router.books import MessageQueue
 from validator.protocols.router.encoding import encode_para_page
-from validator.protocols.router.rules import Router
 from validator.protocols.router.state import HrmpChannels, RouterState
 from validator.protocols.router.state_sections import channel_sections, para_sections, whole_sections
 from validator.protocols.router.statefile import write_state
@@ -42,8 +41,7 @@ def about_channel(state: RouterState, channel_id: ChannelId) -> RouterState | No
     return _part(state, (), (channel_id,))
 
 
-def _whole_document(rules: Router) -> dict[str, Any]:
-    state = rules.state
+def _whole_document(state: RouterState) -> dict[str, Any]:
     return {
         "host_configuration": {
             name: value for name, value in asdict(state.host_configuration).items() if value is not None
@@ -54,11 +52,11 @@ def _whole_document(rules: Router) -> dict[str, Any]:
     }
 
 
-def _para_document(rules: Router, para: ParaId) -> dict[str, Any] | None:
-    part = about_para(rules.state, para)
+def _para_document(state: RouterState, para: ParaId) -> dict[str, Any] | None:
+    part = about_para(state, para)
     if part is None:
         return None
-    page = rules.page(para)
+    page = encode_para_page(state, para)
     return {
         "para_id": para,
         "page_hash": None if page is None else blake2b_256(page).hex(),
@@ -67,8 +65,8 @@ def _para_document(rules: Router, para: ParaId) -> dict[str, Any] | None:
     }
 
 
-def _channel_document(rules: Router, channel_id: ChannelId) -> dict[str, Any] | None:
-    part = about_channel(rules.state, channel_id)
+def _channel_document(state: RouterState, channel_id: ChannelId) -> dict[str, Any] | None:
+    part = about_channel(state, channel_id)
     if part is None:
         return None
     opened = part.hrmp_channels.get(channel_id)
@@ -80,13 +78,13 @@ def _channel_document(rules: Router, channel_id: ChannelId) -> dict[str, Any] | 
     }
 
 
-def _para_sections(rules: Router, para: ParaId) -> Sequence[StateSection] | None:
-    part = about_para(rules.state, para)
-    return None if part is None else para_sections(part, para, rules.page(para))
+def _para_sections(state: RouterState, para: ParaId) -> Sequence[StateSection] | None:
+    part = about_para(state, para)
+    return None if part is None else para_sections(part, para, encode_para_page(state, para))
 
 
-def _channel_sections(rules: Router, channel_id: ChannelId) -> Sequence[StateSection] | None:
-    part = about_channel(rules.state, channel_id)
+def _channel_sections(state: RouterState, channel_id: ChannelId) -> Sequence[StateSection] | None:
+    part = about_channel(state, channel_id)
     return None if part is None else channel_sections(part, channel_id)
 
 
@@ -154,12 +152,12 @@ def _only(whole: Mapping[K, V], keys: Collection[K]) -> dict[K, V]:
 
 
 STATE_VIEW: Final = StateView(
-    paras=lambda rules: sorted(rules.state.paras),
-    channels=lambda rules: sorted(rules.state.hrmp_channels),
+    paras=lambda state: sorted(state.paras),
+    channels=lambda state: sorted(state.hrmp_channels),
     whole_document=_whole_document,
     para_document=_para_document,
     channel_document=_channel_document,
-    whole_sections=lambda rules: whole_sections(rules.state),
+    whole_sections=whole_sections,
     para_sections=_para_sections,
     channel_sections=_channel_sections,
 )

@@ -12,7 +12,6 @@ from validator.plugin.protocol_api import U32_MAX, U64_MAX, TraceFormat
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features.table import FEATURES
 from validator.protocols.router.records import REQUESTS, Candidate, ChannelRequest, HorizontalMessage
-from validator.protocols.router.rules import Router
 from validator.protocols.router.state import RouterState
 from validator.protocols.router.view import view
 
@@ -56,15 +55,10 @@ def _candidate(node: Node, block: BlockNumber) -> Candidate:
     )
 
 
-def _view(rules: Any) -> dict[str, Any]:
-    assert isinstance(rules, Router)
-    return view(rules.state)
-
-
 TRACES: Final = TraceFormat(
     request=_request,
     candidate=_candidate,
-    view=_view,
+    view=view,
     state_keys=tuple(view(RouterState(HostConfiguration()))),
     features=("delayed_enactment", *(feature.name for feature in FEATURES)),
     para_keys=(

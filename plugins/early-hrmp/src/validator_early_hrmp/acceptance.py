@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from validator.plugin.protocol_api import BlockNumber, ParaId, Report, refuse
+from validator.plugin.protocol_api import BlockNumber, Environment, ParaId, Report, refuse
 from validator.protocols.kit import channel_name
 from validator_early_hrmp.errors import (
     CandidateUnknownPara,
@@ -29,7 +29,7 @@ from validator_early_hrmp.records import Candidate, HrmpMessage
 from validator_early_hrmp.state import EarlyHrmpState
 
 
-def check_candidate(state: EarlyHrmpState, candidate: Candidate, report: Report = refuse) -> None:
+def check_candidate(state: EarlyHrmpState, env: Environment, candidate: Candidate, report: Report = refuse) -> None:  # noqa: ARG001
     """Check a candidate.
 
     Reports `CandidateUnknownPara` (H-I12), then the violations of: order of recipients, messages, watermark.

@@ -7,6 +7,7 @@ from validator.plugin.protocol_api import (
     ZERO_HASH,
     BlockNumber,
     DownwardMessage,
+    Environment,
     Hash,
     MessageRef,
     ParaId,
@@ -17,8 +18,8 @@ from validator_early_hrmp.records import Candidate, HrmpMessage
 from validator_early_hrmp.state import EarlyHrmpState, QueuedMessage, QueueTail
 
 
-def enact_candidate(state: EarlyHrmpState, candidate: Candidate, now: BlockNumber) -> tuple[MessageRef, ...]:
-    """Apply an accepted candidate in block ``now`` and return the queue positions of its messages.
+def enact_candidate(state: EarlyHrmpState, env: Environment, candidate: Candidate) -> tuple[MessageRef, ...]:
+    """Apply an accepted candidate and return the queue positions of its messages.
 
     Pruning comes before appending, so a candidate frees its inbound channels before it fills its outbound ones.
     """
@@ -26,7 +27,7 @@ def enact_candidate(state: EarlyHrmpState, candidate: Candidate, now: BlockNumbe
     touched = state.touched
     touched.pages[para] = touched.paras[para] = None
     prune_dmq(state, para, candidate.dmq_watermark)
-    queued = [queue_hrmp_message(state, para, message, now) for message in candidate.hrmp_messages]
+    queued = [queue_hrmp_message(state, para, message, env.now) for message in candidate.hrmp_messages]
     state.dmq_watermarks[para] = candidate.dmq_watermark
     return tuple(ref for ref in queued if ref is not None)
 
@@ -75,10 +76,10 @@ def queue_hrmp_message(
     return _append(state, recipient, queued, message.payload_hash or message_hash(payload), now)
 
 
-def queue_downward_message(state: EarlyHrmpState, message: DownwardMessage, now: BlockNumber) -> MessageRef:
+def queue_downward_message(state: EarlyHrmpState, env: Environment, message: DownwardMessage) -> MessageRef:
     """Append a message of the relay chain to a para's queue. Its size is not limited, and the para need not be registered."""
     para, msg, data_hash = message
-    return _append(state, para, QueuedMessage(None, 0, msg), data_hash or message_hash(msg), now)
+    return _append(state, para, QueuedMessage(None, 0, msg), data_hash or message_hash(msg), env.now)
 
 
 def _append(state: EarlyHrmpState, para: ParaId, message: QueuedMessage, hashed: Hash, now: BlockNumber) -> MessageRef:

@@ -6,12 +6,14 @@ There are no upward messages, and the state does not count what a channel has se
 
 from __future__ import annotations
 
+from typing import Any
+
 from validator.plugin.protocol_api import BlockNumber, ChannelId, ChannelLevel, LevelChoice, Levels, ParaId, ParaLevel
 from validator.protocols.kit import downward_level, lane_level, wanted_subjects
 from validator_early_hrmp.state import EarlyHrmpState
 
 
-def levels(state: EarlyHrmpState, now: BlockNumber, choice: LevelChoice) -> Levels:
+def levels(state: EarlyHrmpState, _profile: Any, now: BlockNumber, choice: LevelChoice) -> Levels:
     """Return the levels after block ``now``."""
     paras, channels, left_out = wanted_subjects(state.paras, state.channels, choice)
     closing = len(state.close_requests) + len(state.sealed)

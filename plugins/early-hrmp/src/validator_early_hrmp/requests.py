@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from validator.plugin.protocol_api import Balance, ChannelEventKind, EventLog, ParaId
+from validator.plugin.protocol_api import Balance, ChannelEventKind, Effects, Environment, EventLog, ParaId
 from validator.protocols.kit import OpenRequest, channel_name, missing_funds, reserve
 from validator_early_hrmp.errors import (
     AcceptAlreadyConfirmed,
@@ -22,11 +22,27 @@ from validator_early_hrmp.errors import (
     OpenLimitExceeded,
     OpenToSelf,
 )
+from validator_early_hrmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, ChannelRequest, InitOpenChannel
 from validator_early_hrmp.state import (
     CloseRequest,
     EarlyHrmpState,
     add_close_request,
 )
+
+
+def apply_request(state: EarlyHrmpState, env: Environment, request: ChannelRequest) -> Effects:
+    """Apply a request of any kind; raises its violations."""
+    events = env.events
+    if isinstance(request, InitOpenChannel):
+        init_open_channel(state, events, *request)
+        return Effects(expires_session=state.session_index + max(1, state.configuration.hrmp_open_request_ttl))
+    if isinstance(request, AcceptOpenChannel):
+        accept_open_channel(state, events, *request)
+    elif isinstance(request, AcceptOpenChannelFrom):
+        accept_open_channel_from(state, events, *request)
+    else:
+        close_channel(state, events, *request)
+    return Effects(effective_session=state.session_index + 1)
 
 
 def init_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, recipient: ParaId) -> None:

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from validator.plugin.protocol_api import ChannelEventKind, ChannelId, EventLog, Para, ParaId, SessionChange
+from validator.plugin.protocol_api import (
+    ChannelEventKind,
+    ChannelId,
+    Environment,
+    EventLog,
+    Para,
+    ParaId,
+    SessionChange,
+)
 from validator.protocols.kit import OpenRequest, endow, unreserve
 from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.state import (
@@ -17,12 +25,12 @@ from validator_early_hrmp.state import (
 )
 
 
-def change_session(state: EarlyHrmpState, events: EventLog, change: SessionChange) -> None:
+def change_session(state: EarlyHrmpState, env: Environment, change: SessionChange) -> None:
     """Offboard and onboard, settle open requests, close requests and drained channels, then switch to the new configuration.
 
     Requests are settled under the old configuration, as in the Router.
     """
-    configuration = state.configuration
+    configuration, events = state.configuration, env.events
     state.session_index += 1
     events.session = state.session_index
 

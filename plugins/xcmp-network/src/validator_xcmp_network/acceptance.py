@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from validator_xcmp import acceptance as xcmp
 from validator_xcmp.records import Candidate as XcmpCandidate
 
-from validator.plugin.protocol_api import BlockNumber, ParaId, Report, refuse
+from validator.plugin.protocol_api import BlockNumber, Enactment, Environment, ParaId, Report, refuse
 from validator.protocols.kit import channel_name
 from validator_xcmp_network.configuration import IntraBlock
 from validator_xcmp_network.errors import (
@@ -24,6 +24,8 @@ from validator_xcmp_network.errors import (
     AckNoProgress,
     AckOutOfOrder,
     AckUnknownMessage,
+    CandidateAlreadyEnactedInBlock,
+    CandidateUnknownPara,
     OutboxBitfieldMismatch,
     OutboxBytesExceeded,
     OutboxChannelFull,
@@ -46,21 +48,45 @@ from validator_xcmp_network.state import (
 _NOTHING = IngressQueue()
 
 
-def check_candidate(state: NetworkState, candidate: Candidate, report: Report = refuse) -> None:
-    """Check a registered para's candidate.
+def check_candidate(state: NetworkState, env: Environment, candidate: Candidate, report: Report = refuse) -> None:
+    """Check a candidate.
 
-    Where the rules of XCMP channels hold, theirs come first: bitfield, message root, watermark. Then reports the violations of: order
-    of recipients, channels, bounds, bitfield against outbox, acknowledgements, liveness, transitivity and fairness, order inside the
-    highest block, bodies.
+    Reports `CandidateUnknownPara`, then `CandidateAlreadyEnactedInBlock` (N-I11). Where the rules of XCMP channels hold, theirs come next:
+    bitfield, message root, watermark. Then reports the violations of: order of recipients, channels, bounds, bitfield against outbox,
+    acknowledgements, liveness, transitivity and fairness, order inside the highest block, bodies.
     """
+    para = candidate.para_id
+    if para not in state.paras:
+        report(CandidateUnknownPara(para=para))
+        return
+    if _has_candidate_in_block(state, env, para):
+        report(CandidateAlreadyEnactedInBlock(para=para, block=env.now))
     if state.is_composed:
         part = channel_part(state, candidate)
         xcmp.check_bitfield(state, part.para_id, part.bitfield, part.message_root, report)
         xcmp.check_watermark(state, part.para_id, part.relay_parent_number, part.watermark, report)
-    check_outbox(state, candidate.para_id, candidate.outbox, report)
+    check_outbox(state, para, candidate.outbox, report)
     if state.is_composed:
         check_bitfield_against_outbox(state, candidate, report)
-    check_acks(state, candidate.para_id, candidate.acks, candidate.relay_parent_number, report)
+    check_acks(state, para, candidate.acks, candidate.relay_parent_number, report)
+
+
+def _has_candidate_in_block(state: NetworkState, env: Environment, para: ParaId) -> bool:
+    """Return whether a para already has a candidate that is enacted, or on a chain that enacts on inclusion backed, in this block."""
+    if env.settings.enactment is Enactment.IMMEDIATE:
+        return state.enacted_in.get(para) == env.now
+    return any(backed_at == env.now for backed_at, _ in state.pending_candidates.get(para, ()))
+
+
+def check_inclusion(state: NetworkState, env: Environment, candidate: Candidate) -> None:
+    """Check that a pending candidate may be enacted; if not, it stays pending. Raises `CandidateAlreadyEnactedInBlock`."""
+    if state.enacted_in.get(candidate.para_id) == env.now:
+        raise CandidateAlreadyEnactedInBlock(para=candidate.para_id, block=env.now)
+
+
+def as_pending(state: NetworkState, candidate: Candidate) -> Candidate:
+    """Return what counts of a candidate that waits for inclusion: on a chain with fixed channels, not what only channels have."""
+    return candidate if state.is_composed else candidate._replace(watermark=None, bitfield="", message_root=None)
 
 
 def channel_part(state: NetworkState, candidate: Candidate) -> XcmpCandidate:

@@ -5,26 +5,39 @@ from __future__ import annotations
 
 from validator_xcmp import enactment as xcmp
 
-from validator.plugin.protocol_api import BlockNumber, ChannelId, IngressEventKind, IngressLog, ParaId
+from validator.plugin.protocol_api import (
+    BlockNumber,
+    ChannelId,
+    Environment,
+    IngressEventKind,
+    IngressLog,
+    MessageRef,
+    ParaId,
+)
 from validator_xcmp_network.acceptance import channel_part
 from validator_xcmp_network.queues import Entry, IngressQueue
 from validator_xcmp_network.records import Candidate, MessageName, OutboxMessage
 from validator_xcmp_network.state import NetworkState, find_entry, has_channel, touch_channel
 
 
-def enact_candidate(state: NetworkState, candidate: Candidate, now: BlockNumber, log: IngressLog) -> None:
-    """Enact a candidate: its channels, if the rules of XCMP channels hold; then its acknowledgements, then its outbox at height ``now``.
+def enact_candidate(state: NetworkState, env: Environment, candidate: Candidate) -> tuple[MessageRef, ...]:
+    """Enact a candidate: its channels, if the rules of XCMP channels hold; then its acknowledgements, then its outbox.
 
+    The second of a para in a block, which no block record may include, has no effect (N-I11).
     On a chain with fixed channels, the para has read the relay chain's own messages up to its relay parent (N-I15).
     """
     para = candidate.para_id
+    if state.enacted_in.get(para) == env.now:
+        return ()
+    state.enacted_in[para] = env.now
     if state.is_composed:
-        xcmp.enact_candidate(state, channel_part(state, candidate), now)
+        xcmp.enact_candidate(state, env, channel_part(state, candidate))
     else:
         xcmp.prune_downward_queue(state, para, candidate.relay_parent_number)
     state.touched.pages[para] = state.touched.paras[para] = None
-    acknowledge(state, para, candidate.acks, log)
-    send(state, para, candidate.outbox, now, log)
+    acknowledge(state, para, candidate.acks, env.ingress)
+    send(state, para, candidate.outbox, env.now, env.ingress)
+    return ()
 
 
 def acknowledge(state: NetworkState, para: ParaId, acks: tuple[MessageName, ...], log: IngressLog) -> None:

@@ -7,6 +7,7 @@ There are no upward messages, and the state does not count what a channel has se
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from validator_xcmp.levels import para_level
 
@@ -15,7 +16,7 @@ from validator.protocols.kit import lane_level, wanted_subjects
 from validator_xcmp_network.state import NetworkState, channel_limit
 
 
-def levels(state: NetworkState, now: BlockNumber, choice: LevelChoice) -> Levels:
+def levels(state: NetworkState, _profile: Any, now: BlockNumber, choice: LevelChoice) -> Levels:
     """Return the levels after block ``now``; of fixed channels, which may be a great many, those that have messages."""
     paras, channels, left_out = wanted_subjects(state.paras, _channels(state), choice)
     closing = len(state.close_requests) + len(state.condemned)

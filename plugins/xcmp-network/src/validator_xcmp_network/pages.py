@@ -55,11 +55,8 @@ def encode_para_page(state: NetworkState, para: ParaId) -> bytes | None:
     return PAGES.owned(para, out)
 
 
-def decode_state(pages: Sequence[bytes]) -> NetworkState:
+def decode_state(common_page: bytes, headroom_page: bytes, owned: Sequence[bytes]) -> NetworkState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
-    if len(pages) < 2:
-        raise DecodeError(f"expected at least 2 pages, found {len(pages)}")
-    common_page, headroom_page, *owned = pages
     reader = PAGES.read(common_page)
     network = NetworkConfiguration(
         max_block_bytes=reader.u32(),

@@ -23,8 +23,9 @@ from validator_xcmp_network.configuration import LIMITS, MAXIMA, OPEN_CHANNELS, 
 from validator_xcmp_network.invariants import check_invariants
 from validator_xcmp_network.pages import PAGES
 from validator_xcmp_network.proof_documents import KINDS, prove_document, verify_document
-from validator_xcmp_network.rules import XcmpNetwork
+from validator_xcmp_network.rules import XCMP_NETWORK
 from validator_xcmp_network.shapes import RECORDS
+from validator_xcmp_network.state import NetworkState
 from validator_xcmp_network.state_view import STATE_VIEW
 from validator_xcmp_network.traces import PARA_KEYS, STATE_KEYS, read_body, read_candidate, read_request, view
 
@@ -39,7 +40,7 @@ _PACKAGE: Final = files("validator_xcmp_network")
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name=NAME, version=__version__, api_version=(1, 1))
+    return Manifest(name=NAME, version=__version__, api_version=(2, 0))
 
 
 @hookimpl
@@ -48,8 +49,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     yield ProtocolDefinition(
         name=NAME,
         encoding_version=PAGES.version,
-        genesis=XcmpNetwork.at_genesis,
-        restore=XcmpNetwork.from_pages,
+        rule_set=XCMP_NETWORK,
         configuration=read_configuration,
         limits=LIMITS,
         maxima=MAXIMA,
@@ -58,7 +58,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         traces=TraceFormat(
             request=read_request,
             candidate=read_candidate,
-            view=_view,
+            view=view,
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
             pending_ends_with_session=_has_opening_channels,
@@ -87,17 +87,12 @@ def _simulation(settings: SimulationSettings) -> Simulation:
     return FixedNetworkSimulation(settings) if settings.topology == TOPOLOGY else NetworkSimulation(settings)
 
 
-def _view(rules: Any) -> dict[str, Any]:
-    assert isinstance(rules, XcmpNetwork)
-    return view(rules.state)
+def _check_invariants(state: NetworkState, _profile: Any) -> None:
+    check_invariants(state)
 
 
-def _check_invariants(rules: Any) -> None:
-    check_invariants(rules.state)
-
-
-def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
-    state, given = rules.state, settings.configuration
+def _reconfigure(state: NetworkState, settings: ChainSettings, limits: Collection[str]) -> None:
+    given = settings.configuration
     for name in ("channels", OPEN_CHANNELS):
         if name in limits:
             raise ValueError(f"{name}: expected the same, since only a chain's beginning can set it, found another")

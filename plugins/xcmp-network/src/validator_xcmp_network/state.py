@@ -27,6 +27,8 @@ class NetworkState(XcmpState):
     """Invariant: empty unless the chain's channels are fixed."""
     queues: dict[ParaId, IngressQueue] = field(default_factory=dict)
     """By recipient, never blank. Invariant: every entry belongs to a channel. The egress queues are the same entries, seen by sender."""
+    enacted_in: dict[ParaId, BlockNumber] = field(default_factory=dict, compare=False)
+    """The block in which a para's last candidate was enacted. Not saved: blocks are executed whole, and only the current one matters."""
 
     @property
     def is_composed(self) -> bool:

@@ -8,7 +8,7 @@ Source: xcmp_channels.txt "Acceptance Function", xcmp_rules 1.2.
 
 from __future__ import annotations
 
-from validator.plugin.protocol_api import BlockNumber, Hash, ParaId, Report, refuse
+from validator.plugin.protocol_api import BlockNumber, Environment, Hash, ParaId, Report, refuse
 from validator_xcmp.errors import (
     BitfieldChannelCondemned,
     BitfieldMissingMessageRoot,
@@ -22,7 +22,7 @@ from validator_xcmp.records import Candidate, Watermark
 from validator_xcmp.state import XcmpState
 
 
-def check_candidate(state: XcmpState, candidate: Candidate, report: Report = refuse) -> None:
+def check_candidate(state: XcmpState, env: Environment, candidate: Candidate, report: Report = refuse) -> None:  # noqa: ARG001
     """Check a candidate.
 
     Reports `CandidateUnknownPara`, then the violations of: bitfield, message root, watermark.

@@ -6,13 +6,15 @@ There are no upward messages. Of a channel the relay chain knows only whether it
 
 from __future__ import annotations
 
+from typing import Any
+
 from validator.plugin.protocol_api import BlockNumber, ChannelId, ChannelLevel, LevelChoice, Levels, ParaId, ParaLevel
 from validator.protocols.kit import downward_level, lane_level, wanted_subjects
 from validator_xcmp.acceptance import unread
 from validator_xcmp.state import XcmpState, find_column, is_empty
 
 
-def levels(state: XcmpState, now: BlockNumber, choice: LevelChoice) -> Levels:
+def levels(state: XcmpState, _profile: Any, now: BlockNumber, choice: LevelChoice) -> Levels:
     """Return the levels after block ``now``."""
     of_state = ((sender, column.recipient) for sender, row in state.rows.items() for column in row)
     paras, channels, left_out = wanted_subjects(state.paras, of_state, choice)

@@ -23,8 +23,9 @@ from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import PAGES
 from validator_xcmp.invariants import check_invariants
 from validator_xcmp.proof_documents import KINDS, prove_document, verify_document
-from validator_xcmp.rules import Xcmp
+from validator_xcmp.rules import XCMP
 from validator_xcmp.shapes import RECORDS
+from validator_xcmp.state import XcmpState
 from validator_xcmp.traces import PARA_KEYS, STATE_KEYS, read_candidate, read_request, view
 from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
 
@@ -37,7 +38,7 @@ _PACKAGE = files("validator_xcmp")
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name="xcmp", version=__version__, api_version=(1, 0))
+    return Manifest(name="xcmp", version=__version__, api_version=(2, 0))
 
 
 @hookimpl
@@ -46,8 +47,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     yield ProtocolDefinition(
         name="xcmp",
         encoding_version=PAGES.version,
-        genesis=Xcmp.at_genesis,
-        restore=Xcmp.from_pages,
+        rule_set=XCMP,
         configuration=read_configuration,
         limits=LIMITS,
         maxima=MAXIMA,
@@ -56,7 +56,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         traces=TraceFormat(
             request=read_request,
             candidate=read_candidate,
-            view=_view,
+            view=view,
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
             pending_ends_with_session=True,
@@ -79,17 +79,12 @@ def _simulation(settings: SimulationSettings) -> Simulation:
     return XcmpSimulation(settings)
 
 
-def _view(rules: Any) -> dict[str, Any]:
-    assert isinstance(rules, Xcmp)
-    return view(rules.state)
+def _check_invariants(state: XcmpState, _profile: Any) -> None:
+    check_invariants(state)
 
 
-def _check_invariants(rules: Any) -> None:
-    check_invariants(rules.state)
-
-
-def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
-    state, given = rules.state, settings.configuration
+def _reconfigure(state: XcmpState, settings: ChainSettings, limits: Collection[str]) -> None:
+    given = settings.configuration
     state.configuration = replace(
         state.configuration, **{name: getattr(given, name) for name in limits if name in MAXIMA}
     )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from validator.plugin.protocol_api import Balance, ChannelEventKind, ChannelId, Effects, EventLog, ParaId
+from validator.plugin.protocol_api import Balance, ChannelEventKind, ChannelId, Effects, Environment, EventLog, ParaId
 from validator.protocols.kit import OpenRequest, channel_name, missing_funds, reserve
 from validator_xcmp.errors import (
     AcceptAlreadyConfirmed,
@@ -33,8 +33,9 @@ from validator_xcmp.records import (
 from validator_xcmp.state import XcmpState, find_column
 
 
-def apply_channel_request(state: XcmpState, events: EventLog, request: ChannelRequest) -> Effects:
+def apply_request(state: XcmpState, env: Environment, request: ChannelRequest) -> Effects:
     """Apply a request of any kind; raises its violations."""
+    events = env.events
     if isinstance(request, InitOpenChannel):
         init_open_channel(state, events, *request)
         return Effects(expires_session=state.session_index + max(1, state.configuration.xcmp_open_request_ttl))

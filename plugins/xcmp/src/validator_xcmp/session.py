@@ -10,6 +10,8 @@ from validator.plugin.protocol_api import (
     BlockNumber,
     ChannelEventKind,
     ChannelId,
+    DownwardMessage,
+    Environment,
     EventLog,
     Hash,
     OrderedSet,
@@ -31,12 +33,12 @@ from validator_xcmp.state import (
 )
 
 
-def change_session(state: XcmpState, events: EventLog, change: SessionChange, now: BlockNumber) -> None:
+def change_session(state: XcmpState, env: Environment, change: SessionChange) -> None:
     """Drop pending candidates, offboard, onboard, settle open requests, condemn, close, and recompute the roots of changed rows.
 
     New columns are appended before old ones are removed. Everything is settled under the old configuration; then the new one takes effect.
     """
-    configuration = state.configuration
+    configuration, events = state.configuration, env.events
     state.session_index += 1
     events.session = state.session_index
     drop_pending_candidates(state)
@@ -49,7 +51,7 @@ def change_session(state: XcmpState, events: EventLog, change: SessionChange, no
         onboard_para(state, onboarding)
     process_open_requests(state, events, configuration, outgoing, rows)
     condemn_channels(state, configuration)
-    close_condemned_channels(state, events, now, rows)
+    close_condemned_channels(state, env, rows)
     for sender in rows:
         recompute_root(state, sender)
 
@@ -151,7 +153,7 @@ def condemn_channels(state: XcmpState, configuration: XcmpConfiguration) -> None
     state.close_requests.clear()
 
 
-def close_condemned_channels(state: XcmpState, events: EventLog, now: BlockNumber, rows: OrderedSet) -> None:
+def close_condemned_channels(state: XcmpState, env: Environment, rows: OrderedSet) -> None:
     """Decrement every counter, including new ones (X-I02), then close the channels that are empty (X-I03) or whose counter is zero.
 
     If something in a channel is unread, its recipient gets a downward message that says what (X-I16).
@@ -163,12 +165,12 @@ def close_condemned_channels(state: XcmpState, events: EventLog, now: BlockNumbe
         column = find_column(state, channel_id)
         assert column is not None
         if is_empty(state, sender, column):
-            close(state, events, channel_id, "requested", rows)
+            close(state, env.events, channel_id, "requested", rows)
         elif counter == 0:
             assert column.message_root is not None
             msg = closed_unread_message(sender, recipient, column.last_updated, column.message_root)
-            queue_downward_message(state, recipient, msg, now)
-            close(state, events, channel_id, "unread", rows)
+            queue_downward_message(state, env, DownwardMessage(recipient, msg))
+            close(state, env.events, channel_id, "unread", rows)
 
 
 def closed_unread_message(sender: ParaId, recipient: ParaId, last_updated: BlockNumber, message_root: Hash) -> bytes:
