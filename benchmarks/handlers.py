@@ -24,9 +24,9 @@ from validator.core.rules import ChainSettings, LaneRules
 from validator.core.types import Para, ParaId
 from validator.plugin.registry import handlers_of, installed
 from validator.plugin.watchdog import Watchdog
+from validator.protocols.router.configuration import PRESETS
 from validator.protocols.router.enactment import enact_upward_messages
 from validator.protocols.router.host import RouterHost
-from validator.protocols.router.presets import PRESETS
 from validator.protocols.router.rules import ROUTER
 
 CALLS = 50_000

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Final
 
-from validator_xcmp_network.configuration import NetworkConfiguration, Setup
 from validator_xcmp_network.records import Candidate, OutboxMessage
 from validator_xcmp_network.rules import XCMP_NETWORK
+from validator_xcmp_network.state import NetworkConfiguration, Setup
 
 from benchmarks.figures import Figure
 from validator.core.rules import LaneRules

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from validator_xcmp.row_trees import RowTrees, row_root
+from validator_xcmp.merkle import RowTrees, row_root
 from validator_xcmp.state import Column
 
 from benchmarks.figures import Figure

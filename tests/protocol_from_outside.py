@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from validator.plugin.protocol_api import LimitsTable, Manifest, StateFile, StateSection, StateView, hookimpl, read_para
 from validator_early_hrmp import plugin as early_hrmp
-from validator_early_hrmp.configuration import MAXIMA
+from validator_early_hrmp.state import MAXIMA
 
 LIMITS = LimitsTable(
     key="caps",

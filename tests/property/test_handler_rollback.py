@@ -26,7 +26,7 @@ from validator.protocols.router.host import RouterHost
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import RouterState
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 PARAS = (1, 2, 3, 4)
 NOBODY = 99

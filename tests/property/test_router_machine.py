@@ -63,7 +63,7 @@ from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.simulation.model import NaiveRouter
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 MET = Met()
 """What the examples have met so far."""

@@ -13,7 +13,7 @@ from tests.realdata.recorded import needs_data
 from tests.realdata.runs import LONG, follow
 from validator.core.outcomes import Executed, Verdict
 from validator.protocols.router.rules import ROUTER
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "real-data.md"
 

@@ -8,11 +8,10 @@ import pytest
 from validator.core.rules import LaneRules
 from validator.core.types import ParaKind
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.look_ahead import RECIPIENTS_MIN, look_up_channels
 from validator.protocols.router.records import Candidate, HorizontalMessage
-from validator.protocols.router.rules import ROUTER
+from validator.protocols.router.rules import RECIPIENTS_MIN, ROUTER, look_up_channels
 from validator.protocols.router.state import HrmpChannel, HrmpChannels, RouterState, add_channel
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 
 def channel() -> HrmpChannel:

@@ -17,7 +17,7 @@ from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 
 def test_state_round_trips() -> None:

@@ -19,11 +19,9 @@ from validator.core.types import Block, BlockRecord, Para, SessionChange
 from validator.document import Node
 from validator.errors import UserError
 from validator.hexadecimal import to_hex
-from validator.protocols.router.books import Page
-from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.encoding import SEED, decode_state, encode_state
 from validator.protocols.router.features import table
 from validator.protocols.router.invariants import broken_invariants
-from validator.protocols.router.later_pages import SEED
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import (
     AcceptOpenChannel,
@@ -34,10 +32,10 @@ from validator.protocols.router.records import (
     ServiceOverweight,
 )
 from validator.protocols.router.rules import ROUTER
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.state import Page, RouterState
 from validator.protocols.router.state_view import STATE_VIEW
 from validator.protocols.router.statefile import STATE_FILE
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 
 def loaded(node: Node, settings: ChainSettings) -> LaneRules:

@@ -9,13 +9,12 @@ from tests.router.test_later_pages import LATER, chain, loaded
 from validator.core.rules import LaneRules
 from validator.core.types import SessionChange
 from validator.document import Node
-from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.encoding import EMPTY_COMMON_PARTS, SEED, decode_state, encode_state
 from validator.protocols.router.invariants import broken_invariants
-from validator.protocols.router.later_pages import EMPTY_COMMON_PARTS, SEED
 from validator.protocols.router.records import AcceptOpenChannel, ForceClean, InitOpenChannel
 from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.statefile import STATE_FILE
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 
 def newest_router() -> LaneRules:

@@ -21,7 +21,7 @@ from validator.errors import UserError
 from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import RouterState
 from validator.protocols.router.statefile import STATE_KEYS, read_state
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 from validator.simulate import SimulationSettings
 
 Json = dict[str, Any]

@@ -26,7 +26,7 @@ from validator.protocols.router.features import errors as later_errors
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.simulation.scenario import play
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 from validator_early_hrmp import traces as early_hrmp
 from validator_xcmp import traces as xcmp
-from validator_xcmp.vectors import GROUPS
+from validator_xcmp.traces import GROUPS
 from validator_xcmp_network import traces as xcmp_network
 
 from tests.tidy.tree import ROOT

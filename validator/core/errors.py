@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NoReturn, TypeAlias, dataclass_transform
+from typing import ClassVar, NoReturn, TypeAlias, dataclass_transform
 
 FieldValue: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | Mapping[str, int]
 """A number, a name, a tuple of numbers or of such tuples, or numbers by name."""
 
 
 @dataclass_transform(eq_default=False)
+@dataclass(eq=False)
 class Violation(Exception):
     """A broken rule of the protocol: the input is rejected and changes nothing.
 
@@ -26,7 +27,6 @@ class Violation(Exception):
     clause: ClassVar[str] = ""
     rule: ClassVar[str] = ""
     normative: ClassVar[bool] = True
-    __dataclass_fields__: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(
         cls, *, kind: str = "", clause: str = "", rule: str = "", normative: bool | None = None

@@ -98,7 +98,7 @@ S = TypeVar("S", bound=State)
 class Environment:
     """All that rules may look at besides the state while a block is executed, and the logs of what happens in it.
 
-    ``settings`` are the chain's, without its configuration and its first paras, which are in the state. ``profile`` is that of the rules
+    ``settings`` are the chain's, without its configuration and its first paras, which are in the state. ``profile`` belongs to the rules
     in force in block ``now``. ``dispatched`` collects the upward messages that were handed over, whether by requests or by the round.
     """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from validator_early_hrmp.invariants import check_invariants
 from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import check_invariants
 from validator_early_hrmp.traces import view
 
 from validator.core.rules import LaneRules

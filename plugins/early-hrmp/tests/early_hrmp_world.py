@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, HrmpMessage, InitOpenChannel
 from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import EarlyHrmpConfiguration
 
 from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import ChainSettings, DownwardMessage, Enactment, Para, SessionChange

@@ -13,9 +13,9 @@ from early_hrmp_rule_set import Json, check_encoding, pages_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.rules import EARLY_HRMP
 from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
+from validator_early_hrmp.state import EarlyHrmpConfiguration
 from validator_early_hrmp.traces import read_candidate, read_request, view
 
 from tests.hypothesis_profile import examples

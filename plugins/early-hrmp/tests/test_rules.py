@@ -8,10 +8,10 @@ from dataclasses import fields
 import pytest
 from early_hrmp_rule_set import pages_of
 from early_hrmp_world import CONFIGURATION, candidate, chain, lived, open_channels
-from validator_early_hrmp.configuration import MAXIMA, EarlyHrmpConfiguration
 from validator_early_hrmp.errors import CandidateUnknownPara, OutboundNoSuchChannel
 from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, InitOpenChannel
 from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import MAXIMA, EarlyHrmpConfiguration
 
 from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,

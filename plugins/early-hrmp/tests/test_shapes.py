@@ -9,16 +9,14 @@ import pytest
 from early_hrmp_world import chain
 from validator_early_hrmp.plugin import validator_manifest, validator_protocols
 from validator_early_hrmp.records import (
+    CANDIDATE,
+    CHANNEL_REQUEST,
     AcceptOpenChannel,
     AcceptOpenChannelFrom,
     Candidate,
     CloseChannel,
     HrmpMessage,
     InitOpenChannel,
-)
-from validator_early_hrmp.shapes import (
-    CANDIDATE,
-    CHANNEL_REQUEST,
     candidate_record,
     request_record,
     shape_candidate,

@@ -9,8 +9,8 @@ import pytest
 from early_hrmp_suite import GROUPS, SUITE, all_scenarios, text_of
 from early_hrmp_trace import Json, as_record
 from validator_early_hrmp import errors
-from validator_early_hrmp.invariants import check_invariants
 from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import check_invariants
 
 from validator.plugin.protocol_api import LaneRules, Violation
 from validator.testing import ProtocolContract

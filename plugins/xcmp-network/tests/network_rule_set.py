@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from validator_xcmp_network.configuration import MAXIMA, read_configuration
-from validator_xcmp_network.invariants import check_invariants
 from validator_xcmp_network.rules import XCMP_NETWORK
+from validator_xcmp_network.state import MAXIMA, check_invariants, read_configuration
 from validator_xcmp_network.traces import read_candidate, view
 
 from validator.core.rules import LaneRules, pages

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from network_rule_set import chain_of, check_everything, judged, restored
-from validator_xcmp_network.fixed_channels import FixedChannels
-from validator_xcmp_network.invariants import broken_invariants
 from validator_xcmp_network.limits import REMEMBERED_MAX, SHOWN_MAX
 from validator_xcmp_network.pages import decode_state
 from validator_xcmp_network.queues import Entry, IngressQueue, Memory
-from validator_xcmp_network.state import NetworkState
+from validator_xcmp_network.state import FixedChannels, NetworkState, broken_invariants
 
 from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import DecodeError, SessionChange

@@ -14,18 +14,16 @@ from validator_xcmp.limits import BITFIELD_BITS_MAX
 from validator_xcmp_network.limits import ACKS_MAX, OUTBOX_MESSAGES_MAX
 from validator_xcmp_network.plugin import validator_protocols
 from validator_xcmp_network.records import (
+    CANDIDATE,
+    CHANNEL_REQUEST,
     REQUESTS,
     Candidate,
     ChannelRequest,
     OutboxMessage,
     ReportBody,
     candidate,
-    request,
-)
-from validator_xcmp_network.shapes import (
-    CANDIDATE,
-    CHANNEL_REQUEST,
     candidate_record,
+    request,
     request_record,
     shape_candidate,
     shape_request,

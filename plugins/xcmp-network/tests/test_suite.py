@@ -7,8 +7,8 @@ from network_rule_set import SHARED
 from network_suite import SUITE, all_scenarios, files
 from network_trace import Json, as_record
 from validator_xcmp_network import errors
-from validator_xcmp_network.invariants import check_invariants
 from validator_xcmp_network.rules import XCMP_NETWORK
+from validator_xcmp_network.state import check_invariants
 
 from validator.plugin.protocol_api import LaneRules, Violation
 from validator.testing import ProtocolContract

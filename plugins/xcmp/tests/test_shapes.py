@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_xcmp.limits import BITFIELD_BITS_MAX
 from validator_xcmp.plugin import validator_protocols
-from validator_xcmp.records import REQUESTS, Candidate, ChannelRequest, candidate, request
-from validator_xcmp.shapes import (
+from validator_xcmp.records import (
     CANDIDATE,
     CHANNEL_REQUEST,
+    REQUESTS,
+    Candidate,
+    ChannelRequest,
+    candidate,
     candidate_record,
+    request,
     request_record,
     shape_candidate,
     shape_request,

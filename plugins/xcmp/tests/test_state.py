@@ -9,14 +9,11 @@ from dataclasses import fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from validator_xcmp import limits, row_trees
-from validator_xcmp.commitments import cst_leaf
-from validator_xcmp.configuration import XcmpConfiguration
-from validator_xcmp.invariants import check_invariants
+from validator_xcmp import limits, merkle
+from validator_xcmp.merkle import cst_leaf
 from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, Candidate, CloseChannelTo, InitOpenChannel
-from validator_xcmp.rules import XCMP
-from validator_xcmp.session import closed_unread_message
-from validator_xcmp.state import Column, XcmpState
+from validator_xcmp.rules import XCMP, closed_unread_message
+from validator_xcmp.state import Column, XcmpConfiguration, XcmpState, check_invariants
 from xcmp_rule_set import pages_of, restored
 
 from validator.core.rules import LaneRules
@@ -159,7 +156,7 @@ def test_only_touched_rows_get_new_root(monkeypatch: pytest.MonkeyPatch) -> None
         hashed.append((recipient, last_updated))
         return cst_leaf(recipient, last_updated, message_root)
 
-    monkeypatch.setattr(row_trees, "cst_leaf", counting)
+    monkeypatch.setattr(merkle, "cst_leaf", counting)
     rules.begin_block(9)
     rules.apply_candidate(Candidate(1, 8, (8, ALL), "01", ROOT))
     assert hashed == [(2, 2), (3, 9)]
@@ -181,7 +178,7 @@ def test_only_changed_columns_of_long_row_are_hashed(monkeypatch: pytest.MonkeyP
         hashed.append(recipient)
         return cst_leaf(recipient, last_updated, message_root)
 
-    monkeypatch.setattr(row_trees, "cst_leaf", counting)
+    monkeypatch.setattr(merkle, "cst_leaf", counting)
     for block, bits in ((5, "01"), (6, "1".rjust(columns, "0")), (7, "101")):
         rules.begin_block(block)
         hashed.clear()
@@ -201,11 +198,11 @@ def test_only_changed_columns_of_long_row_are_hashed(monkeypatch: pytest.MonkeyP
 def test_number_of_cached_nodes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ROW_TREE_COLUMNS_MIN", 2)
     monkeypatch.setattr(limits, "ROW_TREES_COLUMNS_MAX", 7)
-    trees = row_trees.RowTrees()
+    trees = merkle.RowTrees()
     rows = {sender: [Column(at, 1, 0, 0) for at in range(4)] for sender in range(3)}
     for sender in (0, 1, 0, 2, 1, 0):
         rows[sender][3].last_updated += 1
-        assert trees.root(sender, rows[sender], [3]) == row_trees.row_root(rows[sender])
+        assert trees.root(sender, rows[sender], [3]) == merkle.row_root(rows[sender])
         assert trees.columns == 4
 
 

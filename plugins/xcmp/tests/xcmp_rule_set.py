@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from validator_xcmp.configuration import MAXIMA
-from validator_xcmp.invariants import check_invariants
 from validator_xcmp.rules import XCMP
+from validator_xcmp.state import MAXIMA, check_invariants
 from validator_xcmp.traces import view
 
 from validator.core.rules import LaneRules

@@ -18,7 +18,7 @@ from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 from validator.simulate import SimulatedBlock
 from validator.topics import INPUT_TOPICS
 

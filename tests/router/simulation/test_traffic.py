@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from validator.errors import UserError
-from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.configuration import PRESETS
 from validator.protocols.router.simulation.broken_candidates import WAYS as CANDIDATE_KINDS
 from validator.protocols.router.simulation.broken_requests import WAYS as REQUEST_KINDS
 from validator.protocols.router.simulation.limits import LIMITS

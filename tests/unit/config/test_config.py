@@ -20,8 +20,14 @@ from validator.errors import UserError
 from validator.kafka.settings import flatten
 from validator.kafka.topics import PREFIX
 from validator.lanes.configured import check_chains, lane_definition
-from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LATER_FIELDS, HostConfiguration
-from validator.protocols.router.presets import LIMITS_TABLE, NEVER, PRESETS
+from validator.protocols.router.configuration import (
+    CONFIGURATION_FIELDS,
+    LATER_FIELDS,
+    LIMITS_TABLE,
+    NEVER,
+    PRESETS,
+    HostConfiguration,
+)
 from validator.protocols.router.rules import ROUTER
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "validator.toml"

@@ -16,8 +16,7 @@ from validator.core.types import Para
 from validator.document import Node, parse_document
 from validator.plugin.protocol_api import ChainSettings
 from validator.plugin.runtime import installed_protocol
-from validator.protocols.router.configuration import read_configuration
-from validator.protocols.router.presets import LIMITS_TABLE
+from validator.protocols.router.configuration import LIMITS_TABLE, read_configuration
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.rules import ROUTER
 from validator.replay.run import run_scenario

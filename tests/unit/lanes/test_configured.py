@@ -26,7 +26,7 @@ from validator.lanes.definition import LaneDefinition
 from validator.plugin import runtime
 from validator.plugin.registry import discover
 from validator.protocols.router.rules import ROUTER
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 from validator.resources import state_directory
 from validator.simulate import SimulationSettings
 

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from validator import __version__
+from validator.core.types import ParaId
+from validator.errors import UserError
 from validator.plugin.protocol_api import (
     BlockNumber,
     ChainSettings,
+    HandlerBench,
     HandlerStates,
     Manifest,
     ProtocolDefinition,
@@ -19,15 +23,14 @@ from validator.plugin.protocol_api import (
     RulesEpoch,
     hookimpl,
 )
-from validator.protocols.router.configuration import MAXIMA, read_configuration
+from validator.protocols.kit import Account
+from validator.protocols.router.configuration import LIMITS_TABLE, MAXIMA, HostConfiguration, read_configuration
 from validator.protocols.router.features import table
-from validator.protocols.router.handler_bench import HANDLER_BENCH
 from validator.protocols.router.invariants import LEFT_BY_THE_CHAIN, check_invariants
-from validator.protocols.router.presets import LIMITS_TABLE
 from validator.protocols.router.profile import Profile, rules_of
+from validator.protocols.router.records import ROUTER_RECORDS
 from validator.protocols.router.rules import ROUTER
-from validator.protocols.router.shapes import ROUTER_RECORDS
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.state import HrmpChannel, HrmpOpenChannelRequest, RouterState
 from validator.protocols.router.state_view import STATE_VIEW
 from validator.protocols.router.statefile import STATE_FILE
 from validator.protocols.router.traces import TRACES
@@ -35,6 +38,59 @@ from validator.resources import schemas_directory
 
 if TYPE_CHECKING:
     from validator.simulate import Simulation, SimulationSettings
+
+
+# --- handler bench --------------------------------------------------------------------------------------------------------------------
+# The Router as a test bench for authors of upward-message handlers.
+
+
+def _check(configuration: Any) -> None:
+    assert isinstance(configuration, HostConfiguration)
+    if not configuration.preferred_dispatchable_upward_messages_step_weight:
+        raise UserError("preferred_dispatchable_upward_messages_step_weight is 0: nothing would be dispatched")
+
+
+def _send(state: RouterState, rules: Profile, para: ParaId, payload: bytes) -> None:
+    # a candidate's limits on count and size do not concern handlers
+    rules.upward.enact(state, para, [payload])
+
+
+def _waits(state: RouterState) -> bool:
+    queue = state.message_queue
+    return bool(state.needs_dispatch if queue is None else queue.ring)
+
+
+def _account(state: RouterState, para: ParaId) -> Account:
+    return copy(state.accounts.get(para, Account()))
+
+
+def _downward(state: RouterState, para: ParaId) -> list[bytes]:
+    return [message.msg for message in state.downward_message_queues.get(para, ())]
+
+
+def _channels(state: RouterState) -> dict[tuple[ParaId, ParaId], HrmpChannel]:
+    return {each: copy(channel) for each, channel in sorted(state.hrmp_channels.items())}
+
+
+def _open_requests(state: RouterState) -> dict[tuple[ParaId, ParaId], HrmpOpenChannelRequest]:
+    return {each: copy(request) for each, request in sorted(state.hrmp_open_channel_requests.items())}
+
+
+HANDLER_BENCH: Final = HandlerBench(
+    preset="polkadot-2023",
+    check=_check,
+    paras=lambda state: sorted(state.paras),
+    send=_send,
+    waits=_waits,
+    account=_account,
+    downward=_downward,
+    channels=_channels,
+    open_requests=_open_requests,
+    close_requests=lambda state: sorted(state.hrmp_close_channel_requests),
+)
+
+
+# --- plugin ---------------------------------------------------------------------------------------------------------------------------
 
 
 @hookimpl

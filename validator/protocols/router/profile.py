@@ -21,7 +21,7 @@ from validator.core.limits import HEADROOM_WATERMARKS_MAX
 from validator.core.outcomes import Dispatch
 from validator.core.rules import Effects, Environment
 from validator.core.types import Balance, BlockNumber, ChannelId, ParaId, SessionIndex
-from validator.protocols.router import acceptance, dispatch, enactment, requests, session
+from validator.protocols.router import acceptance, enactment, requests, session
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features import as_the_chain, channels, downward, message_queue, signals, watermark
 from validator.protocols.router.features.table import FEATURES
@@ -107,7 +107,7 @@ SEED_RULES: Final = Profile(
     upward=UpwardRules(
         check=acceptance.check_upward_messages,
         enact=enactment.enact_upward_messages,
-        serve=dispatch.process_pending_upward_messages,
+        serve=enactment.process_pending_upward_messages,
         may_offboard=requests.may_always_offboard,
     ),
     notification=None,

@@ -20,20 +20,23 @@ from validator.document import Node, read_para
 from validator.errors import UserError
 from validator.plugin.protocol_api import ChainSettings, StateFile
 from validator.protocols.kit import Account, channel_name, increase
-from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features.message_queue import enact_upward_messages
 from validator.protocols.router.invariants import broken_book, broken_invariants
 from validator.protocols.router.state import (
+    MESSAGE_OVERHEAD_BYTES,
+    Book,
     HrmpChannel,
     HrmpOpenChannelRequest,
     InboundDownwardMessage,
     InboundHrmpMessage,
+    MessageQueue,
+    Page,
     RouterState,
     add_channel,
     count_exactly,
 )
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
 

@@ -23,11 +23,12 @@ from validator.plugin.protocol_api import (
     Writer,
 )
 from validator.protocols.kit import Account, OpenRequest, PageLayout, read_pending, write_pending
-from validator_early_hrmp.configuration import MAXIMA, EarlyHrmpConfiguration
 from validator_early_hrmp.records import Candidate, HrmpMessage
 from validator_early_hrmp.state import (
+    MAXIMA,
     Channel,
     CloseRequest,
+    EarlyHrmpConfiguration,
     EarlyHrmpState,
     QueuedMessage,
     QueueTail,

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from validator.plugin.protocol_api import ChainSettings, Manifest, ProtocolDefinition, TraceFormat, hookimpl
 from validator_early_hrmp import __version__
-from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
-from validator_early_hrmp.invariants import check_invariants
 from validator_early_hrmp.pages import PAGES
+from validator_early_hrmp.records import RECORDS
 from validator_early_hrmp.rules import EARLY_HRMP
-from validator_early_hrmp.shapes import RECORDS
-from validator_early_hrmp.state import EarlyHrmpState
+from validator_early_hrmp.state import MAXIMA, WATERMARK_RULE, EarlyHrmpState, check_invariants, read_configuration
 from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request, view
 
 if TYPE_CHECKING:

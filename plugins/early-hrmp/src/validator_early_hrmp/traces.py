@@ -7,7 +7,6 @@ from typing import Any
 
 from validator.plugin.protocol_api import BlockNumber, Node
 from validator.protocols.kit import channel_name
-from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.records import (
     AcceptOpenChannel,
     AcceptOpenChannelFrom,
@@ -17,7 +16,7 @@ from validator_early_hrmp.records import (
     HrmpMessage,
     InitOpenChannel,
 )
-from validator_early_hrmp.state import EarlyHrmpState, QueuedMessage
+from validator_early_hrmp.state import EarlyHrmpConfiguration, EarlyHrmpState, QueuedMessage
 
 CANDIDATE_KEYS = ("para_id", "relay_parent_number", "dmq_watermark", "hrmp_messages", "enact_at_block")
 _KINDS = ("init_open_channel", "accept_open_channel", "close_channel")

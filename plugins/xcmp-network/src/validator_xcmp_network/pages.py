@@ -13,10 +13,9 @@ from validator_xcmp import encoding as xcmp
 
 from validator.plugin.protocol_api import DecodeError, ParaId, Reader, Writer
 from validator.protocols.kit import PageLayout, Touched
-from validator_xcmp_network.configuration import ChannelMode, IntraBlock, NetworkConfiguration
 from validator_xcmp_network.queues import Entry, IngressQueue, Memory
 from validator_xcmp_network.records import Candidate, OutboxMessage
-from validator_xcmp_network.state import NetworkState
+from validator_xcmp_network.state import ChannelMode, IntraBlock, NetworkConfiguration, NetworkState
 
 PAGES = PageLayout("xcmp-network state encoding")
 

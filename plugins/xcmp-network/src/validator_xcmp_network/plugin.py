@@ -10,27 +10,61 @@ from importlib.resources import (
 )
 from typing import TYPE_CHECKING, Any, Final
 
+from validator_xcmp import proof_documents as xcmp
+from validator_xcmp.merkle import msg_root
+
 from validator.plugin.protocol_api import (
     ChainSettings,
     Manifest,
+    Node,
     ProofFormat,
     ProtocolDefinition,
     TraceFormat,
     hookimpl,
 )
 from validator_xcmp_network import __version__
-from validator_xcmp_network.configuration import LIMITS, MAXIMA, OPEN_CHANNELS, ChannelMode, Setup, read_configuration
-from validator_xcmp_network.invariants import check_invariants
 from validator_xcmp_network.pages import PAGES
-from validator_xcmp_network.proof_documents import KINDS, prove_document, verify_document
+from validator_xcmp_network.records import RECORDS
 from validator_xcmp_network.rules import XCMP_NETWORK
-from validator_xcmp_network.shapes import RECORDS
-from validator_xcmp_network.state import NetworkState
+from validator_xcmp_network.state import (
+    LIMITS,
+    MAXIMA,
+    OPEN_CHANNELS,
+    ChannelMode,
+    NetworkState,
+    Setup,
+    check_invariants,
+    read_configuration,
+)
 from validator_xcmp_network.state_view import STATE_VIEW
 from validator_xcmp_network.traces import PARA_KEYS, STATE_KEYS, read_body, read_candidate, read_request, view
 
 if TYPE_CHECKING:
     from validator.simulate import Simulation, SimulationSettings
+
+
+# --- proof documents ------------------------------------------------------------------------------------------------------------------
+# The documents of `validator prove` and `validator verify`: those of XCMP channels, with the message root as H(batch).
+#
+# One commitment then serves both the chain of a channel and the check of a body. Source: xcmp_rules 1.1 "Composed".
+
+
+KINDS: Final = xcmp.KINDS
+"""The kinds of proof."""
+
+
+def prove_document(kind: str, document: Node) -> dict[str, Any]:
+    """Return a proof and the trusted values that verify it; ``kind`` is one of `KINDS`. Raises `validator.errors.UserError`."""
+    return xcmp.prove_document(kind, document, msg_root)
+
+
+def verify_document(kind: str, document: Node) -> dict[str, Any]:
+    """Return whether a proof holds and what it proves. Raises `validator.errors.UserError` only for malformed trusted values."""
+    return xcmp.verify_document(kind, document, msg_root)
+
+
+# --- plugin ---------------------------------------------------------------------------------------------------------------------------
+
 
 NAME: Final = "xcmp-network"
 

@@ -19,15 +19,12 @@ from validator.plugin.protocol_api import (
     hookimpl,
 )
 from validator_xcmp import __version__
-from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import PAGES
-from validator_xcmp.invariants import check_invariants
-from validator_xcmp.proof_documents import KINDS, prove_document, verify_document
+from validator_xcmp.proof_documents import KINDS, VECTOR_FORMAT, prove_document, vector_result, verify_document
+from validator_xcmp.records import RECORDS
 from validator_xcmp.rules import XCMP
-from validator_xcmp.shapes import RECORDS
-from validator_xcmp.state import XcmpState
+from validator_xcmp.state import LIMITS, MAXIMA, XcmpState, check_invariants, read_configuration
 from validator_xcmp.traces import PARA_KEYS, STATE_KEYS, read_candidate, read_request, view
-from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
 
 if TYPE_CHECKING:
     from validator.simulate import Simulation, SimulationSettings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol's parts of the conformance format. See `docs/trace-format.md`, "xcmp"."""
+"""Inputs and states of XCMP channels in the conformance format. See `docs/trace-format.md`, "xcmp"."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from validator_xcmp.records import (
     Watermark,
 )
 from validator_xcmp.state import XcmpState, column_index
+
+# --- traces ---------------------------------------------------------------------------------------------------------------------------
+
 
 REQUEST_KINDS: Final = ("init_open_channel", "accept_open_channel", "close_channel")
 CANDIDATE_KEYS: Final = (

@@ -28,7 +28,7 @@ from validator.core.types import Balances
 from validator.protocols.kit import Account
 from validator.protocols.router.records import InitOpenChannel
 from validator.protocols.router.rules import ROUTER
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 Call = Callable[[Context], Any]
 

@@ -22,7 +22,7 @@ from validator.protocols.router.features.errors import InsufficientWeight
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import Candidate, ServiceOverweight
 from validator.protocols.router.rules import ROUTER
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 PER_BYTE = MessageWeight(10, 2)
 

@@ -15,7 +15,6 @@ from validator.core.limits import U64_MAX
 from validator.core.outcomes import Dispatch, DispatchOutcome
 from validator.core.rules import Effects, Environment
 from validator.core.types import BlockNumber, ParaId, Weight
-from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page
 from validator.protocols.router.errors import (
     UpwardCapacityExceeded,
     UpwardMessageSize,
@@ -34,7 +33,7 @@ from validator.protocols.router.features.errors import (
 from validator.protocols.router.host import RouterHost
 from validator.protocols.router.records import ServiceOverweight
 from validator.protocols.router.requests import dispatcher_of
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.state import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page, RouterState
 
 
 def queue_of(state: RouterState) -> MessageQueue:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Initial configurations of simulated chains, by the names of `validator simulate --preset`, and the changes that governance may make.
 
-The names differ from those of `validator.protocols.router.presets`, because the simulator's limits are changed to make chains busier.
+The names differ from those of `validator.protocols.router.configuration`, because the simulator's limits are changed to make chains busier.
 """
 
 from __future__ import annotations
