@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from validator_xcmp import errors
+from validator_xcmp.proof_documents import GROUPS, vectors
 from validator_xcmp.rules import XCMP
 from validator_xcmp.state import check_invariants
-from validator_xcmp.proof_documents import GROUPS
 from xcmp_rule_set import SHARED
 from xcmp_suite import SUITE, all_scenarios, files
 from xcmp_trace import Json, as_record
