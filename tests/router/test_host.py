@@ -66,12 +66,12 @@ def router() -> LaneRules:
 def test_operation_is_rolled_back(router: LaneRules, name: str) -> None:
     before, queues = encode_state(router.state), deepcopy(router.state.downward_message_queues)
     host = RouterHost(router.state, router.env)
-    events = list(router.events.events)
+    events = list(router.env.events.events)
     host.begin()
     OPERATIONS[name](host)
     assert encode_state(router.state) != before, "the operation has an effect"
     host.roll_back()
     assert encode_state(router.state) == before
     assert router.state.downward_message_queues == queues
-    assert list(router.events.events) == events
+    assert list(router.env.events.events) == events
     check_invariants(router.state)

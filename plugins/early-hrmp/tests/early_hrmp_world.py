@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, HrmpMessage, InitOpenChannel
+from validator_early_hrmp.records import Candidate, CloseChannel, HrmpMessage
 from validator_early_hrmp.rules import EARLY_HRMP
 from validator_early_hrmp.state import EarlyHrmpConfiguration
 
 from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import ChainSettings, DownwardMessage, Enactment, Para, SessionChange
+from validator.protocols.kit import AcceptOpenChannel, InitOpenChannel
 
 CONFIGURATION = EarlyHrmpConfiguration(
     hrmp_channel_max_places=3,

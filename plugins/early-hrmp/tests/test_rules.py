@@ -9,7 +9,7 @@ import pytest
 from early_hrmp_rule_set import pages_of
 from early_hrmp_world import CONFIGURATION, candidate, chain, lived, open_channels
 from validator_early_hrmp.errors import CandidateUnknownPara, OutboundNoSuchChannel
-from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, InitOpenChannel
+from validator_early_hrmp.records import Candidate, CloseChannel
 from validator_early_hrmp.rules import EARLY_HRMP
 from validator_early_hrmp.state import MAXIMA, EarlyHrmpConfiguration
 
@@ -27,7 +27,12 @@ from validator.plugin.protocol_api import (
     message_hash,
     mqc_link,
 )
-from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
+from validator.protocols.kit import (
+    AcceptOpenChannel,
+    InclusionCandidateNotPending,
+    InitOpenChannel,
+    TimeoutCandidateNotPending,
+)
 
 
 def test_limits_are_in_encoding_order() -> None:

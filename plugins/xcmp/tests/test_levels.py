@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from validator_xcmp.records import AcceptOpenChannelFrom, Candidate, InitOpenChannel
+from validator_xcmp.records import Candidate
 from validator_xcmp.rules import XCMP
 from validator_xcmp.state import XcmpConfiguration
 
 from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import ChainSettings, DownwardMessage, LaneLevel, LevelChoice, Para, SessionChange
+from validator.protocols.kit import AcceptOpenChannelFrom, InitOpenChannel
 
 ALL = LevelChoice(None, 100, 100)
 CONFIGURATION = XcmpConfiguration(

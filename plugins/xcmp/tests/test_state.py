@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_xcmp import limits, merkle
 from validator_xcmp.merkle import cst_leaf
-from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, Candidate, CloseChannelTo, InitOpenChannel
+from validator_xcmp.records import Candidate, CloseChannelTo
 from validator_xcmp.rules import XCMP, closed_unread_message
 from validator_xcmp.state import Column, XcmpConfiguration, XcmpState, check_invariants
 from xcmp_rule_set import pages_of, restored
@@ -29,6 +29,7 @@ from validator.plugin.protocol_api import (
     PendingRef,
     SessionChange,
 )
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
 
 ALL = 2**32 - 1
 ROOT = b"\xaa" * 32

@@ -2,7 +2,7 @@
 """Building blocks that relay-chain protocols share. Authors of rule sets compose them.
 
 - `ledger`: accounts with deposits
-- `requests`: the list of open requests
+- `requests`: channel requests, their records, and the list of open ones
 - `pages`: the layout of pages
 - `indexes`: indexes of channels
 - `levels`: how full queues are, for those who watch over them
@@ -26,16 +26,27 @@ from validator.protocols.kit.invariants import ascends, broken_deposits, broken_
 from validator.protocols.kit.ledger import Account, Ledger, endow, free_balance, missing_funds, reserve, unreserve
 from validator.protocols.kit.levels import downward_level, lane_level, wanted_subjects
 from validator.protocols.kit.pages import PageLayout
-from validator.protocols.kit.requests import OpenRequest, OpenRequests
+from validator.protocols.kit.requests import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    InitOpenChannel,
+    OpenRequest,
+    OpenRequests,
+    RequestRecords,
+)
 
 __all__ = [
+    "AcceptOpenChannel",
+    "AcceptOpenChannelFrom",
     "Account",
     "InclusionCandidateNotPending",
+    "InitOpenChannel",
     "Ledger",
     "OpenRequest",
     "OpenRequests",
     "PageLayout",
     "PendingCandidate",
+    "RequestRecords",
     "TimeoutCandidateNotPending",
     "Touched",
     "ascends",

@@ -17,6 +17,7 @@ from validator.plugin.protocol_api import (
     message_hash,
     relay_parent,
 )
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel, RequestRecords
 
 # --- records --------------------------------------------------------------------------------------------------------------------------
 
@@ -44,30 +45,6 @@ class Candidate(NamedTuple):
     candidate_hash: bytes | None = None
 
 
-class InitOpenChannel(NamedTuple):
-    """``init_open_channel(recipient)`` called by ``origin``."""
-
-    origin: ParaId
-    recipient: ParaId
-
-
-class AcceptOpenChannel(NamedTuple):
-    """``accept_open_channel(i)`` called by ``origin``; ``request_index`` is the position in the list of open requests, from 0."""
-
-    origin: ParaId
-    request_index: int
-
-
-class AcceptOpenChannelFrom(NamedTuple):
-    """``accept_open_channel`` of the request from ``sender`` to ``origin``, whatever its position in the list.
-
-    Positions move at a session boundary, so an index may then select another request; the pair cannot. Source: xcmp_rules 1.2.
-    """
-
-    origin: ParaId
-    sender: ParaId
-
-
 class CloseChannel(NamedTuple):
     """``close_channel(sender, recipient)`` called by ``origin``."""
 
@@ -84,13 +61,9 @@ REQUESTS: Final[tuple[type[ChannelRequest], ...]] = (
     AcceptOpenChannelFrom,
     CloseChannel,
 )
-"""Classes by the variant, the first of a request's plain fields."""
+"""Classes by the position that a request's plain fields begin with."""
 
-
-def make_request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Build a request from ``(variant, *arguments)``; the variant is the position in `REQUESTS`."""
-    made: ChannelRequest = REQUESTS[fields[0]]._make(fields[1:])
-    return made
+REQUEST_RECORDS: Final = RequestRecords("validator.early_hrmp", REQUESTS, check_u32)
 
 
 def make_candidate(fields: tuple[Any, ...]) -> Candidate:
@@ -108,9 +81,6 @@ def make_candidate(fields: tuple[Any, ...]) -> Candidate:
 
 CANDIDATE: Final = "validator.early_hrmp.Candidate"
 CHANNEL_REQUEST: Final = "validator.early_hrmp.ChannelRequest"
-
-_VARIANTS: Final = {f"validator.early_hrmp.{kind.__name__}": at for at, kind in enumerate(REQUESTS)}
-"""A request's variant by the name of its record."""
 
 
 def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
@@ -131,16 +101,6 @@ def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
     return para_id, parent, watermark, tuple(shaped), record["candidate_hash"]
 
 
-def shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return ``(variant, *arguments)`` of a decoded record, the input of `records.make_request`. Raises `LimitError`."""
-    name, call = record["request"]
-    variant = _VARIANTS[name]
-    arguments = [call[field] for field in REQUESTS[variant]._fields]
-    for field, argument in zip(REQUESTS[variant]._fields, arguments, strict=True):
-        check_u32(f"request.{field}", argument)
-    return variant, *arguments
-
-
 def candidate_record(lane: str, block: int, index: int, candidate: Candidate) -> dict[str, Any]:
     """Return the record of a candidate, the inverse of `shape_candidate`."""
     return {
@@ -158,13 +118,7 @@ def candidate_record(lane: str, block: int, index: int, candidate: Candidate) ->
     }
 
 
-def request_record(lane: str, block: int, index: int, request: ChannelRequest) -> dict[str, Any]:
-    """Return the record of a request, the inverse of `shape_request`."""
-    name = f"validator.early_hrmp.{type(request).__name__}"
-    return {"lane": lane, "block": block, "index": index, "request": (name, request._asdict())}
-
-
 RECORDS: Final = (
     RecordType("candidates", CANDIDATE, shape_candidate),
-    RecordType("channel-requests", CHANNEL_REQUEST, shape_request),
+    RecordType("channel-requests", CHANNEL_REQUEST, REQUEST_RECORDS.shape),
 )

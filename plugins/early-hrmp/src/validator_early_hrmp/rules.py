@@ -41,6 +41,9 @@ from validator.plugin.protocol_api import (
     refuse,
 )
 from validator.protocols.kit import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    InitOpenChannel,
     OpenRequest,
     channel_name,
     downward_level,
@@ -86,16 +89,7 @@ from validator_early_hrmp.pages import (
     encode_para_page,
     para_pages,
 )
-from validator_early_hrmp.records import (
-    AcceptOpenChannel,
-    AcceptOpenChannelFrom,
-    Candidate,
-    ChannelRequest,
-    HrmpMessage,
-    InitOpenChannel,
-    make_candidate,
-    make_request,
-)
+from validator_early_hrmp.records import REQUEST_RECORDS, Candidate, ChannelRequest, HrmpMessage, make_candidate
 from validator_early_hrmp.state import (
     Channel,
     CloseRequest,
@@ -628,7 +622,7 @@ def channel_headroom(state: EarlyHrmpState, _profile: Any, channel_id: ChannelId
 
 EARLY_HRMP: Final[RuleSet[EarlyHrmpState]] = RuleSet(
     genesis=genesis,
-    request=make_request,
+    request=REQUEST_RECORDS.make,
     candidate=make_candidate,
     apply_request=apply_request,
     queue_downward=queue_downward_message,

@@ -19,6 +19,7 @@ from validator.plugin.protocol_api import (
     check_u32,
     relay_parent,
 )
+from validator.protocols.kit import RequestRecords
 from validator_xcmp_network.limits import ACKS_MAX, OUTBOX_MESSAGES_MAX
 
 # --- records --------------------------------------------------------------------------------------------------------------------------
@@ -68,17 +69,14 @@ ChannelRequest: TypeAlias = xcmp.ChannelRequest | ReportBody
 REQUESTS: Final[tuple[type[ChannelRequest], ...]] = (*xcmp.REQUESTS, ReportBody)
 """Classes by the number that a request's tuple of fields starts with."""
 
+REQUEST_RECORDS: Final = RequestRecords("validator.xcmp_network", REQUESTS, check_u32, unchecked=("root",))
+"""A root is bytes of a fixed size."""
+
 
 def candidate(fields: tuple[Any, ...]) -> Candidate:
     """Build a candidate from its fields, in the order of `Candidate`."""
     para_id, relay_parent_number, outbox, *rest = fields
     return Candidate(para_id, relay_parent_number, tuple(map(OutboxMessage._make, outbox)), *rest)
-
-
-def request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Build a request from ``(number in REQUESTS, *its fields)``."""
-    made: ChannelRequest = REQUESTS[fields[0]]._make(fields[1:])
-    return made
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------------------------------
@@ -87,10 +85,6 @@ def request(fields: tuple[Any, ...]) -> ChannelRequest:
 
 CANDIDATE: Final = "validator.xcmp_network.Candidate"
 CHANNEL_REQUEST: Final = "validator.xcmp_network.ChannelRequest"
-_NUMBERS: Final = {f"validator.xcmp_network.{kind.__name__}": number for number, kind in enumerate(REQUESTS)}
-"""A call's number in `records.REQUESTS`, by the name of its record."""
-_ROOT: Final = "root"
-"""The one argument of a call that is not a u32, but bytes of a fixed size."""
 
 
 def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
@@ -128,17 +122,6 @@ def _acks(items: list[dict[str, Any]]) -> tuple[tuple[int, int], ...]:
     return tuple((item["block"], item["sender"]) for item in items)
 
 
-def shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the request's number in `records.REQUESTS` and its fields. Raises `LimitError`."""
-    name, call = record["request"]
-    number = _NUMBERS[name]
-    fields = REQUESTS[number]._fields
-    for field in fields:
-        if field != _ROOT:
-            check_u32(f"request.{field}", call[field])
-    return number, *(call[field] for field in fields)
-
-
 def candidate_record(lane: str, block: int, index: int, candidate: Candidate) -> dict[str, Any]:
     """Return the record of a candidate, the inverse of `shape_candidate`."""
     watermark = candidate.watermark
@@ -153,13 +136,7 @@ def candidate_record(lane: str, block: int, index: int, candidate: Candidate) ->
     }
 
 
-def request_record(lane: str, block: int, index: int, request: ChannelRequest) -> dict[str, Any]:
-    """Return the record of a request, the inverse of `shape_request`."""
-    name = f"validator.xcmp_network.{type(request).__name__}"
-    return {"lane": lane, "block": block, "index": index, "request": (name, request._asdict())}
-
-
 RECORDS: Final = (
     RecordType("candidates", CANDIDATE, shape_candidate),
-    RecordType("channel-requests", CHANNEL_REQUEST, shape_request),
+    RecordType("channel-requests", CHANNEL_REQUEST, REQUEST_RECORDS.shape),
 )

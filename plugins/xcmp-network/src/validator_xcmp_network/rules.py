@@ -12,7 +12,6 @@ from itertools import islice, pairwise
 from typing import Any, Final
 
 from validator_xcmp import rules as xcmp
-from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
 from validator_xcmp.records import Candidate as XcmpCandidate
 from validator_xcmp.rules import onboard_para, para_level, queue_downward_message
 
@@ -40,7 +39,14 @@ from validator.plugin.protocol_api import (
     SessionChange,
     refuse,
 )
-from validator.protocols.kit import channel_name, lane_level, wanted_subjects
+from validator.protocols.kit import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    InitOpenChannel,
+    channel_name,
+    lane_level,
+    wanted_subjects,
+)
 from validator_xcmp_network import records
 from validator_xcmp_network.errors import (
     AckAheadRelayParent,
@@ -543,7 +549,7 @@ def channel_headroom(state: NetworkState, _profile: Any, channel_id: ChannelId) 
 
 XCMP_NETWORK: Final[RuleSet[NetworkState]] = RuleSet(
     genesis=genesis,
-    request=records.request,
+    request=records.REQUEST_RECORDS.make,
     candidate=records.candidate,
     apply_request=apply_request,
     queue_downward=queue_downward_message,

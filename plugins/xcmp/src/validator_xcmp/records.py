@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from validator.plugin.protocol_api import BlockNumber, Hash, LimitError, ParaId, RecordType, check_u32, relay_parent
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel, RequestRecords
 from validator_xcmp.limits import BITFIELD_BITS_MAX
 
 # --- records --------------------------------------------------------------------------------------------------------------------------
@@ -28,30 +29,6 @@ class Candidate(NamedTuple):
     bitfield: str = ""
     message_root: Hash | None = None
     candidate_hash: bytes | None = None
-
-
-class InitOpenChannel(NamedTuple):
-    """``init_open_channel(recipient)`` called by ``origin``."""
-
-    origin: ParaId
-    recipient: ParaId
-
-
-class AcceptOpenChannel(NamedTuple):
-    """``accept_open_channel(i)`` called by ``origin``; ``request_index`` is the position in the list of open requests."""
-
-    origin: ParaId
-    request_index: int
-
-
-class AcceptOpenChannelFrom(NamedTuple):
-    """``accept_open_channel`` of the request from ``sender`` to ``origin``, whatever its position in the list.
-
-    Positions move at a session boundary, so an index may then select another request; the pair cannot. Source: xcmp_rules 1.2.
-    """
-
-    origin: ParaId
-    sender: ParaId
 
 
 class CloseChannel(NamedTuple):
@@ -81,16 +58,12 @@ REQUESTS: Final[tuple[type[ChannelRequest], ...]] = (
 )
 """Classes by the number that a request's tuple of fields starts with."""
 
+REQUEST_RECORDS: Final = RequestRecords("validator.xcmp", REQUESTS, check_u32)
+
 
 def candidate(fields: tuple[Any, ...]) -> Candidate:
     """Build a candidate from its six fields, in the order of `Candidate`."""
     return Candidate._make(fields)
-
-
-def request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Build a request from ``(number in REQUESTS, *its fields)``."""
-    made: ChannelRequest = REQUESTS[fields[0]]._make(fields[1:])
-    return made
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------------------------------
@@ -99,8 +72,6 @@ def request(fields: tuple[Any, ...]) -> ChannelRequest:
 
 CANDIDATE: Final = "validator.xcmp.Candidate"
 CHANNEL_REQUEST: Final = "validator.xcmp.ChannelRequest"
-_NUMBERS: Final = {f"validator.xcmp.{kind.__name__}": number for number, kind in enumerate(REQUESTS)}
-"""A call's number in `records.REQUESTS`, by the name of its record."""
 
 
 def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
@@ -118,16 +89,6 @@ def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
     return para_id, parent, place, bitfield, record["message_root"], record["candidate_hash"]
 
 
-def shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the request's number in `records.REQUESTS` and its fields. Raises `LimitError`."""
-    name, call = record["request"]
-    number = _NUMBERS[name]
-    arguments = [call[field] for field in REQUESTS[number]._fields]
-    for field, argument in zip(REQUESTS[number]._fields, arguments, strict=True):
-        check_u32(f"request.{field}", argument)
-    return number, *arguments
-
-
 def candidate_record(lane: str, block: int, index: int, candidate: Candidate) -> dict[str, Any]:
     """Return the record of a candidate, the inverse of `shape_candidate`."""
     block_number, para = candidate.watermark
@@ -140,13 +101,7 @@ def candidate_record(lane: str, block: int, index: int, candidate: Candidate) ->
     }
 
 
-def request_record(lane: str, block: int, index: int, request: ChannelRequest) -> dict[str, Any]:
-    """Return the record of a request, the inverse of `shape_request`."""
-    name = f"validator.xcmp.{type(request).__name__}"
-    return {"lane": lane, "block": block, "index": index, "request": (name, request._asdict())}
-
-
 RECORDS: Final = (
     RecordType("candidates", CANDIDATE, shape_candidate),
-    RecordType("channel-requests", CHANNEL_REQUEST, shape_request),
+    RecordType("channel-requests", CHANNEL_REQUEST, REQUEST_RECORDS.shape),
 )

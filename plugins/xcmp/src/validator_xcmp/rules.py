@@ -39,6 +39,9 @@ from validator.plugin.protocol_api import (
     refuse,
 )
 from validator.protocols.kit import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    InitOpenChannel,
     OpenRequest,
     channel_name,
     downward_level,
@@ -77,15 +80,7 @@ from validator_xcmp.errors import (
     WatermarkRegressed,
 )
 from validator_xcmp.merkle import hrmp_link, message_hash
-from validator_xcmp.records import (
-    AcceptOpenChannel,
-    AcceptOpenChannelFrom,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    InitOpenChannel,
-    Watermark,
-)
+from validator_xcmp.records import Candidate, ChannelRequest, CloseChannel, Watermark
 from validator_xcmp.state import (
     Column,
     DownwardTail,
@@ -596,7 +591,7 @@ def para_headroom(state: XcmpState, _profile: Any, para: ParaId) -> ParaHeadroom
 
 XCMP: Final[RuleSet[XcmpState]] = RuleSet(
     genesis=genesis,
-    request=records.request,
+    request=records.REQUEST_RECORDS.make,
     candidate=records.candidate,
     apply_request=apply_request,
     queue_downward=queue_downward_message,

@@ -6,17 +6,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from validator.plugin.protocol_api import BlockNumber, Node
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
 from validator_xcmp.limits import BITFIELD_BITS_MAX
-from validator_xcmp.records import (
-    AcceptOpenChannel,
-    AcceptOpenChannelFrom,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    CloseChannelTo,
-    InitOpenChannel,
-    Watermark,
-)
+from validator_xcmp.records import Candidate, ChannelRequest, CloseChannel, CloseChannelTo, Watermark
 from validator_xcmp.state import XcmpState, column_index
 
 # --- traces ---------------------------------------------------------------------------------------------------------------------------
