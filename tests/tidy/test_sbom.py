@@ -7,13 +7,15 @@ import json
 import re
 from importlib.metadata import distributions
 
-from tests.tidy.sbom import ROOT, archive_hashes, bill, normal
+from packaging.utils import canonicalize_name
+
+from tests.tidy.sbom import ROOT, archive_hashes, bill
 
 
 def pins() -> set[str]:
     lines = (ROOT / "constraints.txt").read_text("ascii").splitlines()
     return {
-        f"{normal(line.partition('==')[0])}=={line.partition('==')[2]}"
+        f"{canonicalize_name(line.partition('==')[0])}=={line.partition('==')[2]}"
         for line in lines
         if line and not line.startswith("#")
     }

@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import PREFIX, Chain, chain, definition_of, inputs_of
@@ -28,7 +29,6 @@ from validator.lanes.parking import InputsGone, LaneBatch, Suspect
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache
-from validator.simulate import SimulationSettings
 
 BATCHES = 6
 FAULTY_BATCH = 3

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from validator import __version__
 from validator.core.types import ParaId
@@ -35,9 +35,6 @@ from validator.protocols.router.state_view import STATE_VIEW
 from validator.protocols.router.statefile import STATE_FILE
 from validator.protocols.router.traces import TRACES
 from validator.resources import schemas_directory
-
-if TYPE_CHECKING:
-    from validator.simulate import Simulation, SimulationSettings
 
 
 # --- handler bench --------------------------------------------------------------------------------------------------------------------
@@ -112,7 +109,6 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         records=ROUTER_RECORDS,
         schemas=schemas_directory(),
         traces=TRACES,
-        simulation=_simulation,
         limits_table=LIMITS_TABLE,
         state_file=STATE_FILE,
         state_view=STATE_VIEW,
@@ -139,12 +135,6 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
 
 def _epoch(from_block: BlockNumber, version: int) -> RulesEpoch:
     return RulesEpoch(from_block, version, rules_of(table.features_of(version)))
-
-
-def _simulation(settings: SimulationSettings) -> Simulation:
-    from validator.protocols.router.simulation.traffic import RouterSimulation
-
-    return RouterSimulation(settings)
 
 
 def _handler_states(state: RouterState) -> HandlerStates:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from validator.plugin.protocol_api import (
     ChainSettings,
@@ -25,9 +25,6 @@ from validator_xcmp.records import RECORDS
 from validator_xcmp.rules import XCMP
 from validator_xcmp.state import LIMITS, MAXIMA, XcmpState, check_invariants, read_configuration
 from validator_xcmp.traces import PARA_KEYS, STATE_KEYS, read_candidate, read_request, view
-
-if TYPE_CHECKING:
-    from validator.simulate import Simulation, SimulationSettings
 
 _PACKAGE = files("validator_xcmp")
 
@@ -62,18 +59,11 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             vector_format=VECTOR_FORMAT,
             vectors=vector_result,
         ),
-        simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
         invariants=_check_invariants,
         reconfigure=_reconfigure,
         rules_page=_PACKAGE.joinpath("rules.md"),
     )
-
-
-def _simulation(settings: SimulationSettings) -> Simulation:
-    from validator_xcmp.simulation.traffic import XcmpSimulation
-
-    return XcmpSimulation(settings)
 
 
 def _check_invariants(state: XcmpState, _profile: Any) -> None:
