@@ -36,7 +36,6 @@ from validator.protocols.router.statefile import STATE_FILE
 from validator.protocols.router.traces import TRACES
 from validator.resources import schemas_directory
 
-
 # --- handler bench --------------------------------------------------------------------------------------------------------------------
 # The Router as a test bench for authors of upward-message handlers.
 
