@@ -15,12 +15,13 @@ from validator.codec.json_form import encode_input
 from validator.core.execute import Intervals, execute
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.records import block_record
+from validator.core.rules import LaneRules
 from validator.core.types import Balances, Block, ParaKind
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.protocols.kit import reserve
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.records import Candidate, candidate
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
 from validator.topics import INPUT_TOPICS
 
@@ -47,7 +48,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
         say(f"core: {paras:,} paras, {channels:,} channels")
         blocks = prepare(settings)
         for _ in range(repeats):
-            rules = Router(initial_state(settings))
+            rules = LaneRules(ROUTER, initial_state(settings))
             gc.collect()
             gc.freeze()
             gc.disable()

@@ -26,7 +26,7 @@ from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features import table
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import Candidate
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 BLOCKS = 400
 BUSY_BLOCKS = range(50, 200)
@@ -77,7 +77,7 @@ def follow(features: frozenset[str], seed: int = 1) -> Followed:
         max_upward_queue_size=most,
         preferred_dispatchable_upward_messages_step_weight=BUDGET,
     )
-    router = Router.at_genesis(
+    router = ROUTER.at_genesis(
         ChainSettings(
             config,
             tuple(map(Para, everybody)),

@@ -20,14 +20,14 @@ from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
-from validator.core.rules import ChainSettings
+from validator.core.rules import ChainSettings, LaneRules
 from validator.core.types import Para, ParaId
 from validator.plugin.registry import handlers_of, installed
 from validator.plugin.watchdog import Watchdog
+from validator.protocols.router.configuration import PRESETS
 from validator.protocols.router.enactment import enact_upward_messages
 from validator.protocols.router.host import RouterHost
-from validator.protocols.router.presets import PRESETS
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 CALLS = 50_000
 BLOCKS = 90
@@ -79,7 +79,7 @@ def _calls(repeats: int) -> list[Figure]:
 
     table = DispatchTable([BoundHandler("empty", "1.0", Handler("empty", handle, MessageWeight(1), b"m"))])
     router = _router()
-    host = RouterHost(router.state, router.rules, router.events)
+    host = RouterHost(router.state, router.env)
     context = Context(host, PARAS[0], "empty", None, used=0, limit=1)
     plain = HandlerDispatcher([HandlerEpoch(0, table)])
     watched = HandlerDispatcher([HandlerEpoch(0, table)], guard=Watchdog(10.0))
@@ -149,9 +149,9 @@ def _rate(dispatcher: UpwardDispatcher, messages: list[list[bytes]], outcomes: s
     return BLOCKS * len(PARAS) / seconds
 
 
-def _router(dispatcher: UpwardDispatcher | None = None) -> Router:
+def _router(dispatcher: UpwardDispatcher | None = None) -> LaneRules:
     limits = replace(PRESETS["polkadot-2023"], hrmp_max_parachain_outbound_channels=len(PARAS))
-    router = Router.at_genesis(
+    router = ROUTER.at_genesis(
         ChainSettings(limits, tuple(Para(para, balance=10**20) for para in PARAS), upward_messages=dispatcher)
     )
     router.begin_block(1)
@@ -164,7 +164,7 @@ MODULE = """
 from validator.plugin.api import Handler, Manifest, MessageWeight, hookimpl
 @hookimpl
 def validator_manifest():
-    return Manifest("made-{n}", "1.0.0", (1, 0))
+    return Manifest("made-{n}", "1.0.0", (2, 0))
 @hookimpl
 def validator_handlers():
     yield Handler("made-{n}", lambda context, payload: None, MessageWeight(1), prefix=bytes((9, {n})))

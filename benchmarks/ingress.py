@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Final
 
-from validator_xcmp_network.configuration import NetworkConfiguration, Setup
 from validator_xcmp_network.records import Candidate, OutboxMessage
-from validator_xcmp_network.rules import XcmpNetwork
+from validator_xcmp_network.rules import XCMP_NETWORK
+from validator_xcmp_network.state import NetworkConfiguration, Setup
 
 from benchmarks.figures import Figure
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import ChainSettings, ChannelId, Para
 
 CHANNELS: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -53,19 +54,19 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     return figures
 
 
-def _meshed(channels: int) -> tuple[XcmpNetwork, list[int]]:
+def _meshed(channels: int) -> tuple[LaneRules, list[int]]:
     """Return a chain whose paras all have channels to each other, about as many as asked, and its paras."""
     paras = list(range(1, int(channels**0.5) + 2))
     return _chain(paras, (pair for pair in product(paras, paras) if pair[0] != pair[1])), paras
 
 
-def _chain(paras: list[int], channels: Iterator[ChannelId]) -> XcmpNetwork:
+def _chain(paras: list[int], channels: Iterator[ChannelId]) -> LaneRules:
     network = NetworkConfiguration(max_channel_messages=2**32 - 1)
     setup = Setup(network, open_channels=tuple(channels))
-    return XcmpNetwork.at_genesis(ChainSettings(setup, tuple(map(Para, paras))))
+    return XCMP_NETWORK.at_genesis(ChainSettings(setup, tuple(map(Para, paras))))
 
 
-def _rate(rules: XcmpNetwork, paras: list[int]) -> float:
+def _rate(rules: LaneRules, paras: list[int]) -> float:
     """Return candidates/s: in every block some paras send to others, and acknowledge what the block before sent to them."""
     step = max(1, len(paras) // ACTIVE)
     active = paras[::step][:ACTIVE]
@@ -92,7 +93,6 @@ def _rate(rules: XcmpNetwork, paras: list[int]) -> float:
         rules.begin_block(block)
         for candidate in candidates:
             rules.apply_candidate(candidate)
-        rules.end_block()
         took += time.process_time() - began
     gc.enable()
     gc.unfreeze()

@@ -13,11 +13,11 @@ from validator_simulators.router.load import SettingsLoad
 from benchmarks.core import INTERVALS, initial_state, prepare
 from benchmarks.figures import Figure
 from validator.core.execute import execute
-from validator.core.rules import ChainSettings, RulesEpoch
+from validator.core.rules import ChainSettings, LaneRules, RulesEpoch
 from validator.core.types import Block
 from validator.protocols.router.features import table
 from validator.protocols.router.profile import rules_of
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 SEED, NEWEST = table.SEED, list(table.PROFILES)[-1]
 CANDIDATES = 40_000
@@ -50,7 +50,7 @@ def _rate(blocks: Sequence[Block], profile: str) -> float:
     """Return candidates per second of processor time."""
     features = table.PROFILES[profile]
     rules = (RulesEpoch(0, table.version_of(features), rules_of(features)),)
-    router = Router(initial_state(LOAD), ChainSettings(rules=rules))
+    router = LaneRules(ROUTER, initial_state(LOAD), ChainSettings(rules=rules))
     gc.collect()
     gc.freeze()
     gc.disable()

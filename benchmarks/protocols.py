@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from validator_simulators.router.chains import LIMITS
-from validator_xcmp.row_trees import RowTrees, row_root
+from validator_xcmp.merkle import RowTrees, row_root
 from validator_xcmp.state import Column
 
 from benchmarks.figures import Figure
@@ -20,7 +20,7 @@ from validator.config import Config
 from validator.core.execute import Intervals, execute
 from validator.core.inputs import DeadLetter, Source
 from validator.core.records import block_record
-from validator.core.rules import RuleSet, pages
+from validator.core.rules import LaneRules, pages
 from validator.core.types import Block
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
@@ -202,7 +202,7 @@ def _sending(traffic: Traffic) -> Iterator[Json]:
         yield {"block": block, "requests": [], "candidates": candidates, "session_change": None}
 
 
-def _prepared(rules: RuleSet[Any], definition: LaneDefinition, blocks: list[Json]) -> list[Block]:
+def _prepared(rules: LaneRules[Any], definition: LaneDefinition, blocks: list[Json]) -> list[Block]:
     """Return blocks in the core's types, by way of their Avro bytes."""
 
     def fields(topic: str, record: Json, *place: int) -> tuple[Any, ...]:
@@ -229,22 +229,28 @@ def _prepared(rules: RuleSet[Any], definition: LaneDefinition, blocks: list[Json
         made.append(
             Block(
                 block_record(fields("blocks", record, number)),
-                tuple(rules.request(fields("channel-requests", each, number, at)) for at, each in enumerate(requests)),
+                tuple(
+                    rules.rule_set.request(fields("channel-requests", each, number, at))
+                    for at, each in enumerate(requests)
+                ),
                 (),
-                tuple(rules.candidate(fields("candidates", each, number, at)) for at, each in enumerate(candidates)),
+                tuple(
+                    rules.rule_set.candidate(fields("candidates", each, number, at))
+                    for at, each in enumerate(candidates)
+                ),
             )
         )
     return made
 
 
-def _execute(rules: RuleSet[Any], definition: LaneDefinition, blocks: list[Json]) -> None:
+def _execute(rules: LaneRules[Any], definition: LaneDefinition, blocks: list[Json]) -> None:
     for block in _prepared(rules, definition, blocks):
         executed = execute(rules, block, INTERVALS)
         refused = [verdict for verdict in executed.verdicts if verdict.violation is not None]
         assert not refused, refused[0]
 
 
-def _rate(rules: RuleSet[Any], definition: LaneDefinition, blocks: list[Json]) -> float:
+def _rate(rules: LaneRules[Any], definition: LaneDefinition, blocks: list[Json]) -> float:
     prepared = _prepared(rules, definition, blocks)
     gc.collect()
     gc.freeze()
@@ -258,7 +264,7 @@ def _rate(rules: RuleSet[Any], definition: LaneDefinition, blocks: list[Json]) -
     return len(prepared) * PARAS / took
 
 
-def _state_bytes(rules: RuleSet[Any]) -> int:
+def _state_bytes(rules: LaneRules[Any]) -> int:
     return sum(map(len, pages(rules)))
 
 

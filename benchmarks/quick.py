@@ -27,11 +27,12 @@ from validator.codec.decode import decode_record
 from validator.codec.inflight import pack, unpack
 from validator.core.execute import execute
 from validator.core.inputs import DeadLetter, Input, Source
+from validator.core.rules import LaneRules
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
 from validator.lanes.processor import LaneProcessor
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 from validator.topics import INPUT_TOPICS
 
 CORE_CANDIDATES: Final = 20_000
@@ -61,7 +62,7 @@ def core() -> Iterator[tuple[str, float]]:
         load = SettingsLoad(
             paras=paras, channels=channels, candidates_per_block=per_block, blocks=CORE_CANDIDATES // per_block
         )
-        blocks, rules = prepare(load), Router(initial_state(load))
+        blocks, rules = prepare(load), LaneRules(ROUTER, initial_state(load))
         yield (
             f"core, {channels:,} channels",
             _cost(lambda blocks=blocks, rules=rules: [execute(rules, block, INTERVALS) for block in blocks]),

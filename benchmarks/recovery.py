@@ -17,12 +17,12 @@ from benchmarks.core import initial_state
 from benchmarks.figures import Figure
 from benchmarks.service import configuration, encoded, end_offset, produce, running
 from validator.config import Config
-from validator.core.rules import pages
+from validator.core.rules import LaneRules, pages
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import chain_runtime
 from validator.lanes.genesis import genesis_path, keep_genesis
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 SIZES = ((100, 1_000), (10_000, 1_000_000))
 """(paras, channels)."""
@@ -102,7 +102,7 @@ def _prepared(load: SettingsLoad, folder: Path, kafka: dict[str, Any], prefix: s
     config = configuration(load, folder, kafka, prefix, write_state=False, max_records_per_trigger=RECORDS_PER_TRIGGER)
     runtime = chain_runtime(config.chains[load.lane], load.lane)
     path = genesis_path(folder / "job" / "lanes", load.lane, runtime.digest, runtime.protocol.encoding_version)
-    keep_genesis(path, (load.first_block, tuple(pages(Router(initial_state(load))))))
+    keep_genesis(path, (load.first_block, tuple(pages(LaneRules(ROUTER, initial_state(load))))))
     return config
 
 

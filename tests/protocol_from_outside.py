@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from validator.plugin.protocol_api import LimitsTable, Manifest, StateFile, StateSection, StateView, hookimpl, read_para
 from validator_early_hrmp import plugin as early_hrmp
-from validator_early_hrmp.configuration import MAXIMA
+from validator_early_hrmp.state import MAXIMA
 
 LIMITS = LimitsTable(
     key="caps",
@@ -23,26 +23,26 @@ def read(node, settings):
     """A state holds paras and their balances."""
     paras = tuple(read_para(para) for para in node["paras"].items())
     (definition,) = early_hrmp.validator_protocols()
-    return definition.genesis(replace(settings, paras=paras))
+    return definition.rule_set.genesis(replace(settings, paras=paras))
 
 
-def write(rules):
-    accounts = rules.state.accounts
-    return {"paras": [{"para_id": para, "balance": accounts[para].free} for para in sorted(rules.state.paras)]}
+def write(state):
+    accounts = state.accounts
+    return {"paras": [{"para_id": para, "balance": accounts[para].free} for para in sorted(state.paras)]}
 
 
-def para_document(rules, para):
-    return {"para_id": para, "state": {"registered": True}} if para in rules.state.paras else None
+def para_document(state, para):
+    return {"para_id": para, "state": {"registered": True}} if para in state.paras else None
 
 
-def para_sections(rules, para):
-    free = rules.state.accounts[para].free if para in rules.state.paras else None
+def para_sections(state, para):
+    free = state.accounts[para].free if para in state.paras else None
     return None if free is None else [StateSection(facts=[("free", f"{free:,} [units]")])]
 
 
 @hookimpl
 def validator_manifest():
-    return Manifest(name="outside", version="1.0.0", api_version=(1, 0))
+    return Manifest(name="outside", version="1.0.0", api_version=(2, 0))
 
 
 @hookimpl
@@ -53,18 +53,18 @@ def validator_protocols():
             name="outside",
             limits=tuple(MAXIMA),
             limits_table=LIMITS,
-            state_file=StateFile(read, write, lambda rules: {"paras": len(rules.state.paras)}),
+            state_file=StateFile(read, write, lambda state: {"paras": len(state.paras)}),
             state_view=StateView(
-                paras=lambda rules: sorted(rules.state.paras),
-                channels=lambda rules: sorted(rules.state.channels),
-                whole_document=lambda rules: {"places": rules.state.configuration.hrmp_channel_max_places},
+                paras=lambda state: sorted(state.paras),
+                channels=lambda state: sorted(state.channels),
+                whole_document=lambda state: {"places": state.configuration.hrmp_channel_max_places},
                 para_document=para_document,
-                channel_document=lambda rules, channel: None,
-                whole_sections=lambda rules: [
-                    StateSection("paras of outside", columns=("para",), rows=[(str(para),) for para in rules.state.paras])
+                channel_document=lambda state, channel: None,
+                whole_sections=lambda state: [
+                    StateSection("paras of outside", columns=("para",), rows=[(str(para),) for para in state.paras])
                 ],
                 para_sections=para_sections,
-                channel_sections=lambda rules, channel: None,
+                channel_sections=lambda state, channel: None,
             ),
         )
 '''

@@ -18,7 +18,7 @@ from validator.plugin.api import Handler, Manifest, MessageWeight, hookimpl
 
 @hookimpl
 def validator_manifest():
-    return Manifest(name="{name}", version="{version}", api_version=(1, 0))
+    return Manifest(name="{name}", version="{version}", api_version=(2, 0))
 
 
 {source}

@@ -146,7 +146,7 @@ def test_show_prints_every_field(site: Path) -> None:
     result = run(site, "show", "needy")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0] == "needy@1.0.0  (validator.handlers, API 1.0)"
+    assert lines[0] == "needy@1.0.0  (validator.handlers, API 2.0)"
     (row,) = rows(run(site, "show", "needy@1.0.0", "--json")).values()
     assert lines[1:] == [
         "  distribution   dist-needy 1.0.0",

@@ -18,7 +18,7 @@ from validator.config import load_config
 from validator.config.toml import to_toml
 from validator.core.handlers.state import HandlerStates
 from validator.lanes.configured import lane_definition
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,7 +97,7 @@ def test_plugin_state_is_exported_and_imported(followed: Job, tmp_path: Path) ->
     result = invoke("lanes", "import", str(exported), f"--lane={LANE}", f"--config={other}")
     assert result.exit_code == 0, result.output
     rules = lane_definition(load_config(other), LANE).create().rules
-    assert isinstance(rules, Router)
+    assert rules.rule_set is ROUTER
     assert [(key, value) for _, key, value in rules.state.handler_states.entries("tally")] == kept(followed)
 
 

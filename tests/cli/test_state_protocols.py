@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from validator.core.inputs import DeadLetter, Input
-    from validator.core.rules import RuleSet
+    from validator.core.rules import LaneRules
 
 LANE = "rococo"
 PARAS = [{"para_id": 2000, "balance": 5}, {"para_id": 2001, "balance": 1_000_000}]
@@ -39,7 +39,7 @@ class Stored:
     """A lane in a checkpoint that the command reads in this process."""
 
     config_path: Path
-    rules: RuleSet
+    rules: LaneRules
 
     def show(self, *arguments: str) -> Any:
         return invoke("state", "show", f"--lane={LANE}", *arguments, f"--config={self.config_path}")
@@ -82,7 +82,7 @@ def test_protocol_without_a_view_is_shown_by_its_state_keys(protocol: str, store
     lane = stored(of.table, inputs_of(of.records, protocol))
     definition = installed_protocol(protocol)
     assert definition is not None
-    view = json.loads(json.dumps(definition.traces.view(lane.rules)))
+    view = json.loads(json.dumps(definition.traces.view(lane.rules.state)))
     document = lane.shown()
     assert document["state"] == view
     assert document["executed_block"] == 40
@@ -109,7 +109,7 @@ def test_protocol_with_a_view_shows_ingress_queues(stored: Callable[..., Stored]
     lane = stored(of.table, inputs_of(of.records, "xcmp-network"))
     definition = installed_protocol("xcmp-network")
     assert definition is not None
-    view = json.loads(json.dumps(definition.traces.view(lane.rules)))
+    view = json.loads(json.dumps(definition.traces.view(lane.rules.state)))
     document = lane.shown()
     assert document["state"] == view
     assert (document["channels"], document["intra_block"], document["require_bodies"]) == ("xcmp", "prefix", True)

@@ -59,7 +59,7 @@ def run(context):
 
 @hookimpl
 def validator_manifest():
-    return Manifest("echo", "1.2.0", (1, 0), Settings)
+    return Manifest("echo", "1.2.0", (2, 0), Settings)
 
 @hookimpl
 def validator_transports(config):

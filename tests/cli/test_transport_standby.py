@@ -46,7 +46,7 @@ def run(context):
 
 @hookimpl
 def validator_manifest():
-    return Manifest("echo", "1.0.0", (1, 1), Settings)
+    return Manifest("echo", "1.0.0", (2, 0), Settings)
 
 @hookimpl
 def validator_transports(config):

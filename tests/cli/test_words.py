@@ -12,9 +12,9 @@ from tests.tidy.tree import ROOT
 from validator.ask.plain_view import _sections, _whole
 from validator.cli.rows import ROWS, why
 from validator.core.limits import U32_MAX
-from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.configuration import PRESETS
 from validator.protocols.router.state import HrmpChannel, RouterState
-from validator.protocols.router.state_sections import channel_sections, para_sections
+from validator.protocols.router.state_view import channel_sections, para_sections
 
 SENTINELS = ("None", "null", str(U32_MAX), f"{U32_MAX:,}")
 

@@ -102,7 +102,7 @@ class InMemory:
         class Plugin:
             @hookimpl
             def validator_manifest(self) -> Manifest:
-                return Manifest("t", "1.0", (1, 3))
+                return Manifest("t", "1.0", (2, 0))
 
             @hookimpl
             def validator_transports(self, config: Any) -> Iterator[Transport]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validator_simulators import SimulationSettings
-from validator_xcmp import proof_json
+from validator_xcmp import proof_documents
 
 from tests.fuzz.records import PROTOCOLS, codec
 from tests.fuzz.target import TEXT_WORDS, Target, refused
@@ -24,7 +24,7 @@ from validator.errors import UserError
 from validator.plugin.runtime import installed_protocol
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.statefile import read_state
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
@@ -111,9 +111,9 @@ def _check_state(data: bytes) -> bool:
 
 
 READERS: dict[bytes, tuple[Callable[[object], Any], Callable[..., Any]]] = {
-    b"p": (proof_json.read_processing_proof, proof_json.show_processing_proof),
-    b"r": (proof_json.read_row_proof, proof_json.show_row_proof),
-    b"h": (proof_json.read_head_proof, proof_json.show_head_proof),
+    b"p": (proof_documents.read_processing_proof, proof_documents.show_processing_proof),
+    b"r": (proof_documents.read_row_proof, proof_documents.show_row_proof),
+    b"h": (proof_documents.read_head_proof, proof_documents.show_head_proof),
 }
 """Readers of proofs take any JSON: what does not belong there fails in the verification."""
 
@@ -125,7 +125,7 @@ def _check_proof(data: bytes) -> bool:
         return False
     for read, _ in READERS.values():
         read(value)
-    proof_json.read_payload_proof(value)
+    proof_documents.read_payload_proof(value)
     return data[:1] in READERS
 
 

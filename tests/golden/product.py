@@ -146,7 +146,7 @@ def view(worker: LaneProcessor, protocol: str) -> dict[str, Any]:
     """Return a lane's state in the state keys of the conformance format."""
     definition = installed_protocol(protocol)
     assert definition is not None
-    return definition.traces.view(worker.lane.rules)
+    return definition.traces.view(worker.lane.rules.state)
 
 
 def state_file(

@@ -17,10 +17,10 @@ from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.outcomes import Executed
-from validator.core.rules import ChainSettings
+from validator.core.rules import ChainSettings, LaneRules
 from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 KINDS = {
     "blocks": RecordKind.BLOCK,
@@ -49,9 +49,9 @@ class Chain:
     blocks: tuple[SimulatedBlock, ...]
     inputs: tuple[Input, ...]
 
-    def router(self) -> Router:
+    def router(self) -> LaneRules:
         chain = self.description
-        return Router.at_genesis(
+        return ROUTER.at_genesis(
             ChainSettings(
                 HostConfiguration(**chain["config"]),
                 tuple(para_of(para) for para in chain["genesis_paras"]),
@@ -74,8 +74,8 @@ class Chain:
     def restarted(self, lane: Lane) -> Lane:
         """Return the lane restored from its snapshot."""
 
-        def load_rules(pages: list[bytes]) -> Router:
-            return Router.from_pages(
+        def load_rules(pages: list[bytes]) -> LaneRules:
+            return ROUTER.from_pages(
                 pages,
                 ChainSettings(enactment=Enactment(self.description["enactment"]), upward_messages=self.dispatcher()),
             )

@@ -18,15 +18,15 @@ from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, H
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
-from validator.core.rules import ChainSettings
+from validator.core.rules import ChainSettings, LaneRules
 from validator.core.types import Balances, Para, ParaKind, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.host import RouterHost
 from validator.protocols.router.invariants import check_invariants
-from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import RouterState
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 PARAS = (1, 2, 3, 4)
 NOBODY = 99
@@ -95,7 +95,7 @@ def fail(context: Context, how: str) -> object:
 FAILURES = ("raises", "runs out of weight", "breaks a rule", "calls wrongly", "returns")
 
 
-def dispatch(router: Router, script: Script, how: str | None = None) -> Processed:
+def dispatch(router: LaneRules, script: Script, how: str | None = None) -> Processed:
     """Run a script as the handler of one message, with a failure at its end."""
     para, steps = script
 
@@ -105,7 +105,7 @@ def dispatch(router: Router, script: Script, how: str | None = None) -> Processe
 
     handler = Handler("script", handle, MessageWeight(1), b"m")
     dispatcher = HandlerDispatcher([HandlerEpoch(0, DispatchTable([BoundHandler("plugin", "1.0", handler)]))])
-    return dispatcher.process(RouterHost(router.state, router.rules, router.events), para, b"m")
+    return dispatcher.process(RouterHost(router.state, router.env), para, b"m")
 
 
 def everything(state: RouterState) -> dict[str, Any]:
@@ -116,20 +116,20 @@ def everything(state: RouterState) -> dict[str, Any]:
     return values
 
 
-def snapshot(router: Router) -> tuple[Any, ...]:
+def snapshot(router: LaneRules) -> tuple[Any, ...]:
     """Return everything observable of a Router: pages in order, indices, root, and the block's output."""
     state = router.state
     check_invariants(state)
     common, owned = encode_state(state)
     decoded = decode_state(common, owned.values())
     assert encode_state(decoded) == (common, owned)
-    assert router.state_root() == state_hash(state) == state_hash(decoded)
-    return common, owned, everything(state), view(state), router.state_root(), list(router.end_block())
+    assert router.state_root() == ROUTER.root_of(state) == ROUTER.root_of(decoded)
+    return common, owned, everything(state), view(state), router.state_root(), list(router.env.events.events)
 
 
-def genesis(balances: Balances, *, notifications: bool) -> Router:
+def genesis(balances: Balances, *, notifications: bool) -> LaneRules:
     kinds = (ParaKind.PARACHAIN, ParaKind.PARACHAIN, ParaKind.PARACHAIN, ParaKind.PARATHREAD)
-    router = Router.at_genesis(
+    router = ROUTER.at_genesis(
         ChainSettings(
             LIMITS,
             tuple(Para(para, kind, 40) for para, kind in zip(PARAS, kinds, strict=True)),
@@ -139,13 +139,13 @@ def genesis(balances: Balances, *, notifications: bool) -> Router:
     )
     router.begin_block(1)
     for sender, recipient in ((1, 2), (2, 1), (3, 1)):
-        host = RouterHost(router.state, router.rules, router.events)
+        host = RouterHost(router.state, router.env)
         host.init_open_channel(sender, recipient, 4, 8)
         host.accept_open_channel(recipient, sender)
     router.change_session(SessionChange())
     router.begin_block(2)
     for sender, recipient in ((2, 3), (1, 4), (4, 2)):  # to be accepted
-        RouterHost(router.state, router.rules, router.events).init_open_channel(sender, recipient, 4, 8)
+        RouterHost(router.state, router.env).init_open_channel(sender, recipient, 4, 8)
     return router
 
 
@@ -185,7 +185,7 @@ def test_failed_message_leaves_nothing_behind(
     # and nothing that affects later blocks
     assert dispatch(router, after) == dispatch(spared, after)
     assert snapshot(router) == snapshot(spared)
-    assert Router.from_pages([*router.common_pages(), *encode_state(router.state)[1].values()]).state_root() == (
+    assert ROUTER.from_pages([*router.common_pages(), *encode_state(router.state)[1].values()]).state_root() == (
         spared.state_root()
     )
 
@@ -204,6 +204,6 @@ def test_message_out_of_weight_at_any_call_leaves_nothing_behind(
     handler = Handler("script", lambda context, message: play(context, steps), MessageWeight(1), b"m")
     table = DispatchTable([BoundHandler("plugin", "1.0", handler)])
     dispatcher = HandlerDispatcher([HandlerEpoch(0, table)], weight_max=limit)
-    processed = dispatcher.process(RouterHost(router.state, router.rules, router.events), para, b"m")
+    processed = dispatcher.process(RouterHost(router.state, router.env), para, b"m")
     assert (processed.outcome, processed.weight, processed.events) == ("out_of_weight", limit, ())
     assert snapshot(router) == expected

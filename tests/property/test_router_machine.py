@@ -57,13 +57,13 @@ from tests.property.shapes import (
     session_change_of,
 )
 from validator.core.outcomes import ParaHeadroom
-from validator.core.rules import ChainSettings, pages
+from validator.core.rules import ChainSettings, LaneRules, pages
 from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.invariants import check_invariants
-from validator.protocols.router.rules import Router, state_hash
-from validator.protocols.router.view import view
+from validator.protocols.router.rules import ROUTER
+from validator.protocols.router.traces import view
 
 MET = Met()
 """What the examples have met so far."""
@@ -72,7 +72,7 @@ MET = Met()
 class RouterMachine(RuleBasedStateMachine):
     """Every rule gives the same input to both and compares the results; the invariants compare the states."""
 
-    router: Router
+    router: LaneRules
     naive: NaiveRouter
 
     @initialize(
@@ -119,7 +119,7 @@ class RouterMachine(RuleBasedStateMachine):
         rules = [{**change, "from_block": first_block + change["from_block"]} for change in changes]
         self.epochs = epochs_of(rules)
         self.enactment = Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE
-        self.router = Router.at_genesis(
+        self.router = ROUTER.at_genesis(
             ChainSettings(
                 HostConfiguration(**GENEROUS),
                 tuple(para_of(para) for para in genesis),
@@ -329,7 +329,7 @@ class RouterMachine(RuleBasedStateMachine):
         self.naive.session_change(change)
         met.after([])
         self.compare()
-        assert self.router.state_root() == state_hash(self.router.state)
+        assert self.router.state_root() == ROUTER.root_of(self.router.state)
         self.next_block(data, 1)
 
     def dispatch(self) -> None:
@@ -364,7 +364,7 @@ class RouterMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Continue with a Router made from the pages of this one."""
         before = pages(self.router)
-        self.router = Router.from_pages(
+        self.router = ROUTER.from_pages(
             before, ChainSettings(enactment=self.enactment, upward_messages=self.dispatcher, rules=self.epochs)
         )
         assert pages(self.router) == before
@@ -372,7 +372,7 @@ class RouterMachine(RuleBasedStateMachine):
 
     @rule()
     def root(self) -> None:
-        assert self.router.state_root() == state_hash(self.router.state)
+        assert self.router.state_root() == ROUTER.root_of(self.router.state)
 
     @precondition(lambda self: hasattr(self, "router"))
     @invariant()
@@ -385,11 +385,11 @@ class RouterMachine(RuleBasedStateMachine):
         decoded = decode_state(common_page, pages.values())
         assert view(decoded) == expected
         check_invariants(decoded)
-        assert state_hash(decoded) == state_hash(state)
+        assert ROUTER.root_of(decoded) == ROUTER.root_of(state)
 
     def teardown(self) -> None:
         if hasattr(self, "router"):
-            assert self.router.state_root() == state_hash(self.router.state)
+            assert self.router.state_root() == ROUTER.root_of(self.router.state)
 
 
 def test_router_agrees_with_naive_model() -> None:

@@ -13,7 +13,7 @@ from tests.unit.lanes.chains import inputs_of
 from validator.core.outcomes import Executed, InputKind, Verdict
 from validator.lanes.definition import LaneDefinition
 from validator.protocols.router.invariants import check_invariants
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import RouterState
 
 
@@ -78,7 +78,7 @@ def follow(lane_definition: LaneDefinition, records: Records) -> Followed:
     """Feed a lane its records one by one, and check the invariants of its state after each block."""
     lane = lane_definition.create()
     router = lane.rules
-    assert isinstance(router, Router)
+    assert router.rule_set is ROUTER
     check_invariants(router.state)
     outcomes = []
     for item in inputs_of(encoded(records)):

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.realdata.convert import convert, definition, host_configuration, not_recorded, seed
 from tests.realdata.recorded import blocks, needs_data, runs
 from tests.realdata.runs import follow
-from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.configuration import PRESETS
 
 pytestmark = needs_data
 

@@ -12,8 +12,8 @@ from tests.realdata.convert import Records, definition
 from tests.realdata.recorded import needs_data
 from tests.realdata.runs import LONG, follow
 from validator.core.outcomes import Executed, Verdict
-from validator.protocols.router.rules import state_hash
-from validator.protocols.router.view import view
+from validator.protocols.router.rules import ROUTER
+from validator.protocols.router.traces import view
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "real-data.md"
 
@@ -49,7 +49,7 @@ def test_lane_that_joins_later_emits_the_same(join: int, tmp_path: Path) -> None
         for channel in followed.state.hrmp_channels.values():
             channel.messages_sent = 0
             channel.pruned_head = channel.mqc_head
-    assert state_hash(late.state) == state_hash(from_start.state)
+    assert ROUTER.root_of(late.state) == ROUTER.root_of(from_start.state)
 
 
 def bridge(before: Records, pending: list[tuple[int, int]], join: int) -> Records:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
+from validator.core.rules import LaneRules
 from validator.core.types import ParaKind
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.look_ahead import RECIPIENTS_MIN, look_up_channels
 from validator.protocols.router.records import Candidate, HorizontalMessage
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import RECIPIENTS_MIN, ROUTER, look_up_channels
 from validator.protocols.router.state import HrmpChannel, HrmpChannels, RouterState, add_channel
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 
 def channel() -> HrmpChannel:
@@ -62,15 +62,15 @@ def test_channels_of_small_chain_are_not_looked_up() -> None:
 
 
 def test_look_ahead_changes_nothing() -> None:
-    router = Router(ring(RECIPIENTS_MIN))
+    router = LaneRules(ROUTER, ring(RECIPIENTS_MIN))
     router.begin_block(2)
     before, root = view(router.state), router.state_root()
-    router.expect([sends(7, 8), sends(9, 8)])
+    look_up_channels(router.state, [sends(7, 8), sends(9, 8)])
     assert (view(router.state), router.state_root()) == (before, root)
 
 
 def test_channel_is_marked_once_in_each_round() -> None:
-    router = Router(ring(4))
+    router = LaneRules(ROUTER, ring(4))
     router.begin_block(2)
     router.take_headroom()
     for para in (1, 2):

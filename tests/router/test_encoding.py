@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from tests.router.test_invariants import rich_state
 from validator.core.rules import ChainSettings, pages
 from validator.core.scale import DecodeError
+from validator.core.state import keep_pending
 from validator.core.types import ZERO_HASH, DownwardMessage, Para, ParaKind
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.records import Candidate, HorizontalMessage
-from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 
 def test_state_round_trips() -> None:
@@ -24,7 +25,7 @@ def test_state_round_trips() -> None:
     common, pages = encode_state(state)
     decoded = decode_state(common, pages.values())
     assert view(decoded) == view(state)
-    assert state_hash(decoded) == state_hash(state)
+    assert ROUTER.root_of(decoded) == ROUTER.root_of(state)
     assert encode_state(decoded) == (common, pages)
     for name in (
         "hrmp_uncounted_requests",
@@ -85,11 +86,11 @@ def test_altered_page_is_refused_or_gives_another_state(data: st.DataObject) -> 
         decoded = decode_state(bytes(everything[0]), map(bytes, everything[1:]))
     except DecodeError:
         return
-    assert state_hash(decoded) != state_hash(state)
+    assert ROUTER.root_of(decoded) != ROUTER.root_of(state)
 
 
 def test_para_that_owns_nothing_has_no_page() -> None:
-    router = Router.at_genesis(
+    router = ROUTER.at_genesis(
         ChainSettings(
             HostConfiguration(),
             (
@@ -105,7 +106,7 @@ def test_para_that_owns_nothing_has_no_page() -> None:
 
 
 def test_unemitted_headroom_survives_restart_outside_state_root() -> None:
-    router = Router.at_genesis(
+    router = ROUTER.at_genesis(
         ChainSettings(
             HostConfiguration(max_downward_message_size=9),
             (
@@ -120,21 +121,21 @@ def test_unemitted_headroom_survives_restart_outside_state_root() -> None:
     router.state.touched.paras[2] = None
     assert router.state_root() == before
     router.apply_downward(DownwardMessage(1, b"m"))
-    restored = Router.from_pages(pages(router))
+    restored = ROUTER.from_pages(pages(router))
     assert restored.take_headroom() == router.take_headroom() != []
-    assert Router.from_pages(pages(router)).take_headroom() == []
+    assert ROUTER.from_pages(pages(router)).take_headroom() == []
 
 
 def test_pending_candidates_are_part_of_state() -> None:
     candidate = Candidate(
         1, 7, 6, (b"", b"up"), 2, (HorizontalMessage(3, b"x", b"h" * 32), HorizontalMessage(4, b"")), b"c" * 32
     )
-    router = Router.at_genesis(ChainSettings(HostConfiguration(), (Para(1),)))
-    empty = state_hash(router.state)
+    router = ROUTER.at_genesis(ChainSettings(HostConfiguration(), (Para(1),)))
+    empty = ROUTER.root_of(router.state)
     router.begin_block(9)
-    router.keep_pending(candidate)
-    assert router.state_root() == state_hash(router.state) != empty
-    (pending,) = Router.from_pages(pages(router)).state.pending_candidates[1]
+    keep_pending(router.state, 1, 9, candidate)
+    assert router.state_root() == ROUTER.root_of(router.state) != empty
+    (pending,) = ROUTER.from_pages(pages(router)).state.pending_candidates[1]
     # the hash of a message is derived, and computed again when it is needed
     derived = tuple(message._replace(data_hash=None) for message in candidate.horizontal_messages)
     assert pending == (9, candidate._replace(horizontal_messages=derived))

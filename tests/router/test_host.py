@@ -8,13 +8,13 @@ from copy import deepcopy
 
 import pytest
 
-from validator.core.rules import ChainSettings
+from validator.core.rules import ChainSettings, LaneRules
 from validator.core.types import Balances, Para, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import encode_state
 from validator.protocols.router.host import RouterHost
 from validator.protocols.router.invariants import check_invariants
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 CONFIG = HostConfiguration(
     max_downward_message_size=64,
@@ -42,18 +42,18 @@ OPERATIONS: dict[str, Callable[[RouterHost], None]] = {
 
 
 @pytest.fixture
-def router() -> Router:
+def router() -> LaneRules:
     """Return a Router in block 3: channel 1->2, a request 2->3, a downward message for para 1, and a plugin's value."""
     paras = tuple(Para(number, balance=50) for number in (1, 2, 3, 4))
-    made = Router.at_genesis(ChainSettings(CONFIG, paras, Balances.LEDGER))
+    made = ROUTER.at_genesis(ChainSettings(CONFIG, paras, Balances.LEDGER))
     made.begin_block(1)
-    host = RouterHost(made.state, made.rules, made.events)
+    host = RouterHost(made.state, made.env)
     host.begin()
     host.init_open_channel(1, 2, 4, 8)
     host.accept_open_channel(2, 1)
     made.change_session(SessionChange())
     made.begin_block(2)
-    host = RouterHost(made.state, made.rules, made.events)
+    host = RouterHost(made.state, made.env)
     host.begin()
     host.init_open_channel(2, 3, 4, 8)
     host.queue_downward_message(1, b"first")
@@ -63,15 +63,15 @@ def router() -> Router:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_operation_is_rolled_back(router: Router, name: str) -> None:
+def test_operation_is_rolled_back(router: LaneRules, name: str) -> None:
     before, queues = encode_state(router.state), deepcopy(router.state.downward_message_queues)
-    host = RouterHost(router.state, router.rules, router.events)
-    events = list(router.events.events)
+    host = RouterHost(router.state, router.env)
+    events = list(router.env.events.events)
     host.begin()
     OPERATIONS[name](host)
     assert encode_state(router.state) != before, "the operation has an effect"
     host.roll_back()
     assert encode_state(router.state) == before
     assert router.state.downward_message_queues == queues
-    assert list(router.events.events) == events
+    assert list(router.env.events.events) == events
     check_invariants(router.state)

@@ -23,7 +23,7 @@ from validator.protocols.router.records import (
     HorizontalMessage,
     InitOpenChannel,
 )
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import InboundDownwardMessage, InboundHrmpMessage, RouterState
 
 CONFIG = HostConfiguration(
@@ -47,7 +47,7 @@ CONFIG = HostConfiguration(
 
 def rich_state() -> RouterState:
     """Return a state with every kind of content; para 3 has left with an open request."""
-    router = Router.at_genesis(ChainSettings(CONFIG, tuple(Para(para, balance=100) for para in (1, 2, 3, 4))))
+    router = ROUTER.at_genesis(ChainSettings(CONFIG, tuple(Para(para, balance=100) for para in (1, 2, 3, 4))))
     router.begin_block(1)
     for sender, recipient in ((1, 2), (2, 1), (4, 2)):
         router.apply_request(InitOpenChannel(sender, recipient, 4, 8))

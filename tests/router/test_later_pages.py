@@ -13,17 +13,15 @@ from tests.router.test_invariants import CONFIG, rich_state
 from validator.core.errors import Violation
 from validator.core.execute import Intervals, execute
 from validator.core.handlers.upward import FixedWeightDispatcher
-from validator.core.rules import ChainSettings, RulesEpoch, pages
+from validator.core.rules import ChainSettings, LaneRules, RulesEpoch, pages
 from validator.core.scale import DecodeError
 from validator.core.types import Block, BlockRecord, Para, SessionChange
 from validator.document import Node
 from validator.errors import UserError
 from validator.hexadecimal import to_hex
-from validator.protocols.router.books import Page
-from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.encoding import SEED, decode_state, encode_state
 from validator.protocols.router.features import table
 from validator.protocols.router.invariants import broken_invariants
-from validator.protocols.router.later_pages import SEED
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import (
     AcceptOpenChannel,
@@ -33,11 +31,16 @@ from validator.protocols.router.records import (
     InitOpenChannel,
     ServiceOverweight,
 )
-from validator.protocols.router.rules import Router
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.rules import ROUTER
+from validator.protocols.router.state import Page, RouterState
 from validator.protocols.router.state_view import STATE_VIEW
 from validator.protocols.router.statefile import STATE_FILE
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
+
+
+def loaded(node: Node, settings: ChainSettings) -> LaneRules:
+    return LaneRules(ROUTER, STATE_FILE.read(node, settings), settings)
+
 
 HEAVY = b"heavy"
 LATER = replace(
@@ -69,9 +72,9 @@ SETTINGS = chain(
 )
 
 
-def later_router() -> Router:
+def later_router() -> LaneRules:
     """Return a chain with pages that wait and were set aside, one of them half served, and deposits of each kind."""
-    router = Router.at_genesis(SETTINGS)
+    router = ROUTER.at_genesis(SETTINGS)
     router.begin_block(1)
     router.apply_request(InitOpenChannel(2003, 2004, 2, 4))
     router.change_session(SessionChange(outgoing=(2003,)))  # its deposit stays reserved
@@ -102,7 +105,7 @@ def test_pages_hold_everything_that_later_rules_keep() -> None:
 
 def test_restored_lane_serves_as_the_one_that_went_on() -> None:
     one = later_router()
-    other = Router.from_pages(pages(one), SETTINGS)
+    other = ROUTER.from_pages(pages(one), SETTINGS)
     for router in (one, other):
         router.begin_block(3)
     for block in (4, 5, 6):
@@ -140,17 +143,17 @@ def test_truncated_or_extended_pages_are_refused() -> None:
 
 def test_state_file_leads_to_the_same_pages() -> None:
     router = later_router()
-    document = STATE_FILE.write(router)
-    again = STATE_FILE.read(Node(document, "state"), SETTINGS)
+    document = STATE_FILE.write(router.state)
+    again = loaded(Node(document, "state"), SETTINGS)
     again.state.session_index = router.state.session_index  # a state file has no key for it
     assert encode_state(again.state) == encode_state(router.state)
 
 
 def test_state_file_without_books_implies_them() -> None:
     router = later_router()
-    document = STATE_FILE.write(router)
+    document = STATE_FILE.write(router.state)
     del document["ump_books"]
-    again = STATE_FILE.read(Node(document, "state"), SETTINGS)
+    again = loaded(Node(document, "state"), SETTINGS)
     assert view(again.state) == view(router.state)
 
 
@@ -168,16 +171,16 @@ def test_state_file_without_books_implies_them() -> None:
     ],
 )
 def test_contradictory_state_file_is_refused(change: dict[str, Any], line: str) -> None:
-    document = STATE_FILE.write(later_router()) | change
+    document = STATE_FILE.write(later_router().state) | change
     with pytest.raises(UserError, match=line):
-        STATE_FILE.read(Node(document, "state"), SETTINGS)
+        loaded(Node(document, "state"), SETTINGS)
 
 
 def test_ring_needs_the_feature_in_the_first_block() -> None:
     router = later_router()
     router.check_start(5)
     rules = (RulesEpoch(0, 1, rules_of(frozenset())), RulesEpoch(9, 2, rules_of(frozenset({"message_queue"}))))
-    early = Router(router.state, replace(SETTINGS, rules=rules))
+    early = LaneRules(ROUTER, router.state, replace(SETTINGS, rules=rules))
     early.check_start(9)
     with pytest.raises(ValueError, match="ready_ring: expected null, since message_queue is not in force in block 8"):
         early.check_start(8)
@@ -240,61 +243,61 @@ def test_serviced_message_leaves_its_page() -> None:
 
 def test_request_confirmed_without_deposit_round_trips() -> None:
     settings = chain("system_channels_without_deposits")
-    router = Router.at_genesis(settings)
+    router = ROUTER.at_genesis(settings)
     router.begin_block(1)
     router.apply_request(InitOpenChannel(1, 2003, 2, 4))
     router.apply_request(AcceptOpenChannel(2003, 1))
-    document = STATE_FILE.write(router)
+    document = STATE_FILE.write(router.state)
     assert document["open_requests"]["1->2003"]["recipient_deposit"] == 0
-    for again in (Router.from_pages(pages(router), settings), STATE_FILE.read(Node(document, "state"), settings)):
+    for again in (ROUTER.from_pages(pages(router), settings), loaded(Node(document, "state"), settings)):
         assert again.state.hrmp_open_channel_requests == router.state.hrmp_open_channel_requests
         assert encode_state(again.state) == encode_state(router.state)
 
 
 def test_state_view_shows_what_waits_and_what_was_set_aside() -> None:
     router = later_router()
-    sections = {section.title: section for section in STATE_VIEW.para_sections(router, 2004) or ()}
+    sections = {section.title: section for section in STATE_VIEW.para_sections(router.state, 2004) or ()}
     assert [row[-1] for row in sections["upward messages (3)"].rows] == [to_hex(HEAVY), "0x65", "0x66"]
     assert [row[:2] for row in sections["upward messages set aside as too heavy (2)"].rows] == [("0", "0"), ("1", "0")]
-    document = STATE_VIEW.para_document(router, 2004)
+    document = STATE_VIEW.para_document(router.state, 2004)
     assert document is not None
     assert set(document["state"]["ump_overweight"]) == {"2004"}
-    other = STATE_VIEW.para_document(router, 1)
+    other = STATE_VIEW.para_document(router.state, 1)
     assert other is not None
     assert other["state"]["ump_overweight"] == {}
     assert other["state"]["ready_ring"] == [1]
-    (facts, *_) = STATE_VIEW.whole_sections(router)
+    (facts, *_) = STATE_VIEW.whole_sections(router.state)
     assert facts.facts
 
 
 def test_uncounted_requests_round_trip() -> None:
     settings = chain("no_ttl")
-    router = Router.at_genesis(settings)
+    router = ROUTER.at_genesis(settings)
     router.begin_block(1)
     router.apply_request(InitOpenChannel(1, 2003, 2, 4))
     router.change_session(SessionChange(outgoing=(1,)))  # its count goes, the request stays
     router.change_session(SessionChange(onboarding=(Para(1, balance=100),)))
     router.apply_request(InitOpenChannel(1, 2004, 2, 4))
-    document = STATE_FILE.write(router)
+    document = STATE_FILE.write(router.state)
     assert document["uncounted_requests"] == {"1": 1}
-    again = STATE_FILE.read(Node(document, "state"), settings)
+    again = loaded(Node(document, "state"), settings)
     again.state.session_index = router.state.session_index
     assert encode_state(again.state) == encode_state(router.state)
     document["uncounted_requests"] = {"1": 3}
     with pytest.raises(UserError, match=r"state.uncounted_requests.1: expected at most the 2 open requests of para 1"):
-        STATE_FILE.read(Node(document, "state"), settings)
+        loaded(Node(document, "state"), settings)
 
 
 def test_absent_and_empty_parts_of_a_state_file_give_the_same_pages() -> None:
     plain = {"valid_paras": [1, 2], "ready_ring": []}
-    one = STATE_FILE.read(Node(plain, "state"), SETTINGS)
+    one = loaded(Node(plain, "state"), SETTINGS)
     empty = {
         "stranded_deposits": {"7": 0},
         "uncounted_requests": {"7": 0},
         "ump_books": {"1": {"begin": 0, "end": 0, "pages": {}}},
         "ump_overweight": None,
     }
-    other = STATE_FILE.read(Node(plain | empty, "state"), SETTINGS)
+    other = loaded(Node(plain | empty, "state"), SETTINGS)
     assert pages(one) == pages(other)
 
 
@@ -319,7 +322,7 @@ def test_damaged_book_is_a_decode_error(damage: Callable[[Any], None]) -> None:
 def test_refused_composite_marks_no_headroom() -> None:
     settings = chain("establish_channel_with_system", "hrmp_notifications")
     poor = tuple(Para(para, balance=100 if para == 2003 else 6) for para in (1, 2003))
-    router = Router.at_genesis(replace(settings, paras=poor))
+    router = ROUTER.at_genesis(replace(settings, paras=poor))
     router.begin_block(1)
     router.take_headroom()
     with pytest.raises(Violation):
@@ -331,7 +334,7 @@ def test_refused_composite_marks_no_headroom() -> None:
 def test_switch_emits_the_headroom_of_every_para(blocks: tuple[int, ...]) -> None:
     stay = table.with_implied(frozenset({"watermark_may_stay"}))
     rules = (RulesEpoch(0, 1, rules_of(frozenset())), RulesEpoch(3, table.version_of(stay), rules_of(stay)))
-    router = Router.at_genesis(replace(chain(), rules=rules))
+    router = ROUTER.at_genesis(replace(chain(), rules=rules))
     emitted = []
     parent = 0
     for block in blocks:
@@ -346,7 +349,7 @@ def test_switch_emits_the_headroom_of_every_para(blocks: tuple[int, ...]) -> Non
 def test_weight_of_a_block_has_a_greatest_value() -> None:
     heaviest = 2**63 - 1
     settings = replace(SETTINGS, upward_messages=FixedWeightDispatcher(default_weight=heaviest))
-    router = Router.at_genesis(settings)
+    router = ROUTER.at_genesis(settings)
     record = BlockRecord(1, 0)
     execute(router, Block(record, candidates=(Candidate(1, 0, 0, (b"a", b"b", b"c")),)), Intervals())
     requests = tuple(ServiceOverweight(1, 0, index, 2**64 - 1) for index in range(3))

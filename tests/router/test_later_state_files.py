@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.router.test_later_pages import HEAVY, SETTINGS, later_router
+from tests.router.test_later_pages import HEAVY, SETTINGS, later_router, loaded
 from validator.core.rules import pages
 from validator.core.types import SessionChange
 from validator.document import Node
@@ -25,10 +25,10 @@ def test_state_with_messages_of_a_para_that_has_left_reads_back() -> None:
     router.begin_block(6)
     router.enact_candidate(Candidate(2004, 5, 5, (HEAVY, b"late"), 0, ()))
     router.dispatch()
-    document = STATE_FILE.write(router)
+    document = STATE_FILE.write(router.state)
     assert 2004 not in router.state.paras
     assert set(document["ump_overweight"]) == {"2004"}
-    again = STATE_FILE.read(Node(document, "state"), SETTINGS)
+    again = loaded(Node(document, "state"), SETTINGS)
     again.state.session_index = router.state.session_index
     assert encode_state(again.state) == encode_state(router.state)
 
@@ -61,13 +61,11 @@ def test_state_with_messages_of_a_para_that_has_left_reads_back() -> None:
 )  # fmt: skip
 def test_state_file_with_number_out_of_range_is_refused(state: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError, match=line):
-        STATE_FILE.read(Node({"valid_paras": [1, 2], "ready_ring": [], **state}, "state"), SETTINGS)
+        loaded(Node({"valid_paras": [1, 2], "ready_ring": [], **state}, "state"), SETTINGS)
 
 
 def test_para_without_messages_set_aside_reads_back() -> None:
-    one = STATE_FILE.read(Node({"valid_paras": [1], "ready_ring": []}, "state"), SETTINGS)
-    other = STATE_FILE.read(
-        Node({"valid_paras": [1], "ready_ring": [], "ump_overweight": {"1": []}}, "state"), SETTINGS
-    )
+    one = loaded(Node({"valid_paras": [1], "ready_ring": []}, "state"), SETTINGS)
+    other = loaded(Node({"valid_paras": [1], "ready_ring": [], "ump_overweight": {"1": []}}, "state"), SETTINGS)
     assert pages(other) == pages(one)
-    assert pages(STATE_FILE.read(Node(STATE_FILE.write(other), "state"), SETTINGS)) == pages(one)
+    assert pages(loaded(Node(STATE_FILE.write(other.state), "state"), SETTINGS)) == pages(one)

@@ -12,7 +12,7 @@ from tests.unit.lanes.chains import chain, definition_of, inputs_of
 from validator.core.inputs import Input
 from validator.core.levels import LevelChoice
 from validator.core.outcomes import ChannelEventKind, Executed
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 ALL = LevelChoice(None, 1000, 1000)
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
-from validator.core.rules import ChainSettings, pages
+from validator.core.rules import ChainSettings, LaneRules, pages
 from validator.core.types import Para, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.records import AcceptOpenChannel, Candidate, HorizontalMessage, InitOpenChannel
-from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.rules import ROUTER
 
 CONFIG = HostConfiguration(
     max_upward_message_num_per_candidate=2,
@@ -30,9 +30,9 @@ SENT = {2: b"one", 3: b"two", 4: b"three"}
 """By block, the message from para 1 to para 2."""
 
 
-def with_messages() -> Router:
+def with_messages() -> LaneRules:
     """Return a Router in block 5, whose channel 1->2 holds what was sent; roots and headroom are taken."""
-    router = Router.at_genesis(ChainSettings(CONFIG, (Para(1), Para(2))))
+    router = ROUTER.at_genesis(ChainSettings(CONFIG, (Para(1), Para(2))))
     router.begin_block(1)
     router.apply_request(InitOpenChannel(1, 2, 4, 8))
     router.apply_request(AcceptOpenChannel(2, 1))
@@ -46,9 +46,9 @@ def with_messages() -> Router:
     return router
 
 
-def prune(router: Router, watermark: int) -> None:
+def prune(router: LaneRules, watermark: int) -> None:
     """Let para 2 receive what was sent up to the watermark."""
-    router.apply_candidate(Candidate(2, router.now - 1, watermark, (), 0, ()))
+    router.apply_candidate(Candidate(2, router.env.now - 1, watermark, (), 0, ()))
 
 
 def test_partial_prune_leaves_head_of_last_pruned_message() -> None:
@@ -57,8 +57,8 @@ def test_partial_prune_leaves_head_of_last_pruned_message() -> None:
     channel = router.state.hrmp_channels[1, 2]
     assert channel.pruned_head != channel.mqc_head
     check_invariants(router.state)
-    assert router.state_root() == state_hash(router.state)
-    restored = Router.from_pages(pages(router), router.settings)
+    assert router.state_root() == ROUTER.root_of(router.state)
+    restored = ROUTER.from_pages(pages(router), router.settings)
     assert restored.state.hrmp_channels == router.state.hrmp_channels
     assert restored.state.hrmp_channel_contents == router.state.hrmp_channel_contents
     check_invariants(restored.state)

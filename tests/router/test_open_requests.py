@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from validator.protocols.kit.requests import OpenRequest, OpenRequests
-from validator.protocols.router.state_sections import _bytes
+from validator.protocols.router.state_view import _bytes
 
 
 def requested(sender: int, recipient: int) -> OpenRequest:

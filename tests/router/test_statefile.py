@@ -16,13 +16,13 @@ from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.core.inputs import DeadLetter
 from validator.core.lane import Lane
 from validator.core.outcomes import Verdict
-from validator.core.rules import ChainSettings
+from validator.core.rules import ChainSettings, LaneRules
 from validator.document import Node
 from validator.errors import UserError
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import RouterState
 from validator.protocols.router.statefile import STATE_KEYS, read_state
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 Json = dict[str, Any]
 
@@ -41,7 +41,7 @@ def play(lane: Lane, of: Chain, first: int, last: int) -> list[Verdict]:
 
 
 def state_of(lane: Lane) -> RouterState:
-    assert isinstance(lane.rules, Router)
+    assert lane.rules.rule_set is ROUTER
     return lane.rules.state
 
 
@@ -118,7 +118,9 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
 
     fresh = definition_of(of).create()
     seeded = Lane(
-        fresh.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), settings_of(fresh)), MIDDLE
+        fresh.name,
+        LaneRules(ROUTER, read(written(mid_chain_state(of)), mid_chain_state(of)), settings_of(fresh)),
+        MIDDLE,
     )
     verdicts = play(seeded, of, MIDDLE + 1, 40)
     assert len(verdicts) == len(expected) > 0
@@ -133,7 +135,7 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
 
 
 def settings_of(lane: Lane) -> ChainSettings:
-    assert isinstance(lane.rules, Router)
+    assert lane.rules.rule_set is ROUTER
     return lane.rules.settings
 
 

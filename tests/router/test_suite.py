@@ -17,16 +17,16 @@ from validator_simulators.router.model import play
 from tests.router.generate import GROUPS, SUITE, scenarios_of, text_of
 from validator.compare import first_difference, first_result_difference
 from validator.core.errors import Violation
-from validator.core.rules import ChainSettings, RuleSet, pages
+from validator.core.rules import ChainSettings, LaneRules, pages
 from validator.document import Node
 from validator.plugin.rule_pages import Sort, installed_pages
 from validator.plugin.runtime import installed_protocol
-from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending, pending
+from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.protocols.router import errors
 from validator.protocols.router.features import errors as later_errors
 from validator.protocols.router.invariants import check_invariants
-from validator.protocols.router.rules import Router, state_hash
-from validator.protocols.router.view import view
+from validator.protocols.router.rules import ROUTER
+from validator.protocols.router.traces import view
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files
@@ -47,7 +47,7 @@ NOT_IN_TRACES = {InclusionCandidateNotPending.kind, TimeoutCandidateNotPending.k
 
 
 def violations() -> list[type[Violation]]:
-    modules = (errors.__name__, later_errors.__name__, pending.__name__)
+    modules = (errors.__name__, later_errors.__name__, InclusionCandidateNotPending.__module__)
     found: list[type[Violation]] = []
     open_ends = [Violation]
     while open_ends:
@@ -82,16 +82,16 @@ def test_scenario_ids_are_unique() -> None:
     assert all(scenario["rule"] and scenario["source"] for scenario in SCENARIOS)
 
 
-def check_state(rules: RuleSet[Any], _: Violation | None) -> None:
+def check_state(rules: LaneRules[Any], _: Violation | None) -> None:
     """Check the invariants, that the pages are the state, and that the incremental root is the one from scratch."""
-    assert isinstance(rules, Router)
+    assert rules.rule_set is ROUTER
     check_invariants(rules.state)
     saved = pages(rules)
-    restored = Router.from_pages(saved, ChainSettings(rules=rules.settings.rules))
+    restored = ROUTER.from_pages(saved, ChainSettings(rules=rules.settings.rules))
     check_invariants(restored.state)
     assert pages(restored) == saved
     assert view(restored.state) == view(rules.state)
-    assert rules.state_root() == restored.state_root() == state_hash(rules.state)
+    assert rules.state_root() == restored.state_root() == ROUTER.root_of(rules.state)
 
 
 def core_and_naive_model_pass(scenario: dict[str, Any]) -> None:

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes `docs/rules/`: copies of the pages that protocols ship, and their index. Run it with ``python -m tests.tidy.rule_pages``."""
+"""Writes the errors of the pages that protocols ship, and `docs/rules/`: copies of these pages, and their index.
+
+Run it with ``python -m tests.tidy.rule_pages``.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from inspect import getsourcelines
 from pathlib import Path
 
-from validator.plugin.rule_pages import Entry, RulesPage, Sort, parse_page
+from validator.core.errors import Violation
+from validator.plugin.rule_pages import Entry, RulesPage, Sort, installed_pages, parse_page
+from validator.testing.protocol import error_entry
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "rules"
@@ -46,11 +54,43 @@ The first check that fails decides, and pages list errors in the order of their 
 """
 
 
+def with_errors(text: str, violations: Iterable[type[Violation]]) -> str:
+    """Return a page with the entries of errors as their classes say (`error_entry`); other entries stay as they are."""
+    kinds: dict[str, list[type[Violation]]] = {}
+    for each in violations:
+        kinds.setdefault(each.kind, []).append(each)
+    for kind, classes in kinds.items():
+        before, heading, after = text.partition(f"\n### error {kind}\n")
+        assert heading, f"{kind}: add '### error {kind}' to the page, where its check has its place"
+        following = re.search(r"^##", after, re.MULTILINE)
+        text = f"{before}\n{error_entry(classes)}\n{after[following.start() :] if following else ''}"
+    return text.rstrip("\n") + "\n"
+
+
+def declared(package: str) -> list[type[Violation]]:
+    """Return the errors that the modules of a package declare."""
+    found, parents = [], [Violation]
+    while parents:
+        children = parents.pop().__subclasses__()
+        parents += children
+        found += [each for each in children if each.kind and f"{each.__module__}.".startswith(f"{package}.")]
+    return sorted(found, key=lambda each: (each.__module__, getsourcelines(each)[1]))
+
+
+def sources() -> dict[Path, str]:
+    """Return the text of every shipped page, with the errors that its protocol declares."""
+    installed_pages()  # imports the protocols
+    packages = {"kit": "validator.core", "router": "validator.protocols.router"}
+    return {
+        path: with_errors(path.read_text(encoding="utf-8"), declared(packages.get(path.parent.name, path.parent.name)))
+        for path in SOURCES
+    }
+
+
 def pages() -> dict[Path, tuple[str, RulesPage]]:
     """Return text and content of every page, by the path of its copy."""
     found = {}
-    for source in SOURCES:
-        text = source.read_text(encoding="utf-8")
+    for source, text in sources().items():
         page = parse_page(source.parent.name, text)
         found[ROOT / page.address] = (text, page)
     return found
@@ -92,5 +132,5 @@ def _error_row(entry: Entry) -> str:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for path, text in render().items():
+    for path, text in {**sources(), **render()}.items():
         path.write_text(text, encoding="utf-8")

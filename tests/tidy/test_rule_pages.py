@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.tidy.rule_pages import FOLDER, ROOT, SOURCES, render
+from tests.tidy.rule_pages import FOLDER, ROOT, SOURCES, declared, render
+from tests.tidy.rule_pages import sources as written
 from tests.tidy.tree import tracked_or_skip
 from validator.core.errors import Violation
 from validator.core.inputs import DeadReason
@@ -55,13 +56,7 @@ def sources() -> Iterator[tuple[str, str]]:
 def violations(protocol: str) -> list[type[Violation]]:
     """Return the errors that a protocol's package declares."""
     (found,) = [each for each in discover(PROTOCOLS) if each.name == protocol]
-    package = found.value.partition(".")[0]
-    declared, parents = [], [Violation]
-    while parents:
-        children = parents.pop().__subclasses__()
-        parents += children
-        declared += [each for each in children if each.kind and each.__module__.partition(".")[0] == package]
-    return [each for each in declared if each not in OF_ALL]
+    return declared(found.value.rpartition(".")[0])
 
 
 def unresolved(cited: re.Pattern[str]) -> dict[str, str]:
@@ -82,6 +77,12 @@ def test_docs_are_copies_of_shipped_pages() -> None:
     assert copies == render(), "run python -m tests.tidy.rule_pages"
 
 
+def test_errors_of_shipped_pages_are_written_from_their_classes() -> None:
+    assert {path: path.read_text(encoding="utf-8") for path in SOURCES} == written(), (
+        "run python -m tests.tidy.rule_pages"
+    )
+
+
 def test_every_shipped_protocol_has_a_page() -> None:
     assert set(pages()) == {LANE, *(found.name for found in discover(PROTOCOLS))}
     assert len(SOURCES) == len(pages())
@@ -92,9 +93,9 @@ def test_every_shipped_protocol_has_a_page() -> None:
 
 @pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp", "xcmp-network"])
 def test_errors_of_protocol_match_its_page(protocol: str) -> None:
-    declared = violations(protocol)
-    assert len(declared) > 20
-    assert unexplained(pages()[protocol], declared) == []
+    found = violations(protocol)
+    assert len(found) > 20
+    assert unexplained(pages()[protocol], found) == []
 
 
 def test_shared_errors_match_lane_page() -> None:

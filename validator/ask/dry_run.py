@@ -25,8 +25,8 @@ from validator.topics import INPUT_TOPICS
 if TYPE_CHECKING:
     from validator.codec.codec import Codec, RecordChecks
     from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
-    from validator.core.rules import RuleSet
-    from validator.core.types import BlockNumber, Hash, ParaId
+    from validator.core.rules import LaneRules
+    from validator.core.types import BlockNumber, DownwardMessage, Hash, ParaId
     from validator.plugin.protocol_api import ProtocolDefinition, StateView
 
 KINDS: Final = {
@@ -46,13 +46,13 @@ class Standing:
 
     lane: str
     executed_block: BlockNumber
-    rules: RuleSet[Any]
+    rules: LaneRules[Any]
     protocol: ProtocolDefinition
     codec: Codec
     records: RecordChecks
     state_root: Hash
 
-    def with_rules(self, rules: RuleSet[Any]) -> Standing:
+    def with_rules(self, rules: LaneRules[Any]) -> Standing:
         """Return the same with rules that hold the same state, unchanged."""
         return replace(self, rules=rules)
 
@@ -189,26 +189,28 @@ def _decoded(standing: Standing, topic: str, document: Any) -> Input:
     return item
 
 
-def _record(rules: RuleSet[Any], kind: InputKind, item: Input) -> tuple[Any, ParaId]:
+def _record(rules: LaneRules[Any], kind: InputKind, item: Input) -> tuple[Any, ParaId]:
     if kind is InputKind.REQUEST:
-        request = rules.request(item.fields)
+        request = rules.rule_set.request(item.fields)
         return request, request[0]  # the first field of every request is the para that sends it
-    record = rules.candidate(item.fields) if kind is InputKind.CANDIDATE else rules.downward(item.fields)
+    record = (
+        rules.rule_set.candidate(item.fields) if kind is InputKind.CANDIDATE else DownwardMessage._make(item.fields)
+    )
     return record, record.para_id
 
 
-def _rules_change(rules: RuleSet[Any], executed: BlockNumber, block: BlockNumber) -> bool:
+def _rules_change(rules: LaneRules[Any], executed: BlockNumber, block: BlockNumber) -> bool:
     """Return whether a block has other rules than the executed one: then its beginning may change the state."""
     epochs = rules.settings.rules
     return in_force(epochs, executed) != in_force(epochs, block)
 
 
-def _judge(rules: RuleSet[Any], kind: InputKind, record: Any) -> tuple[list[Violation], bool, Effects | None]:
+def _judge(rules: LaneRules[Any], kind: InputKind, record: Any) -> tuple[list[Violation], bool, Effects | None]:
     """Return the violations, whether they are all, and the effects if there are none."""
     if kind is InputKind.CANDIDATE:
         violations = rules.violations(record)
         if violations:
-            return violations, rules.lists_violations, None
+            return violations, True, None
         return [], True, rules.enact_candidate(record)
     listed = rules.request_violations(record) if kind is InputKind.REQUEST else None
     if listed:
@@ -222,6 +224,6 @@ def _judge(rules: RuleSet[Any], kind: InputKind, record: Any) -> tuple[list[Viol
 
 def _headroom(standing: Standing, para: ParaId) -> tuple[ParaHeadroom | ChannelHeadroom, ...]:
     rules = standing.rules
-    channels = [each for each in standing.view.channels(rules) if each[0] == para]
+    channels = [each for each in standing.view.channels(rules.state) if each[0] == para]
     found = [rules.para_headroom(para), *map(rules.channel_headroom, channels)]
     return tuple(each for each in found if each is not None)

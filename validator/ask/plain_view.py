@@ -29,16 +29,16 @@ def view_of(protocol: ProtocolDefinition) -> StateView:
         return protocol.state_view
     traces = protocol.traces
     return StateView(
-        paras=lambda rules: sorted({para for place in _places(traces.view(rules)) for para in place}),
-        channels=lambda rules: sorted({place for place in _places(traces.view(rules)) if len(place) == 2}),
-        whole_document=lambda rules: {},  # noqa: ARG005 - everything is in ``state``
-        para_document=lambda rules, para: _document({"para_id": para}, _about(traces.view(rules), _of_para(para))),
-        channel_document=lambda rules, channel: _document(
-            {"channel": list(channel)}, _about(traces.view(rules), _of_channel(channel))
+        paras=lambda state: sorted({para for place in _places(traces.view(state)) for para in place}),
+        channels=lambda state: sorted({place for place in _places(traces.view(state)) if len(place) == 2}),
+        whole_document=lambda state: {},  # noqa: ARG005 - everything is in ``state``
+        para_document=lambda state, para: _document({"para_id": para}, _about(traces.view(state), _of_para(para))),
+        channel_document=lambda state, channel: _document(
+            {"channel": list(channel)}, _about(traces.view(state), _of_channel(channel))
         ),
-        whole_sections=lambda rules: _whole(rules.session, traces.view(rules)),
-        para_sections=lambda rules, para: _sections(_about(traces.view(rules), _of_para(para))),
-        channel_sections=lambda rules, channel: _sections(_about(traces.view(rules), _of_channel(channel))),
+        whole_sections=lambda state: _whole(state.session_index, traces.view(state)),
+        para_sections=lambda state, para: _sections(_about(traces.view(state), _of_para(para))),
+        channel_sections=lambda state, channel: _sections(_about(traces.view(state), _of_channel(channel))),
     )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from validator.core.handlers.state import HandlerStates
-    from validator.core.rules import RuleSet
+    from validator.core.rules import LaneRules
     from validator.core.types import ChannelId, ParaId
     from validator.lanes.processor import LaneProcessor
     from validator.plugin.protocol_api import ProtocolDefinition, StateView
@@ -63,7 +63,7 @@ class RestoredState:
     """The digest that the records of the executed block carry; None if it is not known (`lanes.kept_start.digest_in_force`)."""
 
     @property
-    def rules(self) -> RuleSet[Any]:
+    def rules(self) -> LaneRules[Any]:
         """The lane's rules, which hold its state."""
         return self.processor.lane.rules
 
@@ -76,7 +76,7 @@ class RestoredState:
     def handler_states(self) -> HandlerStates | None:
         """The handlers' state; None if the lane's protocol has no handlers."""
         states = self.protocol.handler_states
-        return None if states is None else states(self.rules)
+        return None if states is None else states(self.rules.state)
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def entries_of_plugin(lane: RestoredState, plugin: str) -> list[tuple[bytes, byt
 def about_para(lane: RestoredState, para: ParaId, part: T | None) -> T:
     """Return ``part``, a lane's view of a para. Raises `UserError` if it is None."""
     if part is None:
-        valid = lane.view.paras(lane.rules)
+        valid = lane.view.paras(lane.rules.state)
         known = ", ".join(map(str, valid[:10])) + (f" and {len(valid) - 10} more" if len(valid) > 10 else "")
         raise UserError(
             f"--para: lane {lane.name} knows no para {para} after block {lane.processor.lane.executed_block}; "
@@ -190,7 +190,7 @@ def about_channel(lane: RestoredState, channel_id: ChannelId, part: T | None) ->
     """Return ``part``, a lane's view of a channel. Raises `UserError` if it is None."""
     if part is None:
         sender, recipient = channel_id
-        others = [each for each in lane.view.channels(lane.rules) if sender in each or recipient in each]
+        others = [each for each in lane.view.channels(lane.rules.state) if sender in each or recipient in each]
         known = ", ".join(f"{one},{other}" for one, other in others[:8]) + (" ..." if len(others) > 8 else "")
         raise UserError(
             f"--channel: lane {lane.name} has no channel {sender},{recipient} and no request for it; "
@@ -219,15 +219,15 @@ def plugin_document(lane: RestoredState, plugin: str, limit: int) -> dict[str, A
 
 def document(lane: RestoredState, para: ParaId | None = None, channel: ChannelId | None = None) -> dict[str, Any]:
     """Return a lane, or its part about a para or a channel. Raises `UserError` if that part does not exist."""
-    rules, view, protocol = lane.rules, lane.view, lane.protocol
+    state, view, protocol = lane.rules.state, lane.view, lane.protocol
     if channel is not None:
-        return {**header(lane), **about_channel(lane, channel, view.channel_document(rules, channel))}
+        return {**header(lane), **about_channel(lane, channel, view.channel_document(state, channel))}
     if para is not None:
-        return {**header(lane), **about_para(lane, para, view.para_document(rules, para))}
-    whole = {**header(lane), **view.whole_document(rules)}
+        return {**header(lane), **about_para(lane, para, view.para_document(state, para))}
+    whole = {**header(lane), **view.whole_document(state)}
     if protocol.handler_states is not None:
         whole["kept_by_plugins"] = [each._asdict() for each in kept_by_plugins(lane)]
-    written = protocol.traces.view(rules) if protocol.state_file is None else protocol.state_file.write(rules)
+    written = protocol.traces.view(state) if protocol.state_file is None else protocol.state_file.write(state)
     return {**whole, "state": written}
 
 

@@ -71,7 +71,7 @@ def dry_run(
     with terminated_as_interrupted(), working("reading the state"):
         standing = standing_of_checkpoint(config, lane) if state is None else standing_of_file(config, lane, state)
     registered = frozenset(
-        standing.view.paras(standing.rules)
+        standing.view.paras(standing.rules.state)
     )  # before the record is enacted: it may add to what the state mentions
     try:
         answer = document_of(ask(standing, kind, document))

@@ -214,7 +214,7 @@ def lane_tables(lane: RestoredState) -> RenderableType:
     counters = inner.counters
     return Group(
         _title(lane),
-        *_shown(lane.view.whole_sections(lane.rules)),
+        *_shown(lane.view.whole_sections(lane.rules.state)),
         *_kept(lane),
         _heading("records"),
         _table(
@@ -276,13 +276,13 @@ def _kept(lane: RestoredState) -> list[RenderableType]:
 
 def para_tables(lane: RestoredState, para: ParaId) -> RenderableType:
     """Show a lane's state about a para. Raises `UserError` if there is none."""
-    sections = about_para(lane, para, lane.view.para_sections(lane.rules, para))
+    sections = about_para(lane, para, lane.view.para_sections(lane.rules.state, para))
     return Group(_title(lane, f"para {para}"), *_shown(sections))
 
 
 def channel_tables(lane: RestoredState, channel_id: ChannelId) -> RenderableType:
     """Show a channel, or the request for one. Raises `UserError` if there is neither."""
-    sections = about_channel(lane, channel_id, lane.view.channel_sections(lane.rules, channel_id))
+    sections = about_channel(lane, channel_id, lane.view.channel_sections(lane.rules.state, channel_id))
     return Group(_title(lane, f"channel {channel_id[0]} -> {channel_id[1]}"), *_shown(sections))
 
 

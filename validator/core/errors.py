@@ -5,24 +5,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, NoReturn, TypeAlias
+from typing import ClassVar, NoReturn, TypeAlias, dataclass_transform
 
 FieldValue: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | Mapping[str, int]
 """A number, a name, a tuple of numbers or of such tuples, or numbers by name."""
 
 
+@dataclass_transform(eq_default=False)
 @dataclass(eq=False)
 class Violation(Exception):
     """A broken rule of the protocol: the input is rejected and changes nothing.
 
-    Subclasses are dataclasses with typed fields; the text is derived from the fields. ``kind`` is the same string in verdicts, conformance
-    traces and documentation. ``clause`` names the clause of the specification that states the rule.
+    A subclass has its ``kind``, ``clause`` and ``rule`` as class keywords, says in its docstring what is broken, and annotates its typed
+    fields; the text is derived from them. ``kind`` is the same string in verdicts, conformance traces and documentation. ``clause`` names
+    the clause of the specification that states the rule, ``rule`` the codes of the protocol's own page of rules. The entry of an error on
+    that page is written from its class. ``normative`` says whether the conformance format compares the fields; if not, they only
+    explain. A class without keywords is a base of others.
     """
 
     kind: ClassVar[str] = ""
     clause: ClassVar[str] = ""
+    rule: ClassVar[str] = ""
     normative: ClassVar[bool] = True
-    """Whether the conformance format compares the fields; if not, they only explain."""
+
+    def __init_subclass__(
+        cls, *, kind: str = "", clause: str = "", rule: str = "", normative: bool | None = None
+    ) -> None:
+        super().__init_subclass__()
+        cls.kind, cls.clause, cls.rule = kind, clause, rule
+        if normative is not None:
+            cls.normative = normative
+        dataclass(eq=False)(cls)
 
     def details(self) -> dict[str, FieldValue]:
         """Return all fields by name, in declaration order."""

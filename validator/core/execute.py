@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from validator.core.errors import Violation
 from validator.core.limits import HEADROOM_INTERVAL_BLOCKS_DEFAULT, ROOT_INTERVAL_BLOCKS_DEFAULT, U64_MAX
 from validator.core.outcomes import Executed, InputKind, Receipt, Verdict
-from validator.core.rules import Effects, RuleSet
+from validator.core.rules import Effects, LaneRules
 from validator.core.types import Block, BlockNumber, ParaId, maker
 
 T = TypeVar("T")
@@ -24,11 +24,11 @@ class Intervals:
     root: int = ROOT_INTERVAL_BLOCKS_DEFAULT
 
 
-Executor: TypeAlias = Callable[[RuleSet[Any], Block, Intervals], Executed]
+Executor: TypeAlias = Callable[[LaneRules[Any], Block, Intervals], Executed]
 """Executes a complete block, as `execute` does."""
 
 
-def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
+def execute(rules: LaneRules[Any], block: Block, intervals: Intervals) -> Executed:
     """Execute a complete block.
 
     Candidates that became available are enacted first. Requests, downward messages and candidates follow by index, then one round of upward
@@ -55,10 +55,11 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
         _judge(InputKind.DOWNWARD, now, at, item.para_id, rules.apply_downward, item)
         for at, item in enumerate(block.downward)
     ]
-    rules.expect(block.candidates)
+    rule_set, env = rules.rule_set, rules.env
+    rule_set.expect(rules.state, block.candidates)
     for at, candidate in enumerate(block.candidates):
         verdict = _judge(InputKind.CANDIDATE, now, at, candidate.para_id, rules.apply_candidate, candidate)
-        signals = rules.signals(candidate)
+        signals = rule_set.signals(env, candidate)
         if signals or candidate.candidate_hash is not None:
             verdict = verdict._replace(candidate_hash=candidate.candidate_hash, signals=signals)
         verdicts.append(verdict)
@@ -66,7 +67,6 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
     if record.session_change is not None:
         rules.change_session(record.session_change)
 
-    channel_events = rules.end_block()
     session_ends = record.session_change is not None
     headroom = rules.take_headroom() if session_ends or _is_due(now, intervals.headroom) else []
     accepted = [verdict.violation for verdict in verdicts].count(None)
@@ -81,7 +81,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
         weight_used=min(sum(dispatch.weight for dispatch in dispatches), U64_MAX),
         state_root=rules.state_root() if session_ends or _is_due(now, intervals.root) else None,
     )
-    return Executed(verdicts, dispatches, channel_events, headroom, receipt, rules.ingress.events)
+    return Executed(verdicts, dispatches, env.events.events, headroom, receipt, env.ingress.events)
 
 
 _verdict = maker(Verdict)

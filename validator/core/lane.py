@@ -28,9 +28,9 @@ from validator.core.limits import (
 )
 from validator.core.outcomes import Executed, InputKind
 from validator.core.records import block_record
-from validator.core.rules import RuleSet, pages
+from validator.core.rules import LaneRules, pages
 from validator.core.scale import Encoding
-from validator.core.types import Block, BlockNumber, BlockRecord
+from validator.core.types import Block, BlockNumber, BlockRecord, DownwardMessage
 from validator.core.window import DuplicateWindow, Place
 
 _COUNTED = ((RecordKind.REQUEST, "requests"), (RecordKind.DOWNWARD, "downward"), (RecordKind.CANDIDATE, "candidates"))
@@ -60,7 +60,7 @@ class Lane:
     """Takes records one by one and executes blocks as they become complete."""
 
     def __init__(
-        self, name: str, rules: RuleSet[Any], executed_block: BlockNumber, settings: LaneSettings | None = None
+        self, name: str, rules: LaneRules[Any], executed_block: BlockNumber, settings: LaneSettings | None = None
     ) -> None:
         self.name = name
         self.rules = rules
@@ -296,12 +296,12 @@ class Lane:
     # --- executing blocks ---
 
     def _assemble(self, waiting: WaitingBlock) -> Block:
-        record, places, rules = waiting.record, waiting.places, self.rules
+        record, places, rules = waiting.record, waiting.places, self.rules.rule_set
         assert record is not None
         return Block(
             record,
             tuple(rules.request(places[RecordKind.REQUEST, at].fields) for at in range(record.requests)),
-            tuple(rules.downward(places[RecordKind.DOWNWARD, at].fields) for at in range(record.downward)),
+            tuple(DownwardMessage._make(places[RecordKind.DOWNWARD, at].fields) for at in range(record.downward)),
             tuple(rules.candidate(places[RecordKind.CANDIDATE, at].fields) for at in range(record.candidates)),
         )
 
@@ -361,7 +361,7 @@ class Lane:
         cls,
         name: str,
         snapshot: list[bytes],
-        load_rules: Callable[[list[bytes]], RuleSet[Any]],
+        load_rules: Callable[[list[bytes]], LaneRules[Any]],
         decode: Callable[[RecordKind, bytes, Source], Input],
         settings: LaneSettings | None = None,
     ) -> Lane:

@@ -171,7 +171,7 @@ class Observer:
             return
         self.result.made("invariants")
         try:
-            if left_out := self.protocol.invariants(self.lane.rules):
+            if left_out := self.protocol.invariants(self.lane.rules.state, self.lane.rules.env.profile):
                 self.result.skipped.setdefault("some invariants", f"since block {block}: {left_out}")
         except InvariantBroken as error:
             self.result.add(Finding("invariants", "state", str(error), block=block))
@@ -206,7 +206,7 @@ class Observer:
             headroom = rules.para_headroom(owner)
             if headroom is None or headroom.valid or rules.page(owner) is None:
                 continue
-            kept = (view.para_document(rules, owner) or {}).get("state", {})
+            kept = (view.para_document(rules.state, owner) or {}).get("state", {})
             keys = ", ".join(key for key, value in kept.items() if value)
             yield Finding(
                 "orphans", f"para {owner}", f"it is no valid para, but the state holds {keys or 'a page'}", fault=False
@@ -217,7 +217,7 @@ class Observer:
         rules = self.lane.rules
         view = view_of(self.protocol)
         found = []
-        for channel in view.channels(rules):
+        for channel in view.channels(rules.state):
             headroom = rules.channel_headroom(channel)
             if headroom is None or headroom.open:
                 found.append(channel)

@@ -13,7 +13,7 @@ from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from validator.core.rules import RuleSet
+    from validator.core.rules import LaneRules
     from validator.core.types import BlockNumber, ChannelId, ParaId
 
 SAMPLES_MAX: Final = 1_000
@@ -51,7 +51,7 @@ class Levels:
     _blocks: int = 0
 
     def observe(
-        self, block: BlockNumber, headroom: Iterable[ParaHeadroom | ChannelHeadroom], rules: RuleSet[Any]
+        self, block: BlockNumber, headroom: Iterable[ParaHeadroom | ChannelHeadroom], rules: LaneRules[Any]
     ) -> None:
         """Take what has changed in a block; ``rules`` is the rule set of the lane after it."""
         self.take(headroom)
@@ -75,7 +75,7 @@ class Levels:
             else:
                 self._channels.pop((each.sender, each.recipient), None)
 
-    def _sample(self, block: BlockNumber, rules: RuleSet[Any]) -> Sample:
+    def _sample(self, block: BlockNumber, rules: LaneRules[Any]) -> Sample:
         paras, channels = self._paras.values(), self._channels.values()
         full = rules.levels(block, EVERYTHING)
         upward = [each.upward_messages for each in full.paras if each.upward_messages_max]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from validator.core.inputs import DeadLetter, Input
     from validator.core.lane import Lane
     from validator.core.outcomes import ChannelHeadroom, Executed, ParaHeadroom, Verdict
-    from validator.core.rules import RuleSet
+    from validator.core.rules import LaneRules
     from validator.core.types import Block, BlockNumber, ParaId
     from validator.lanes.definition import LaneDefinition
     from validator.plugin.protocol_api import ProtocolDefinition
@@ -174,7 +174,7 @@ def _continuing(engine: Engine, own: Case, others: Sequence[Case], from_block: B
             f"--from-block: lane {lane.name} begins with block {lane.executed_block + 1}, found {from_block}"
         )
 
-    def before(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
+    def before(rules: LaneRules[Any], block: Block, intervals: Intervals) -> Executed:
         if block.record.block >= from_block:
             raise _Reached
         return execute(rules, block, intervals)
@@ -241,12 +241,12 @@ def _failing(case: Case) -> str:
     return f"{case.name}: the inputs of lane {case.definition.name} cannot be executed"
 
 
-def _headroom(protocol: ProtocolDefinition, rules: RuleSet[Any]) -> Iterator[ParaHeadroom | ChannelHeadroom]:
+def _headroom(protocol: ProtocolDefinition, rules: LaneRules[Any]) -> Iterator[ParaHeadroom | ChannelHeadroom]:
     """Yield the headroom of every para and channel."""
     view = view_of(protocol)
     for each in (
-        *map(rules.para_headroom, view.paras(rules)),
-        *map(rules.channel_headroom, view.channels(rules)),
+        *map(rules.para_headroom, view.paras(rules.state)),
+        *map(rules.channel_headroom, view.channels(rules.state)),
     ):
         if each is not None:
             yield each

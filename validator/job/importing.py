@@ -71,13 +71,13 @@ def import_state(
     temporary = target.with_name(f"{target.name}.new")
     state_file = runtime.protocol.state_file
     assert state_file is not None
-    document = {"first_block": start, "state": state_file.write(rules)}
+    document = {"first_block": start, "state": state_file.write(rules.state)}
     temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     again_first_block, again = read_state_file(temporary, chain, lane, runtime)
     if again_first_block != start or pages(again) != pages(rules):
         raise AssertionError(f"{temporary}: the state differs when it is read back")
     temporary.replace(target)
-    return Imported(lane, start, state_file.counts(rules), str(target))
+    return Imported(lane, start, state_file.counts(rules.state), str(target))
 
 
 def _chain(config: Config, lane: str) -> Chain:

@@ -31,7 +31,7 @@ from validator.lanes.definition import named_handlers
 from validator.lanes.parked import shortened
 
 if TYPE_CHECKING:
-    from validator.core.rules import RuleSet
+    from validator.core.rules import LaneRules
     from validator.lanes.definition import LaneDefinition
 
 MILLIONTHS: Final = 1_000_000
@@ -109,7 +109,7 @@ class Auditor:
         self._again = again or execute_again
         self._last: AuditFault | None = None
 
-    def execute(self, rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
+    def execute(self, rules: LaneRules[Any], block: Block, intervals: Intervals) -> Executed:
         """Execute a block as `core.execute.execute` does. Raises `AuditFailed` for a fault, if it is to park the lane."""
         number = block.record.block
         if not is_chosen(self._definition.name, number, self._settings.share):
@@ -140,7 +140,7 @@ class Auditor:
 
     def _fault(
         self,
-        rules: RuleSet[Any],
+        rules: LaneRules[Any],
         block: Block,
         intervals: Intervals,
         before: Before,
@@ -204,7 +204,7 @@ class Prints(NamedTuple):
         return prints
 
 
-def prints_of(rules: RuleSet[Any]) -> Prints:
+def prints_of(rules: LaneRules[Any]) -> Prints:
     """Return the prints of a state."""
     pages = {owner: _print(page) for owner in rules.owners() if (page := rules.page(owner)) is not None}
     return Prints(pages, _print(rules.common_page()), rules.state_root())
@@ -214,7 +214,7 @@ def _print(page: bytes) -> bytes:
     return blake2b(page, digest_size=16).digest()
 
 
-def pages_before(rules: RuleSet[Any], number: BlockNumber) -> Before:
+def pages_before(rules: LaneRules[Any], number: BlockNumber) -> Before:
     """Return the state before a block in pages, or why there are none."""
     try:
         with checking(number, "pages", "encoding the state before the block"):
@@ -223,13 +223,13 @@ def pages_before(rules: RuleSet[Any], number: BlockNumber) -> Before:
         return error.with_traceback(None)
 
 
-def check_invariants(definition: LaneDefinition, rules: RuleSet[Any], number: BlockNumber) -> None:
+def check_invariants(definition: LaneDefinition, rules: LaneRules[Any], number: BlockNumber) -> None:
     """Check the invariants of a lane's protocol after a block. Raises `Raised`, `Incomplete`."""
     if (invariants := definition.protocol.invariants) is None:
         return
     with checking(number, "invariants", "the check of the invariants"):
         try:
-            invariants(rules)
+            invariants(rules.state, rules.env.profile)
         except InvariantBroken as error:
             raise Raised(AuditFault(number, "invariants", str(error))) from None
 
@@ -308,7 +308,7 @@ def _named(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _pages(rules: RuleSet[Any]) -> list[bytes]:
+def _pages(rules: LaneRules[Any]) -> list[bytes]:
     """Return a state in pages (`core.rules.pages`). Raises `Incomplete` if it has too many bytes."""
     found = rules.common_pages()
     size = sum(map(len, found))

@@ -14,7 +14,7 @@ from validator.config.limits import check_table, find_limits
 from validator.core.errors import InvariantBroken
 from validator.core.execute import Intervals
 from validator.core.lane import Lane, LaneSettings
-from validator.core.rules import RuleSet, pages
+from validator.core.rules import LaneRules, pages
 from validator.core.types import BlockNumber
 from validator.document import Node, read_document
 from validator.errors import UserError
@@ -151,7 +151,7 @@ def rules_runtime(chain: Chain, lane: str) -> Runtime:
         raise UserError(f"chain {lane}: {error}") from error
 
 
-def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tuple[BlockNumber, RuleSet[Any]]:
+def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tuple[BlockNumber, LaneRules[Any]]:
     """Return the first block and the rules in the state of a STATE.json, under a chain's configuration.
 
     The file is an object with ``first_block`` and ``state`` (`plugin.protocol_parts.StateFile`), or the state alone; then the chain's own
@@ -167,7 +167,7 @@ def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tu
     if not document.object().keys() - {"first_block"}:
         raise document.fail("the keys of a state, alone or under the key state")
     state = document["state"] if document.has("state") else document
-    rules = protocol.state_file.read(state, settings)
+    rules = LaneRules(protocol.rule_set, protocol.state_file.read(state, settings), settings)
     try:
         rules.check_start(first_block)
     except ValueError as error:
@@ -206,13 +206,13 @@ def continued(
             )
         settings = _settings(config.chains[name], name, make_runtime(definition.plan))
         try:
-            protocol.reconfigure(rules, settings, frozenset(limits))
+            protocol.reconfigure(rules.state, settings, frozenset(limits))
         except ValueError as error:
             raise UserError(f"lane {name}: {error}") from None
     try:
         rules.check_start(first_block)
         if protocol.invariants is not None:
-            protocol.invariants(rules)
+            protocol.invariants(rules.state, rules.env.profile)
     except (ValueError, InvariantBroken) as error:
         raise UserError(
             f"lane {name}: its state cannot exist under the configuration in block {first_block}: {error}"
@@ -285,6 +285,6 @@ def _settings(chain: Chain, lane: str, runtime: Runtime) -> ChainSettings:
 def _start(chain: Chain, runtime: Runtime, lane: str) -> Genesis:
     """Return a chain's first block and the pages of the state before it."""
     if chain.state is None:
-        return chain.first_block, tuple(pages(runtime.protocol.genesis(_settings(chain, lane, runtime))))
+        return chain.first_block, tuple(pages(runtime.protocol.rule_set.at_genesis(_settings(chain, lane, runtime))))
     first_block, rules = read_state_file(Path(chain.state), chain, lane, runtime)
     return first_block, tuple(pages(rules))

@@ -19,7 +19,7 @@ from validator.core.handlers.dispatch import HandlerDispatcher
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
-from validator.core.rules import RulesEpoch, RuleSet, check_rules
+from validator.core.rules import LaneRules, RulesEpoch, check_rules
 from validator.core.scale import DecodeError, Encoding, Reader, Writer, decoding
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
@@ -241,7 +241,7 @@ class LaneDefinition:
         reader.end()
         return definition
 
-    def restore_rules(self, pages: list[bytes]) -> RuleSet[Any]:
+    def restore_rules(self, pages: list[bytes]) -> LaneRules[Any]:
         """Return the rules with the state that pages hold (`core.rules.pages`). Raises `core.scale.DecodeError`."""
         runtime = make_runtime(self.plan)
         dispatcher: UpwardDispatcher
@@ -255,7 +255,7 @@ class LaneDefinition:
                 guard=Watchdog(self.handler_seconds_max),
             )
         settings = ChainSettings(enactment=self.enactment, upward_messages=dispatcher, rules=runtime.rules)
-        return runtime.protocol.restore(pages, settings)
+        return runtime.protocol.rule_set.from_pages(pages, settings)
 
 
 def _protocol_of(rules: Reader) -> str:

@@ -58,11 +58,11 @@ __all__ = [
     "hookimpl",
 ]
 
-API_VERSION: Final = (1, 5)
+API_VERSION: Final = (2, 0)
 """Major and minor. A plugin runs if its major version equals this one and its minor version is not greater."""
 
 LANE_API_VERSION: Final = (1, 0)
-"""The last version that changed what handlers and protocols use. Runtime digests cover this one: transports change no verdict."""
+"""The last version after which a handler or a protocol may give other verdicts. Runtime digests cover this one."""
 
 VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)*([a-z0-9.+-]*)")
 """The form of a plugin's version, which is the version of its distribution (PEP 440)."""

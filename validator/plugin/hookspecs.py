@@ -24,7 +24,7 @@ class EveryGroup:
         >>> from validator.plugin.api import Manifest, hookimpl
         >>> @hookimpl
         ... def validator_manifest():
-        ...     return Manifest(name="remark", version="1.0.0", api_version=(1, 0))
+        ...     return Manifest(name="remark", version="1.0.0", api_version=(2, 0))
         """
         raise NotImplementedError
 

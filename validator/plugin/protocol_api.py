@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public API for protocols, in addition to `validator.plugin.api` and `validator.protocols.kit`.
 
-A protocol is a rule set (`RuleSet`) with its records, encodings and traces, described by a `ProtocolDefinition`. `validator.protocols.kit`
-holds what most rule sets share. Within a major version of the API, names are added but never removed or changed in meaning.
+A protocol is a rule set (`RuleSet`, a table of functions on a state) with its records, encodings and traces, described by a
+`ProtocolDefinition`. `validator.protocols.kit` holds what most rule sets share. Within a major version of the API, names are added but
+never removed or changed in meaning.
 """
 
 from __future__ import annotations
@@ -42,13 +43,15 @@ from validator.core.rules import (
     FIRST_RULES,
     ChainSettings,
     Effects,
-    OrderedSet,
+    Environment,
+    LaneRules,
     RulesEpoch,
     RuleSet,
     check_rules,
     in_force,
 )
 from validator.core.scale import DecodeError, Encoding, Reader, Writer
+from validator.core.state import OrderedSet
 from validator.core.types import (
     ZERO_HASH,
     Balance,
@@ -103,6 +106,7 @@ __all__ = [
     "Effects",
     "Enactment",
     "Encoding",
+    "Environment",
     "EventLog",
     "HandlerBench",
     "HandlerStates",
@@ -112,6 +116,7 @@ __all__ = [
     "IngressLog",
     "InvariantBroken",
     "LaneLevel",
+    "LaneRules",
     "LevelChoice",
     "Levels",
     "LimitError",
@@ -210,8 +215,7 @@ class ProofFormat:
 class ProtocolDefinition:
     """A rule set that chains can select with ``protocol = "<name>"``.
 
-    ``genesis`` returns the state of a chain before its first message; ``restore`` returns the state that `RuleSet` pages encode.
-    ``restore`` reads only enactment, ``upward_messages`` and ``rules`` from the settings, and raises `DecodeError`. ``rules`` lists the
+    ``rule_set`` is the table of its functions on a state, and the optional functions below take that state, too. ``rules`` lists the
     protocol's rules by the block at which they begin: ascending, the first at block 0. ``encoding_version`` is incremented by every change
     to the pages.
 
@@ -225,10 +229,10 @@ class ProtocolDefinition:
     and ``state_view`` is what `validator state show` displays. ``handler_states`` returns the state that upward-message handlers keep;
     ``handler_bench`` supports their authors' tests. ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its
     grammar: docs/plugins.md). ``rule_profiles`` are rules that a chain can choose by height in its own list, which then takes the place of
-    ``rules``. ``invariants`` raises `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each
-    block, and shows once what it may return, a sentence about what it does not compare. ``reconfigure`` gives a state in the middle of a
-    chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit keeps the value in force.
-    It raises ``ValueError`` for a limit that only a chain's beginning may set.
+    ``rules``. ``invariants`` raises `InvariantBroken` for a state, under a profile, that contradicts itself; `validator audit` calls it
+    after each block, and shows once what it may return, a sentence about what it does not compare. ``reconfigure`` gives a state in the
+    middle of a chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit keeps the
+    value in force. It raises ``ValueError`` for a limit that only a chain's beginning may set.
 
     Raises ``ValueError``, in this order: an ``encoding_version`` that is not a u32; ``rules`` with another number than a u32, whose blocks
     do not ascend from 0, or that list a version twice; a greatest value of a limit that is not an integer from 0 on; a record type whose
@@ -237,8 +241,7 @@ class ProtocolDefinition:
 
     name: str
     encoding_version: int
-    genesis: Callable[[ChainSettings], RuleSet[Any]]
-    restore: Callable[[list[bytes], ChainSettings], RuleSet[Any]]
+    rule_set: RuleSet[Any]
     configuration: Callable[[Node], Any]
     limits: tuple[str, ...]
     maxima: Mapping[str, int]
@@ -255,7 +258,7 @@ class ProtocolDefinition:
     typed_limits: bool = False
     rules_page: Traversable | None = None
     rule_profiles: RuleProfiles | None = None
-    invariants: Callable[[Any], str | None] | None = None
+    invariants: Callable[[Any, Any], str | None] | None = None
     reconfigure: Callable[[Any, ChainSettings, Collection[str]], None] | None = None
 
     def __post_init__(self) -> None:
@@ -284,6 +287,6 @@ class ProtocolDefinition:
                 raise ValueError(f"record {record.schema}: expected one record type of this name, found several")
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
-        """Return the limits in an object in the form that `RuleSet.change_session` takes. Raises `validator.errors.UserError`."""
+        """Return the limits in an object in the form that `SessionChange` takes. Raises `validator.errors.UserError`."""
         node.refuse_misspelt(tuple(self.maxima))
         return tuple((name, node[name].integer(greatest)) for name, greatest in self.maxima.items() if node.has(name))

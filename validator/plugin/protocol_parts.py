@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from validator.core.rules import ChainSettings, RulesEpoch, RuleSet
+from validator.core.rules import ChainSettings, RulesEpoch
 from validator.core.types import BlockNumber, ChannelId, ParaId
 from validator.document import Node
 
@@ -83,12 +83,12 @@ class RuleProfiles:
 class StateFile:
     """The readable form of a state, for ``chains.<lane>.state``, `validator lanes import` and `validator state show --json`.
 
-    ``read`` returns the rule set of a document under a chain's configuration. It raises `validator.errors.UserError` through `Node.fail`
+    ``read`` returns the state of a document under a chain's configuration. It raises `validator.errors.UserError` through `Node.fail`
     for a document that is malformed, inconsistent or describes an unreachable state. ``write`` returns a document of plain JSON values;
     reading it back gives the same pages. ``counts`` summarizes what was read, by name: ``{"paras": 12}``.
     """
 
-    read: Callable[[Node, ChainSettings], RuleSet[Any]]
+    read: Callable[[Node, ChainSettings], Any]
     write: Callable[[Any], dict[str, Any]]
     counts: Callable[[Any], Mapping[str, int]]
 
@@ -139,16 +139,16 @@ class HandlerBench:
     """What `validator.testing.Harness` needs to run a chain whose upward messages go to handlers.
 
     ``preset`` names the entry of `LimitsTable.presets` for a chain that sets no limits. ``check`` raises `validator.errors.UserError` for a
-    configuration under which nothing is dispatched. ``paras`` returns the valid paras, ascending. ``send`` queues a para's upward message
-    as an enacted candidate does, and ``waits`` says whether any message is queued. ``account`` has a para's ``free`` and ``reserved``
-    balance. ``downward`` returns a para's downward messages, oldest first. ``channels`` and ``open_requests`` return copies,
-    ``close_requests`` channel ids; each ascending.
+    configuration under which nothing is dispatched. The other functions take a state. ``paras`` returns the valid paras, ascending.
+    ``send`` queues a para's upward message under a profile, as an enacted candidate does, and ``waits`` says whether any message is
+    queued. ``account`` has a para's ``free`` and ``reserved`` balance. ``downward`` returns a para's downward messages, oldest first.
+    ``channels`` and ``open_requests`` return copies, ``close_requests`` channel ids; each ascending.
     """
 
     preset: str
     check: Callable[[Any], None]
     paras: Callable[[Any], Sequence[ParaId]]
-    send: Callable[[Any, ParaId, bytes], None]
+    send: Callable[[Any, Any, ParaId, bytes], None]
     waits: Callable[[Any], bool]
     account: Callable[[Any, ParaId], Any]
     downward: Callable[[Any, ParaId], list[bytes]]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from validator.compare import first_difference, first_result_difference, without_zeros
 from validator.core.errors import Violation
 from validator.core.handlers.upward import FixedWeightDispatcher
-from validator.core.rules import RuleSet
+from validator.core.rules import LaneRules
 from validator.core.types import BlockNumber
 from validator.plugin.protocol_api import ChainSettings
 from validator.replay.expectation import EXACT
@@ -18,7 +18,7 @@ from validator.replay.scenario import BODIES, RESULT_KEYS, Scenario, Step
 
 T = TypeVar("T")
 
-Watch: TypeAlias = Callable[[RuleSet[Any], Violation | None], None]
+Watch: TypeAlias = Callable[[LaneRules[Any], Violation | None], None]
 """Called after every input, with the violation if it was rejected, and at the start of a block and the end of a step."""
 
 
@@ -90,7 +90,7 @@ class _Player:
         ends = self._traces.pending_ends_with_session
         with failures_of_reader(self._protocol, "before the first step"):
             self._pending_ends = ends(scenario.config) if callable(ends) else ends
-            self._rules = scenario.protocol.genesis(
+            self._rules = scenario.protocol.rule_set.at_genesis(
                 ChainSettings(
                     scenario.config,
                     scenario.genesis_paras,
@@ -125,7 +125,7 @@ class _Player:
                 dispatched = self._end_block()
         self._watch(rules, None)
         with failures_of(self._protocol, f"{where}: state"):
-            state = self._traces.view(rules)
+            state = self._traces.view(rules.state)
         return {
             "block": step.block,
             "requests": requests,

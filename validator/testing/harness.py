@@ -103,7 +103,7 @@ class Harness:
             upward_messages=self._dispatcher,
             rules=self._protocol.rules,
         )
-        self._rules = self._protocol.genesis(settings)
+        self._rules = self._protocol.rule_set.at_genesis(settings)
         self._next_block = block
 
     # --- actions ---
@@ -114,7 +114,7 @@ class Harness:
         ``block`` defaults to the next one. Raises `UserError`, in this order, if messages of earlier blocks are still queued, for a para
         that is not valid, and for a block that is already past. Raises `HandlerFault` if the job would stop.
         """
-        if self._bench.waits(self._rules):
+        if self._bench.waits(self._rules.state):
             raise UserError("messages of earlier blocks are still queued: run_block() first")
         (dispatch,) = self.send_all([(para, payload)], block)
         return dispatch
@@ -130,12 +130,12 @@ class Harness:
                 raise UserError(f"para {para} is not valid, there are {', '.join(map(str, valid))}")
         self._begin(block)
         for para, payload in messages:
-            self._bench.send(self._rules, para, payload)
+            self._bench.send(self._rules.state, self._rules.env.profile, para, payload)
         try:
             dispatches = self._rules.dispatch()
         finally:
             self._fail_at = None
-        self.channel_events = self._rules.end_block()
+        self.channel_events = self._rules.env.events.events
         return dispatches
 
     def run_block(self, block: BlockNumber | None = None) -> list[Dispatch]:
@@ -154,7 +154,7 @@ class Harness:
         changes = tuple(sorted((new_config or {}).items()))
         self._begin(block)
         self._rules.change_session(SessionChange(tuple(outgoing), tuple(map(_para, onboarding)), changes))
-        self.channel_events = self._rules.end_block()
+        self.channel_events = self._rules.env.events.events
         return self.channel_events
 
     def fail_at(self, call: int) -> None:
@@ -176,7 +176,7 @@ class Harness:
         before, root = pages(self._rules), self.state_root
         self.handlers = handlers_of(self.plugin, self._values)
         self._dispatcher = self._make_dispatcher()
-        self._rules = self._protocol.restore(
+        self._rules = self._protocol.rule_set.from_pages(
             before, ChainSettings(upward_messages=self._dispatcher, rules=self._protocol.rules)
         )
         assert pages(self._rules) == before, "the restored state encodes to different pages"
@@ -192,13 +192,13 @@ class Harness:
     @property
     def paras(self) -> tuple[ParaId, ...]:
         """The valid paras, ascending."""
-        return tuple(self._bench.paras(self._rules))
+        return tuple(self._bench.paras(self._rules.state))
 
     @property
     def state(self) -> dict[bytes, bytes]:
         """The plugin's stored values by key, ascending."""
         assert self._protocol.handler_states is not None
-        entries = self._protocol.handler_states(self._rules).entries(self.plugin.manifest.name)
+        entries = self._protocol.handler_states(self._rules.state).entries(self.plugin.manifest.name)
         return {key: value for _, key, value in entries}
 
     @property
@@ -208,30 +208,30 @@ class Harness:
 
     def balance(self, para: ParaId) -> Balance:
         """Return the free balance of a para's account, in the smallest unit of the token."""
-        return int(self._bench.account(self._rules, para).free)
+        return int(self._bench.account(self._rules.state, para).free)
 
     def reserved(self, para: ParaId) -> Balance:
         """Return the reserved deposits of a para's account, in the smallest unit of the token."""
-        return int(self._bench.account(self._rules, para).reserved)
+        return int(self._bench.account(self._rules.state, para).reserved)
 
     def downward(self, para: ParaId) -> list[bytes]:
         """Return the downward messages queued for a para, oldest first."""
-        return self._bench.downward(self._rules, para)
+        return self._bench.downward(self._rules.state, para)
 
     @property
     def channels(self) -> dict[ChannelId, Any]:
         """The open channels by (sender, recipient), ascending; copies."""
-        return self._bench.channels(self._rules)
+        return self._bench.channels(self._rules.state)
 
     @property
     def open_requests(self) -> dict[ChannelId, Any]:
         """The open channel requests by (sender, recipient), ascending; copies."""
-        return self._bench.open_requests(self._rules)
+        return self._bench.open_requests(self._rules.state)
 
     @property
     def close_requests(self) -> list[ChannelId]:
         """The channels with a close request, ascending."""
-        return self._bench.close_requests(self._rules)
+        return self._bench.close_requests(self._rules.state)
 
     def _make_dispatcher(self) -> HandlerDispatcher:
         epochs = [HandlerEpoch(0, DispatchTable(self.handlers))]

@@ -14,7 +14,7 @@ from validator.config import DEFAULT_PROTOCOL, Config
 from validator.config.limits import find_limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.lane import Lane
-from validator.core.rules import RuleSet
+from validator.core.rules import LaneRules
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
@@ -69,7 +69,7 @@ class ChainPlayer:
         self._processor = LaneProcessor.create(self._definition)
 
     @property
-    def rules(self) -> RuleSet[Any]:
+    def rules(self) -> LaneRules[Any]:
         """The lane's rules, with their state."""
         return self._processor.lane.rules
 
@@ -156,7 +156,7 @@ class SuitePlayer:
         before, snapshot = self.lane, self.lane.snapshot()
         self.lane = self.definition.restore(snapshot)
         assert self.lane.snapshot() == snapshot
-        assert self._view(self.lane.rules) == self._view(before.rules)
+        assert self._view(self.lane.rules.state) == self._view(before.rules.state)
         assert self.lane.rules.state_root() == before.rules.state_root()
 
     def play(self) -> None:

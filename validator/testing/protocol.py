@@ -17,10 +17,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from importlib.resources.abc import Traversable
+from inspect import cleandoc
 from typing import Any, ClassVar
 
 from validator.core.errors import Violation
-from validator.core.rules import RuleSet, pages
+from validator.core.rules import LaneRules, pages
 from validator.document import Node, read_document
 from validator.errors import PluginFailed
 from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
@@ -32,7 +33,7 @@ from validator.replay.suites import suite_files
 from validator.testing.installed import NeedsProtocol
 from validator.testing.lane_suite import Json, SuitePlayer, fits_into_blocks
 
-__all__ = ["ProtocolContract", "differences", "unexplained"]
+__all__ = ["ProtocolContract", "differences", "error_entry", "unexplained"]
 
 HASH_SEEDS = ("0", "1", "2")
 
@@ -53,32 +54,48 @@ def _difference(scenario: Scenario) -> str | None:
 def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[str]:
     """Return descriptions of the errors that a rules page lacks or gets wrong, and of its errors with a clause that do not exist.
 
-    Each error needs an entry of its kind with its clause; an entry has the clauses of all classes of its kind, and no other. One of the
-    entry's forms must list the fields and types that the class declares. The entry's rules must be on the page, and one of them must have
-    the clause.
+    The entry of a kind is what `error_entry` writes from its classes. Its rules must be on the page, and one of them must have the clause.
     """
     entries = {entry.name: entry for entry in page.entries}
+    kinds: dict[str, list[type[Violation]]] = {}
+    for violation in violations:
+        kinds.setdefault(violation.kind, []).append(violation)
     lacking = []
-    clauses: dict[str, set[str]] = {}
-    violations = list(violations)
-    for violation in violations:
-        clauses.setdefault(violation.kind, set()).add(violation.clause)
-    for violation in violations:
-        entry = entries.get(violation.kind)
+    for kind, classes in kinds.items():
+        entry = entries.get(kind)
         if entry is None or entry.sort is not Sort.ERROR:
-            lacking.append(f"{violation.kind}: no entry")
+            lacking.append(f"{kind}: no entry")
             continue
-        if len(entry.clauses) != len(clauses[violation.kind]) or set(entry.clauses) != clauses[violation.kind]:
-            lacking.append(f"{violation.kind}: clause {violation.clause!r}, the page has {entry.clauses}")
-        if declared_fields(violation) not in entry.fields:
-            lacking.append(f"{violation.kind}: fields {declared_fields(violation)}, the page has {entry.fields}")
+        (written,) = parse_page(page.protocol, f"# Page\n- Page: `page`\n## Errors\n{error_entry(classes)}").entries
+        lacking += [
+            f"{kind}: {name} {getattr(written, name)!r}, the page has {getattr(entry, name)!r}"
+            for name in ("clauses", "fields", "rules", "text")
+            if getattr(written, name) != getattr(entry, name)
+        ]
         rules = [entries[rule] for rule in entry.rules if rule in entries]
-        if len(rules) != len(entry.rules) or not any(violation.clause in rule.clauses for rule in rules):
-            lacking.append(f"{violation.kind}: no rule of {entry.rules} gives clause {violation.clause!r}")
+        for violation in classes:
+            if len(rules) != len(entry.rules) or not any(violation.clause in rule.clauses for rule in rules):
+                lacking.append(f"{kind}: no rule of {entry.rules} gives clause {violation.clause!r}")
     stale = [
-        name for name, entry in entries.items() if entry.sort is Sort.ERROR and entry.clauses and name not in clauses
+        name for name, entry in entries.items() if entry.sort is Sort.ERROR and entry.clauses and name not in kinds
     ]
     return [*lacking, *(f"{name}: no such error" for name in stale)]
+
+
+def error_entry(classes: Sequence[type[Violation]]) -> str:
+    """Return the entry of a kind of error on a page of rules: the clauses, fields and rules of its classes, and their docstrings."""
+    clauses = dict.fromkeys(each.clause for each in classes)
+    forms = dict.fromkeys(
+        ", ".join(f"`{name}: {kind}`" for name, kind in declared_fields(each)) or "none" for each in classes
+    )
+    rules = dict.fromkeys(rule for each in classes for rule in each.rule.split(", ") if rule)
+    attributes = [
+        f"- Clause: {', '.join(f'`{clause}`' for clause in clauses)}",
+        *(f"- Fields: {form}" for form in forms),
+        *([f"- Rule: {', '.join(rules)}"] if rules else []),
+    ]
+    text = "\n\n".join(cleandoc(each.__doc__ or "").replace("``", "`") for each in classes)
+    return "\n".join([f"### error {classes[0].kind}", "", *attributes, "", text, ""])
 
 
 def declared_fields(violation: type[Violation]) -> FieldTypes:
@@ -99,7 +116,7 @@ class ProtocolContract(NeedsProtocol):
     files: ClassVar[Sequence[Traversable]] = ()
     """Trace files in addition to the suite."""
 
-    def check(self, rules: RuleSet[Any]) -> None:
+    def check(self, rules: LaneRules[Any]) -> None:
         """Check a state after each input and step: override it with the protocol's invariants."""
 
     def as_record(self, item: Json) -> Json:
@@ -140,14 +157,14 @@ class ProtocolContract(NeedsProtocol):
         """At every step, the state restored from the pages has the same pages, view and root, and nothing to save."""
         definition = self._definition()
 
-        def look(rules: RuleSet[Any], violation: Violation | None) -> None:
+        def look(rules: LaneRules[Any], violation: Violation | None) -> None:
             if violation is not None:
                 return
             saved = pages(rules)
-            restored = definition.restore(saved, ChainSettings(rules=definition.rules))
+            restored = definition.rule_set.from_pages(saved, ChainSettings(rules=definition.rules))
             assert list(restored.changed()) == []
             assert pages(restored) == saved
-            assert definition.traces.view(restored) == definition.traces.view(rules)
+            assert definition.traces.view(restored.state) == definition.traces.view(rules.state)
             assert restored.state_root() == rules.state_root()
             self.check(rules)
             self.check(restored)
@@ -160,7 +177,7 @@ class ProtocolContract(NeedsProtocol):
         for scenario in self._scenarios():
             before: list[bytes] = []
 
-            def look(rules: RuleSet[Any], violation: Violation | None, before: list[bytes] = before) -> None:
+            def look(rules: LaneRules[Any], violation: Violation | None, before: list[bytes] = before) -> None:
                 now = pages(rules)
                 assert violation is None or before in ([], now), f"{violation} has changed something"
                 before[:] = now

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from validator_early_hrmp.configuration import EarlyHrmpConfiguration
-from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, HrmpMessage, InitOpenChannel
-from validator_early_hrmp.rules import EarlyHrmp
+from validator_early_hrmp.records import Candidate, CloseChannel, HrmpMessage
+from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import EarlyHrmpConfiguration
 
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import ChainSettings, DownwardMessage, Enactment, Para, SessionChange
+from validator.protocols.kit import AcceptOpenChannel, InitOpenChannel
 
 CONFIGURATION = EarlyHrmpConfiguration(
     hrmp_channel_max_places=3,
@@ -19,16 +21,16 @@ CONFIGURATION = EarlyHrmpConfiguration(
 )
 
 
-def chain(*paras: int, enactment: Enactment = Enactment.IMMEDIATE) -> EarlyHrmp:
+def chain(*paras: int, enactment: Enactment = Enactment.IMMEDIATE) -> LaneRules:
     """Return a chain in block 1 with paras that own 100 each."""
-    rules = EarlyHrmp.at_genesis(
+    rules = EARLY_HRMP.at_genesis(
         ChainSettings(CONFIGURATION, tuple(Para(para, balance=100) for para in paras), enactment=enactment)
     )
     rules.begin_block(1)
     return rules
 
 
-def open_channels(rules: EarlyHrmp, *channels: tuple[int, int]) -> None:
+def open_channels(rules: LaneRules, *channels: tuple[int, int]) -> None:
     """Ask for channels, accept them and end the session."""
     for sender, recipient in channels:
         at = len(rules.state.open_requests)
@@ -43,7 +45,7 @@ def candidate(para: int, watermark: int, **sent: str) -> Candidate:
     return Candidate(para, watermark, watermark, tuple(messages))
 
 
-def lived() -> EarlyHrmp:
+def lived() -> LaneRules:
     """Return a chain of paras 1, 2 and 3 with something in every part of its state; 1 was offboarded and is back."""
     rules = chain(1, 2, 3)
     open_channels(rules, (1, 2), (3, 2), (2, 3))

@@ -8,8 +8,15 @@ from copy import copy
 
 import pytest
 from early_hrmp_world import lived
-from validator_early_hrmp.invariants import broken_invariants, check_invariants
-from validator_early_hrmp.state import Channel, CloseRequest, EarlyHrmpState, QueuedMessage, QueueTail
+from validator_early_hrmp.state import (
+    Channel,
+    CloseRequest,
+    EarlyHrmpState,
+    QueuedMessage,
+    QueueTail,
+    broken_invariants,
+    check_invariants,
+)
 
 from validator.plugin.protocol_api import InvariantBroken
 

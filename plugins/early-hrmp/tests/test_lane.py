@@ -8,7 +8,7 @@ from copy import deepcopy
 import pytest
 from early_hrmp_suite import all_scenarios
 from early_hrmp_trace import A, as_record
-from validator_early_hrmp.configuration import WATERMARK_RULE
+from validator_early_hrmp.state import WATERMARK_RULE
 
 from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, RecordKind

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from early_hrmp_world import CONFIGURATION, candidate, chain, lived, open_channels
-from validator_early_hrmp.records import AcceptOpenChannel, CloseChannel, InitOpenChannel
+from validator_early_hrmp.records import CloseChannel
 
 from validator.plugin.protocol_api import DownwardMessage, LaneLevel, LevelChoice, SessionChange
+from validator.protocols.kit import AcceptOpenChannel, InitOpenChannel
 
 ALL = LevelChoice(None, 100, 100)
 

@@ -13,12 +13,13 @@ from early_hrmp_rule_set import Json, check_encoding, pages_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from validator_early_hrmp.configuration import EarlyHrmpConfiguration
-from validator_early_hrmp.rules import EarlyHrmp, state_hash
+from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import EarlyHrmpConfiguration
 from validator_early_hrmp.traces import read_candidate, read_request, view
 from validator_simulators.early_hrmp.model import NaiveEarlyHrmp
 
 from tests.hypothesis_profile import examples
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import (
     Balances,
     ChainSettings,
@@ -64,7 +65,7 @@ new_configs = st.none() | st.fixed_dictionaries({}, optional=LIMITS)
 class EarlyHrmpMachine(RuleBasedStateMachine):
     """Every rule gives the same input to both sides and compares the results; the invariants compare the states."""
 
-    rules_: EarlyHrmp
+    rules_: LaneRules
     naive: NaiveEarlyHrmp
 
     @initialize(
@@ -88,7 +89,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
     ) -> None:
         genesis = [{"para_id": para, "balance": balance} for para in PARAS if para not in absent]
         self.enactment = Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE
-        self.rules_ = EarlyHrmp.at_genesis(
+        self.rules_ = EARLY_HRMP.at_genesis(
             ChainSettings(
                 EarlyHrmpConfiguration(**GENEROUS),
                 tuple(Para(para["para_id"], balance=para["balance"]) for para in genesis),
@@ -300,7 +301,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
         self.begin(self.now + gap, included, timed_out)
 
     def check_events(self) -> None:
-        events = self.rules_.end_block()
+        events = self.rules_.env.events.events
         assert [(event.block, event.index) for event in events] == [(self.now, at) for at in range(len(events))]
         assert [tuple(event[2:]) for event in events] == self.naive.events
 
@@ -311,7 +312,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
         """Continue with rules that are restored from the pages of these, at the end of a block."""
         self.check_events()
         before = pages_of(self.rules_)
-        self.rules_ = EarlyHrmp.from_pages(before, self.rules_.settings)
+        self.rules_ = EARLY_HRMP.from_pages(before, self.rules_.settings)
         assert pages_of(self.rules_) == before
         for owner, page in ((owner, self.rules_.page(owner)) for owner in self.rules_.owners()):
             self.keep(owner, page)  # a lane is restored from saved pages
@@ -321,7 +322,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
     @rule()
     def root(self) -> None:
-        assert self.rules_.state_root() == state_hash(self.rules_.state)
+        assert self.rules_.state_root() == EARLY_HRMP.root_of(self.rules_.state)
 
     @rule()
     def save(self) -> None:

@@ -9,14 +9,15 @@ import pytest
 from early_hrmp_rule_set import check_encoding, pages_of
 from early_hrmp_world import candidate, lived
 from validator_early_hrmp.pages import PAGES, encode_common_page, encode_para_page
-from validator_early_hrmp.rules import EarlyHrmp
+from validator_early_hrmp.rules import EARLY_HRMP
 from validator_early_hrmp.state import CloseRequest, EarlyHrmpState
 
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import DecodeError, DownwardMessage
 from validator.protocols.kit import OpenRequest, PendingCandidate
 
 
-def full() -> EarlyHrmp:
+def full() -> LaneRules:
     rules = lived()
     rules.apply_downward(DownwardMessage(99, b"nobody"))
     pending = candidate(2, 4, p3="05")
@@ -34,16 +35,16 @@ def without(state: EarlyHrmpState) -> dict[str, object]:
 def test_restored_state_equals_original_in_every_field() -> None:
     rules = full()
     check_encoding(rules)
-    assert without(EarlyHrmp.from_pages(pages_of(rules)).state) == without(rules.state)
+    assert without(EARLY_HRMP.from_pages(pages_of(rules)).state) == without(rules.state)
 
 
 def test_restored_state_emits_pending_headroom() -> None:
     rules = full()
-    assert EarlyHrmp.from_pages(pages_of(rules)).take_headroom() == rules.take_headroom() != []
+    assert EARLY_HRMP.from_pages(pages_of(rules)).take_headroom() == rules.take_headroom() != []
 
 
 def test_restored_state_has_no_changed_pages() -> None:
-    rules = EarlyHrmp.from_pages(pages_of(full()))
+    rules = EARLY_HRMP.from_pages(pages_of(full()))
     assert list(rules.changed()) == []
 
 
@@ -64,7 +65,7 @@ def test_truncated_or_extended_page_is_rejected() -> None:
             bytes([PAGES.version + 1]) + page[1:],
         ):
             with pytest.raises(DecodeError):
-                EarlyHrmp.from_pages([*pages[:at], broken, *pages[at + 1 :]])
+                EARLY_HRMP.from_pages([*pages[:at], broken, *pages[at + 1 :]])
 
 
 def test_flipped_bit_is_rejected_or_changes_state() -> None:
@@ -74,7 +75,7 @@ def test_flipped_bit_is_rejected_or_changes_state() -> None:
             flipped = bytearray(page)
             flipped[bit // 8] ^= 1 << bit % 8
             try:
-                rules = EarlyHrmp.from_pages([*pages[:at], bytes(flipped), *pages[at + 1 :]])
+                rules = EARLY_HRMP.from_pages([*pages[:at], bytes(flipped), *pages[at + 1 :]])
             except (DecodeError, MemoryError):
                 continue
             again = pages_of(rules)
@@ -88,9 +89,9 @@ def test_flipped_bit_is_rejected_or_changes_state() -> None:
 def test_unordered_or_repeated_entries_are_rejected() -> None:
     common, headroom, *owned = pages_of(full())
     with pytest.raises(DecodeError, match="page of para 1 follows that of para 2"):
-        EarlyHrmp.from_pages([common, headroom, owned[1], owned[0]])
+        EARLY_HRMP.from_pages([common, headroom, owned[1], owned[0]])
     with pytest.raises(DecodeError, match="page of para 1 follows that of para 1"):
-        EarlyHrmp.from_pages([common, headroom, owned[0], owned[0]])
+        EARLY_HRMP.from_pages([common, headroom, owned[0], owned[0]])
 
     state = full().state
     state.ingress[2].reverse()
@@ -105,18 +106,18 @@ def test_unordered_or_repeated_entries_are_rejected() -> None:
     state = full().state
     state.open_requests.listed.append(OpenRequest(2, 1, 10))
     with pytest.raises(DecodeError, match="two open requests are for one channel"):
-        EarlyHrmp.from_pages([encode_common_page(state), headroom, *owned])
+        EARLY_HRMP.from_pages([encode_common_page(state), headroom, *owned])
     state = full().state
     state.close_requests.append(CloseRequest(1, 1, 2))
     with pytest.raises(DecodeError, match="two close requests are for one channel"):
-        EarlyHrmp.from_pages([encode_common_page(state), headroom, *owned])
+        EARLY_HRMP.from_pages([encode_common_page(state), headroom, *owned])
 
 
 def test_empty_page_is_rejected() -> None:
     common, headroom, *_ = pages_of(full())
     empty = bytes([PAGES.version]) + (7).to_bytes(4, "little") + bytes(8)
     with pytest.raises(DecodeError, match="page of para 7 is empty"):
-        EarlyHrmp.from_pages([common, headroom, empty])
+        EARLY_HRMP.from_pages([common, headroom, empty])
 
 
 def _refused(state: EarlyHrmpState, para: int, message: str) -> None:
@@ -124,4 +125,4 @@ def _refused(state: EarlyHrmpState, para: int, message: str) -> None:
     page = encode_para_page(state, para)
     assert page is not None
     with pytest.raises(DecodeError, match=message):
-        EarlyHrmp.from_pages([common, headroom, page])
+        EARLY_HRMP.from_pages([common, headroom, page])

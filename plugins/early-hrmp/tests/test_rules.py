@@ -8,10 +8,10 @@ from dataclasses import fields
 import pytest
 from early_hrmp_rule_set import pages_of
 from early_hrmp_world import CONFIGURATION, candidate, chain, lived, open_channels
-from validator_early_hrmp.configuration import MAXIMA, EarlyHrmpConfiguration
 from validator_early_hrmp.errors import CandidateUnknownPara, OutboundNoSuchChannel
-from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, InitOpenChannel
-from validator_early_hrmp.rules import EarlyHrmp, state_hash
+from validator_early_hrmp.records import Candidate, CloseChannel
+from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import MAXIMA, EarlyHrmpConfiguration
 
 from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
@@ -27,7 +27,12 @@ from validator.plugin.protocol_api import (
     message_hash,
     mqc_link,
 )
-from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
+from validator.protocols.kit import (
+    AcceptOpenChannel,
+    InclusionCandidateNotPending,
+    InitOpenChannel,
+    TimeoutCandidateNotPending,
+)
 
 
 def test_limits_are_in_encoding_order() -> None:
@@ -64,7 +69,7 @@ def test_pending_candidate_is_enacted_on_inclusion() -> None:
         rules.begin_block(block)
         made = candidate(1, block - 1, p2=f"0{block}")._replace(candidate_hash=bytes([block]) * 32)
         assert rules.apply_candidate(made) == Effects(enacted=False)
-    rules = EarlyHrmp.from_pages(pages_of(rules), rules.settings)
+    rules = EARLY_HRMP.from_pages(pages_of(rules), rules.settings)
     rules.begin_block(5)
     effects = rules.apply_inclusion(PendingRef(1, 3))
     assert effects.enacted
@@ -85,7 +90,7 @@ def test_events_state_deposits_and_reasons() -> None:
     open_channels(rules, (1, 2))
     rules.apply_request(InitOpenChannel(1, 3))
     kind = ChannelEventKind
-    assert rules.end_block() == [
+    assert rules.env.events.events == [
         ChannelEvent(1, 0, kind.REQUESTED, 1, 2, 10, 0, 0),
         ChannelEvent(1, 1, kind.CONFIRMED, 1, 2, 0, 7, 0),
         ChannelEvent(1, 2, kind.OPENED, 1, 2, 0, 0, 1),
@@ -95,14 +100,14 @@ def test_events_state_deposits_and_reasons() -> None:
     rules.apply_candidate(candidate(1, 1, p2="01"))
     rules.apply_request(CloseChannel(2, 1, 2))
     rules.change_session(SessionChange())
-    assert rules.end_block() == [
+    assert rules.env.events.events == [
         ChannelEvent(2, 0, kind.CLOSE_REQUESTED, 1, 2, 0, 0, 1),
         ChannelEvent(2, 1, kind.SEALED, 1, 2, 0, 0, 2, "requested"),
     ]
     rules.begin_block(3)
     rules.apply_candidate(candidate(2, 2))
     rules.change_session(SessionChange())
-    assert rules.end_block() == [
+    assert rules.env.events.events == [
         ChannelEvent(3, 0, kind.REQUEST_EXPIRED, 1, 3, -10, 0, 3, "expired"),
         ChannelEvent(3, 1, kind.CLOSED, 1, 2, -10, -7, 3, "drained"),
     ]
@@ -174,7 +179,7 @@ def test_only_touched_pages_are_encoded() -> None:
     assert sorted(rules.changed()) == []
     rules.change_session(SessionChange(outgoing=(4,)))
     assert sorted(rules.changed()) == [3, 4, 5]
-    assert rules.state_root() == state_hash(rules.state)
+    assert rules.state_root() == EARLY_HRMP.root_of(rules.state)
 
 
 def test_different_states_have_different_roots() -> None:
@@ -196,7 +201,7 @@ def test_different_states_have_different_roots() -> None:
             state.channels[1, 2].instance -= 1
         else:
             state.downward_queues[2][4].reverse()
-        roots.add(state_hash(state))
+        roots.add(EARLY_HRMP.root_of(state))
     assert len(roots) == 8
 
 

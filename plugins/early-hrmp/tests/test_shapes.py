@@ -9,20 +9,14 @@ import pytest
 from early_hrmp_world import chain
 from validator_early_hrmp.plugin import validator_manifest, validator_protocols
 from validator_early_hrmp.records import (
-    AcceptOpenChannel,
-    AcceptOpenChannelFrom,
+    CANDIDATE,
+    CHANNEL_REQUEST,
+    REQUEST_RECORDS,
     Candidate,
     CloseChannel,
     HrmpMessage,
-    InitOpenChannel,
-)
-from validator_early_hrmp.shapes import (
-    CANDIDATE,
-    CHANNEL_REQUEST,
     candidate_record,
-    request_record,
     shape_candidate,
-    shape_request,
 )
 
 from validator.codec.schemas import schemas_of
@@ -33,6 +27,7 @@ from validator.plugin.protocol_api import (
     LimitError,
     message_hash,
 )
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
 
 CANDIDATES = [
     Candidate(1, 2, 3),
@@ -45,7 +40,7 @@ REQUESTS = [InitOpenChannel(1, 2), AcceptOpenChannel(2, 0), AcceptOpenChannelFro
 @pytest.mark.parametrize("candidate", CANDIDATES)
 def test_candidate_round_trips_with_hashes(candidate: Candidate) -> None:
     fields = shape_candidate(candidate_record("lane", 5, 0, candidate))
-    made = chain().candidate(fields)
+    made = chain().rule_set.candidate(fields)
     messages = tuple(each._replace(payload_hash=message_hash(each.payload)) for each in candidate.hrmp_messages)
     assert made == candidate._replace(hrmp_messages=messages)
     assert type(made) is Candidate
@@ -54,7 +49,7 @@ def test_candidate_round_trips_with_hashes(candidate: Candidate) -> None:
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
 def test_request_round_trips(request_: Any) -> None:
-    made = chain().request(shape_request(request_record("lane", 5, 0, request_)))
+    made = chain().rule_set.request(REQUEST_RECORDS.shape(REQUEST_RECORDS.record("lane", 5, 0, request_)))
     assert made == request_
     assert type(made) is type(request_)
 
@@ -101,9 +96,9 @@ def test_candidate_out_of_range_is_rejected(change: dict[str, Any], message: str
 def test_request_out_of_range_is_rejected(request_: Any) -> None:
     for field in request_._fields:
         for value in (-1, U32_MAX + 1):
-            record = request_record("lane", 5, 0, request_._replace(**{field: value}))
+            record = REQUEST_RECORDS.record("lane", 5, 0, request_._replace(**{field: value}))
             with pytest.raises(LimitError, match=rf"request\.{field}: expected 0 to 4294967295, found {value}"):
-                shape_request(record)
+                REQUEST_RECORDS.shape(record)
 
 
 def test_definition_is_complete() -> None:

@@ -9,10 +9,10 @@ import pytest
 from early_hrmp_suite import GROUPS, SUITE, all_scenarios, text_of
 from early_hrmp_trace import Json, as_record
 from validator_early_hrmp import errors
-from validator_early_hrmp.invariants import check_invariants
-from validator_early_hrmp.rules import EarlyHrmp
+from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import check_invariants
 
-from validator.plugin.protocol_api import RuleSet, Violation
+from validator.plugin.protocol_api import LaneRules, Violation
 from validator.testing import ProtocolContract
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "early_hrmp_samples.json"
@@ -28,9 +28,9 @@ class TestProtocol(ProtocolContract):
     )
     files = (SAMPLES,) if SAMPLES.exists() else ()
 
-    def check(self, rules: RuleSet) -> None:
+    def check(self, rules: LaneRules) -> None:
         """Check the invariants."""
-        assert isinstance(rules, EarlyHrmp)
+        assert rules.rule_set is EARLY_HRMP
         check_invariants(rules.state)
 
     def as_record(self, item: Json) -> Json:

@@ -22,7 +22,7 @@ REFUSED = refusal("OutboundHrmp/NoSuchChannel", idx=0)
 class Plugin:
     @hookimpl
     def validator_manifest(self) -> Manifest:
-        return Manifest("relay-chain", "1.0", (1, 3))
+        return Manifest("relay-chain", "1.0", (2, 0))
 
     @hookimpl
     def validator_transports(self, config: Any) -> Iterator[Transport]:

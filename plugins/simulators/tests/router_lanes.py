@@ -10,7 +10,7 @@ from validator_simulators.contract import disagreement, open_kinds_of, refusals
 from validator_simulators.installed import chain_table
 from validator_simulators.router.traffic import RouterSimulation
 
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 from validator.testing import ChainPlayer
 
 

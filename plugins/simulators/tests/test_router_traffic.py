@@ -21,7 +21,7 @@ from validator_simulators.router.requests import WAYS as REQUEST_KINDS
 from validator_simulators.router.traffic import RouterSimulation, simulate
 
 from validator.errors import UserError
-from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.configuration import PRESETS
 
 GROUPS = ("ProcessedDownwardMessages", "UpwardMessages", "HrmpWatermark", "OutboundHrmp")
 REPOSITORY = Path(__file__).resolve().parents[3]

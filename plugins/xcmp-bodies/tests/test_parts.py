@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from validator_xcmp.commitments import msg_root
+from validator_xcmp.merkle import msg_root
 from validator_xcmp_bodies import parts as parts_module
 from validator_xcmp_bodies.limits import PART_BYTES_MAX, PAYLOADS_MAX, PIECE_OVERHEAD_BYTES, parts_max
 from validator_xcmp_bodies.parts import BodyError, Measured, Part, condense, cut, join, measure, payload_leaf, rejoin

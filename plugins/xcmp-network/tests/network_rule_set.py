@@ -8,12 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from validator_xcmp_network.configuration import MAXIMA, read_configuration
-from validator_xcmp_network.invariants import check_invariants
-from validator_xcmp_network.rules import XcmpNetwork
+from validator_xcmp_network.rules import XCMP_NETWORK
+from validator_xcmp_network.state import MAXIMA, check_invariants, read_configuration
 from validator_xcmp_network.traces import read_candidate, view
 
-from validator.core.rules import pages
+from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import ChainSettings, Enactment, Node, Para, SessionChange, Violation
 
 Json = dict[str, Any]
@@ -22,13 +21,13 @@ SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
 """The folder of the sample traces, a sibling of the checkout."""
 
 
-def chain_of(paras: tuple[int, ...], channels: list[tuple[int, int]], **config: Any) -> XcmpNetwork:
+def chain_of(paras: tuple[int, ...], channels: list[tuple[int, int]], **config: Any) -> LaneRules:
     """Return the rule set of a chain with fixed channels."""
     setup = read_configuration(Node({"open_channels": [list(pair) for pair in channels], **config}, "config"))
-    return XcmpNetwork.at_genesis(ChainSettings(setup, tuple(Para(para) for para in paras)))
+    return XCMP_NETWORK.at_genesis(ChainSettings(setup, tuple(Para(para) for para in paras)))
 
 
-def judged(rules: XcmpNetwork, block: int, para: int, outbox: Any = (), acks: Any = (), **more: Any) -> Json:
+def judged(rules: LaneRules, block: int, para: int, outbox: Any = (), acks: Any = (), **more: Any) -> Json:
     """Give a chain a candidate and return the result; ``outbox`` has recipients or ``(recipient, root, size)``."""
     messages = [item if isinstance(item, tuple) else (item, "00" * 32, 0) for item in outbox]
     item = {
@@ -37,7 +36,7 @@ def judged(rules: XcmpNetwork, block: int, para: int, outbox: Any = (), acks: An
         "acks": [list(ack) for ack in acks],
         **more,
     }
-    if rules.now != block:
+    if rules.env.now != block:
         rules.begin_block(block)
     return result_of(rules.apply_candidate, read_candidate(Node(item, "candidate"), block))
 
@@ -47,19 +46,19 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def restored(rules: XcmpNetwork, enactment: Enactment = Enactment.IMMEDIATE) -> XcmpNetwork:
+def restored(rules: LaneRules, enactment: Enactment = Enactment.IMMEDIATE) -> LaneRules:
     """Return a rule set that is restored from this one's pages."""
-    return XcmpNetwork.from_pages(pages(rules), ChainSettings(None, enactment=enactment))
+    return XCMP_NETWORK.from_pages(pages(rules), ChainSettings(None, enactment=enactment))
 
 
-def check_everything(rules: XcmpNetwork) -> None:
+def check_everything(rules: LaneRules) -> None:
     """Check the invariants, that the pages restore the state, and that the incremental root equals the root from all pages."""
     check_invariants(rules.state)
     other = restored(rules)
     assert pages(other) == pages(rules)
     check_invariants(other.state)
     assert view(other.state) == view(rules.state)
-    assert rules.state_root() == other.state_root() == XcmpNetwork(other.state).state_root()
+    assert rules.state_root() == other.state_root() == LaneRules(XCMP_NETWORK, other.state).state_root()
 
 
 def result_of(apply: Callable[[Any], object], item: Any) -> Json:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from network_rule_set import chain_of, judged, result_of
-from validator_xcmp.commitments import batch_hash, mq_root, msg_root, xcmp_link
-from validator_xcmp.pov_errors import PovError
+from validator_xcmp.errors import PovError
+from validator_xcmp.merkle import batch_hash, mq_root, msg_root, row_root, xcmp_link
 from validator_xcmp.proofs import (
     HashBatch,
     ProcessingContext,
@@ -19,7 +19,6 @@ from validator_xcmp.proofs import (
     prove_processing,
     verify_processing,
 )
-from validator_xcmp.row_trees import row_root
 from validator_xcmp.state import Column
 from validator_xcmp_network.records import ReportBody
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from network_rule_set import Json, check_everything, para_of, restored, result_of, session_change_of
 from validator_simulators.xcmp_network.model import NaiveNetwork
-from validator_xcmp_network.configuration import read_configuration
-from validator_xcmp_network.rules import XcmpNetwork
+from validator_xcmp_network.rules import XCMP_NETWORK
+from validator_xcmp_network.state import read_configuration
 from validator_xcmp_network.traces import read_candidate, read_request, view
 
 from tests.hypothesis_profile import examples
-from validator.core.rules import pages
+from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef
 
 PARAS = (1, 2, 3, 4)
@@ -48,7 +48,7 @@ roots = st.sampled_from(("01" * 32, "02" * 32))
 class NetworkMachine(RuleBasedStateMachine):
     """Every rule gives the same input to both sides and compares the results; the invariants compare the states."""
 
-    rules: XcmpNetwork
+    rules: LaneRules
 
     @initialize(
         mode=st.sampled_from(("fixed", "fixed", "xcmp")),
@@ -85,7 +85,7 @@ class NetworkMachine(RuleBasedStateMachine):
             balances=Balances.LEDGER,
             enactment=Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE,
         )
-        self.rules = XcmpNetwork.at_genesis(self.settings)
+        self.rules = XCMP_NETWORK.at_genesis(self.settings)
         self.naive = NaiveNetwork(config, genesis, unlimited=False, on_inclusion=on_inclusion, channels=fixed)
         self.begin(1, [], [])
         if mode == "xcmp":
@@ -223,10 +223,10 @@ class NetworkMachine(RuleBasedStateMachine):
     def next_block(self, data: st.DataObject, gap: int, *, restart: bool = False) -> None:
         events = [
             (each.event.value, each.recipient, each.sender, each.sent_at, each.root.hex(), each.size)
-            for each in self.rules.ingress.events
+            for each in self.rules.env.ingress.events
         ]
         assert events == self.naive.ingress_events
-        assert [each.index for each in self.rules.ingress.events] == list(range(len(events)))
+        assert [each.index for each in self.rules.env.ingress.events] == list(range(len(events)))
         self.compare()
         if restart:
             saved = pages(self.rules)

@@ -9,22 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from network_rule_set import chain_of, check_everything, judged, restored
-from validator_xcmp_network.fixed_channels import FixedChannels
-from validator_xcmp_network.invariants import broken_invariants
 from validator_xcmp_network.limits import REMEMBERED_MAX, SHOWN_MAX
 from validator_xcmp_network.pages import decode_state
 from validator_xcmp_network.queues import Entry, IngressQueue, Memory
-from validator_xcmp_network.rules import XcmpNetwork
-from validator_xcmp_network.state import NetworkState
+from validator_xcmp_network.state import FixedChannels, NetworkState, broken_invariants
 
-from validator.core.rules import pages
+from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import DecodeError, SessionChange
 
 RECIPIENT = 1
 u32 = st.integers(0, 2**32 - 1)
 
 
-def sending(count: int, *, block: int = 5, **config: object) -> XcmpNetwork:
+def sending(count: int, *, block: int = 5, **config: object) -> LaneRules:
     """Return a chain on which this many senders have sent to one recipient in a block."""
     senders = tuple(range(2, 2 + count))
     rules = chain_of((RECIPIENT, *senders), [(sender, RECIPIENT) for sender in senders], **config)

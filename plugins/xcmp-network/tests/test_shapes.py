@@ -14,21 +14,17 @@ from validator_xcmp.limits import BITFIELD_BITS_MAX
 from validator_xcmp_network.limits import ACKS_MAX, OUTBOX_MESSAGES_MAX
 from validator_xcmp_network.plugin import validator_protocols
 from validator_xcmp_network.records import (
+    CANDIDATE,
+    CHANNEL_REQUEST,
+    REQUEST_RECORDS,
     REQUESTS,
     Candidate,
     ChannelRequest,
     OutboxMessage,
     ReportBody,
     candidate,
-    request,
-)
-from validator_xcmp_network.shapes import (
-    CANDIDATE,
-    CHANNEL_REQUEST,
     candidate_record,
-    request_record,
     shape_candidate,
-    shape_request,
 )
 
 from validator.codec.schemas import schemas_of
@@ -72,8 +68,8 @@ def test_candidate_round_trips(made: Candidate) -> None:
 
 @given(made=requests | reports)
 def test_request_round_trips(made: ChannelRequest) -> None:
-    record = request_record("chain", 7, 1, made)
-    assert request(shape_request(through_avro(CHANNEL_REQUEST, record))) == made
+    record = REQUEST_RECORDS.record("chain", 7, 1, made)
+    assert REQUEST_RECORDS.make(REQUEST_RECORDS.shape(through_avro(CHANNEL_REQUEST, record))) == made
 
 
 MESSAGE = {"recipient": 2, "root": bytes(32), "size": 1}
@@ -112,7 +108,7 @@ def test_limits_are_inclusive_and_absent_parts_have_defaults() -> None:
 
 @pytest.mark.parametrize("field", ["recipient", "sender", "sent_at", "size"])
 def test_report_out_of_range_is_rejected(field: str) -> None:
-    record = request_record("chain", 7, 1, ReportBody(1, 2, 3, bytes(32), 4))
+    record = REQUEST_RECORDS.record("chain", 7, 1, ReportBody(1, 2, 3, bytes(32), 4))
     name, call = record["request"]
     with pytest.raises(LimitError, match=f"request.{field}: expected 0 to 4294967295"):
-        shape_request({**record, "request": (name, call | {field: 2**32})})
+        REQUEST_RECORDS.shape({**record, "request": (name, call | {field: 2**32})})

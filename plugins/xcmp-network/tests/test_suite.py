@@ -7,10 +7,10 @@ from network_rule_set import SHARED
 from network_suite import SUITE, all_scenarios, files
 from network_trace import Json, as_record
 from validator_xcmp_network import errors
-from validator_xcmp_network.invariants import check_invariants
-from validator_xcmp_network.rules import XcmpNetwork
+from validator_xcmp_network.rules import XCMP_NETWORK
+from validator_xcmp_network.state import check_invariants
 
-from validator.plugin.protocol_api import RuleSet, Violation
+from validator.plugin.protocol_api import LaneRules, Violation
 from validator.testing import ProtocolContract
 from validator.testing.lane_suite import fits_into_blocks
 
@@ -27,9 +27,9 @@ class TestProtocol(ProtocolContract):
         each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Violation) and each.kind
     )
 
-    def check(self, rules: RuleSet) -> None:
+    def check(self, rules: LaneRules) -> None:
         """Check the invariants."""
-        assert isinstance(rules, XcmpNetwork)
+        assert rules.rule_set is XCMP_NETWORK
         check_invariants(rules.state)
 
     def as_record(self, item: Json) -> Json:

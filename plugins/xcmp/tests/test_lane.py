@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from validator_xcmp.rules import Xcmp
+from validator_xcmp.rules import XCMP
 from xcmp_suite import all_scenarios
 from xcmp_trace import ALL, R1, A, B, Json, as_record
 
@@ -53,9 +53,9 @@ def test_channel_events_and_headroom_are_emitted() -> None:
 def test_headroom_lists_unread_blocks() -> None:
     chain = opened()
     rules = chain.lane.rules
-    assert isinstance(rules, Xcmp)
+    assert rules.rule_set is XCMP
     rules.begin_block(3)
-    rules.apply_candidate(rules.candidate((A, 2, (2, ALL), "1", bytes(32), None)))
+    rules.apply_candidate(rules.rule_set.candidate((A, 2, (2, ALL), "1", bytes(32), None)))
     headroom = {each[0]: each for each in rules.take_headroom()}
     assert (headroom[A].watermark, headroom[B].valid_watermarks, headroom[B].watermark) == (2, (3,), None)
     assert rules.take_headroom() == []

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from validator_xcmp.configuration import XcmpConfiguration
-from validator_xcmp.records import AcceptOpenChannelFrom, Candidate, InitOpenChannel
-from validator_xcmp.rules import Xcmp
+from validator_xcmp.records import Candidate
+from validator_xcmp.rules import XCMP
+from validator_xcmp.state import XcmpConfiguration
 
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import ChainSettings, DownwardMessage, LaneLevel, LevelChoice, Para, SessionChange
+from validator.protocols.kit import AcceptOpenChannelFrom, InitOpenChannel
 
 ALL = LevelChoice(None, 100, 100)
 CONFIGURATION = XcmpConfiguration(
@@ -18,9 +20,9 @@ CONFIGURATION = XcmpConfiguration(
 )
 
 
-def chain() -> Xcmp:
+def chain() -> LaneRules:
     """Return a chain in block 1 with channels from para 1 to 2 and from 3 to 2."""
-    rules = Xcmp.at_genesis(ChainSettings(CONFIGURATION, tuple(Para(para, balance=100) for para in (1, 2, 3))))
+    rules = XCMP.at_genesis(ChainSettings(CONFIGURATION, tuple(Para(para, balance=100) for para in (1, 2, 3))))
     rules.begin_block(1)
     for sender in (1, 3):
         rules.apply_request(InitOpenChannel(sender, 2))

@@ -13,12 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from validator_simulators.xcmp.model import NaiveXcmp
-from validator_xcmp.configuration import XcmpConfiguration
-from validator_xcmp.rules import Xcmp
+from validator_xcmp.rules import XCMP
+from validator_xcmp.state import XcmpConfiguration
 from validator_xcmp.traces import read_candidate, read_request, view
 from xcmp_rule_set import Json, check_everything, pages_of, para_of, restored, result_of, session_change_of
 
 from tests.hypothesis_profile import examples
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef
 
 PARAS = (1, 2, 3, 4)
@@ -50,7 +51,7 @@ roots = st.sampled_from(("01" * 32, "02" * 32, "ff" * 32))
 class XcmpMachine(RuleBasedStateMachine):
     """Every rule gives the same input to both sides and compares the results; the invariants compare the states."""
 
-    rules: Xcmp
+    rules: LaneRules
 
     @initialize(
         balance=st.sampled_from((4, 12, 1000)),
@@ -76,7 +77,7 @@ class XcmpMachine(RuleBasedStateMachine):
             balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
             enactment=Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE,
         )
-        self.rules = Xcmp.at_genesis(self.settings)
+        self.rules = XCMP.at_genesis(self.settings)
         self.naive = NaiveXcmp(GENEROUS, genesis, unlimited=unlimited, on_inclusion=on_inclusion)
         self.begin(1, [], [])
         for sender, recipient in channels:
@@ -271,7 +272,7 @@ class XcmpMachine(RuleBasedStateMachine):
                 event.recipient_deposit,
                 event.reason,
             )
-            for event in self.rules.end_block()
+            for event in self.rules.env.events.events
         ]
         assert events == self.naive.events
         self.compare()
@@ -290,13 +291,13 @@ class XcmpMachine(RuleBasedStateMachine):
         """Continue with rules restored from the pages that a chain saves: the common ones, and those of changed owners."""
         saved = {owner: page for owner in self.rules.owners() if (page := self.rules.page(owner)) is not None}
         before = pages_of(self.rules)
-        events = self.rules.end_block()
+        events = self.rules.env.events.events
         self.rules = restored(self.rules, self.settings.enactment)
         assert pages_of(self.rules) == before
         assert list(self.rules.changed()) == []
         assert {owner: self.rules.page(owner) for owner in saved} == saved
         self.rules.begin_block(self.now)
-        self.rules.end_block().extend(events)
+        self.rules.env.events.events.extend(events)
 
     @precondition(lambda self: hasattr(self, "rules"))
     @invariant()

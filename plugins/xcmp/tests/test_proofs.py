@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from validator_xcmp import pov_errors
-from validator_xcmp.commitments import batch_hash, mq_root, msg_root, xcmp_link
+from validator_xcmp import errors
+from validator_xcmp.errors import PovError
 from validator_xcmp.limits import PROOF_BODY_BYTES_MAX, PROOF_BODY_PAYLOADS_MAX, PROOF_LINKS_MAX
-from validator_xcmp.merkle import Path
-from validator_xcmp.pov_errors import PovError
-from validator_xcmp.proof_json import read_processing_proof, show_processing_proof
+from validator_xcmp.merkle import Path, batch_hash, mq_root, msg_root, row_root, xcmp_link
+from validator_xcmp.proof_documents import read_processing_proof, show_processing_proof, vector_result
 from validator_xcmp.proofs import (
     HeadProof,
     Link,
@@ -31,9 +30,7 @@ from validator_xcmp.proofs import (
     verify_processing,
     verify_row,
 )
-from validator_xcmp.row_trees import row_root
 from validator_xcmp.state import Column
-from validator_xcmp.vectors import vector_result
 from xcmp_changes import ODD, change_somewhere
 from xcmp_forgeries import FORGERIES, refused, world
 from xcmp_world import RECIPIENT, Json, entries
@@ -156,7 +153,7 @@ def test_chain_with_non_decreasing_blocks_is_rejected() -> None:
     context = ProcessingContext(RECIPIENT, 9, None, (9, 0), (1,), {1: row_root(row)})
     bodies = {5: (b"b",)}
     proof = {1: SenderProof(prove_row(row, 0), prove_head(heads, RECIPIENT), tuple(reversed(links)), bodies)}
-    with pytest.raises(pov_errors.PovBlocksNotDecreasing) as refusal:
+    with pytest.raises(errors.PovBlocksNotDecreasing) as refusal:
         verify_processing(context, proof)
     assert (refusal.value.sender, str(refusal.value)) == (1, "Pov/BlocksNotDecreasing(sender=1, depth=0)")
 
@@ -239,9 +236,9 @@ def test_body_limits_are_inclusive(payloads: tuple[bytes, ...]) -> None:
     context, proof = single(payloads)
     assert verify_processing(context, {1: proof}) == [(5, 1, payloads)]
     context, proof = single((*payloads, b"a"))
-    with pytest.raises(pov_errors.PovBodyHashMismatch):
+    with pytest.raises(errors.PovBodyHashMismatch):
         verify_processing(context, {1: proof})
-    with pytest.raises(pov_errors.PovBodyHashMismatch):
+    with pytest.raises(errors.PovBodyHashMismatch):
         verify_processing(context, read_processing_proof(show_processing_proof({1: proof})))
 
 
@@ -261,7 +258,7 @@ def test_chain_length_limit_is_inclusive() -> None:
     context, proof = chain(PROOF_LINKS_MAX)
     assert verify_processing(context, {1: proof}) == [(1, 1, ())]
     context, proof = chain(PROOF_LINKS_MAX + 1)
-    with pytest.raises(pov_errors.PovChainIncomplete):
+    with pytest.raises(errors.PovChainIncomplete):
         verify_processing(context, {1: proof})
 
 

@@ -7,7 +7,7 @@ import json
 from copy import deepcopy
 
 import pytest
-from validator_xcmp.vectors import vectors
+from validator_xcmp.proof_documents import vectors
 from xcmp_rule_set import SHARED, Json
 
 from validator.plugin.protocol_api import Node

@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_xcmp.limits import BITFIELD_BITS_MAX
 from validator_xcmp.plugin import validator_protocols
-from validator_xcmp.records import REQUESTS, Candidate, ChannelRequest, candidate, request
-from validator_xcmp.shapes import (
+from validator_xcmp.records import (
     CANDIDATE,
     CHANNEL_REQUEST,
+    REQUEST_RECORDS,
+    REQUESTS,
+    Candidate,
+    ChannelRequest,
+    candidate,
     candidate_record,
-    request_record,
     shape_candidate,
-    shape_request,
 )
 
 from validator.codec.schemas import schemas_of
@@ -52,8 +54,8 @@ def test_candidate_round_trips(made: Candidate) -> None:
 
 @given(made=requests)
 def test_request_round_trips(made: ChannelRequest) -> None:
-    record = request_record("chain", 7, 1, made)
-    assert request(shape_request(through_avro(CHANNEL_REQUEST, record))) == made
+    record = REQUEST_RECORDS.record("chain", 7, 1, made)
+    assert REQUEST_RECORDS.make(REQUEST_RECORDS.shape(through_avro(CHANNEL_REQUEST, record))) == made
 
 
 GOOD = candidate_record("chain", 7, 1, Candidate(1, 6, (5, 4), "1", bytes(32)))
@@ -86,7 +88,7 @@ def test_request_out_of_range_is_rejected(kind: type[ChannelRequest]) -> None:
     for field in kind._fields:
         made = kind(**{name: -1 if name == field else 1 for name in kind._fields})
         with pytest.raises(LimitError, match=rf"request\.{field}: expected 0 to 4294967295, found -1"):
-            shape_request(request_record("chain", 7, 1, made))
+            REQUEST_RECORDS.shape(REQUEST_RECORDS.record("chain", 7, 1, made))
 
 
 def test_schemas_are_of_both_records() -> None:

@@ -9,16 +9,14 @@ from dataclasses import fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from validator_xcmp import limits, row_trees
-from validator_xcmp.commitments import cst_leaf
-from validator_xcmp.configuration import XcmpConfiguration
-from validator_xcmp.invariants import check_invariants
-from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, Candidate, CloseChannelTo, InitOpenChannel
-from validator_xcmp.rules import Xcmp
-from validator_xcmp.session import closed_unread_message
-from validator_xcmp.state import Column, XcmpState
+from validator_xcmp import limits, merkle
+from validator_xcmp.merkle import cst_leaf
+from validator_xcmp.records import Candidate, CloseChannelTo
+from validator_xcmp.rules import XCMP, closed_unread_message
+from validator_xcmp.state import Column, XcmpConfiguration, XcmpState, check_invariants
 from xcmp_rule_set import pages_of, restored
 
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import (
     Balances,
     ChainSettings,
@@ -31,19 +29,20 @@ from validator.plugin.protocol_api import (
     PendingRef,
     SessionChange,
 )
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
 
 ALL = 2**32 - 1
 ROOT = b"\xaa" * 32
 
 
-def busy(enactment: Enactment = Enactment.ON_INCLUSION) -> Xcmp:
+def busy(enactment: Enactment = Enactment.ON_INCLUSION) -> LaneRules:
     """Return a chain with some of everything: channels, one of them condemned, requests, messages, and a pending candidate."""
     settings = ChainSettings(
         XcmpConfiguration(8, 5, 10, 7, 9, 3),
         tuple(Para(para, balance=1000) for para in range(1, 8)),
         enactment=enactment,
     )
-    rules = Xcmp.at_genesis(settings)
+    rules = XCMP.at_genesis(settings)
     rules.begin_block(1)
     for index, (sender, recipient) in enumerate([(1, 2), (1, 3), (2, 1), (4, 1)]):
         rules.apply_request(InitOpenChannel(sender, recipient))
@@ -95,7 +94,7 @@ def test_damaged_pages_are_rejected_or_change_state(data: st.DataObject) -> None
         page.append(data.draw(st.integers(0, 255)))
     pages[at] = bytes(page)
     try:
-        other = Xcmp.from_pages(pages, ChainSettings(None))
+        other = XCMP.from_pages(pages, ChainSettings(None))
     except DecodeError:
         return
     assert how == "flip"
@@ -105,14 +104,14 @@ def test_damaged_pages_are_rejected_or_change_state(data: st.DataObject) -> None
 @pytest.mark.parametrize("pages", [[], [b"\x01"], [b"", b""], [b"\x02", b"\x02"]])
 def test_too_few_or_unknown_pages_are_rejected(pages: list[bytes]) -> None:
     with pytest.raises(DecodeError):
-        Xcmp.from_pages(pages, ChainSettings(None))
+        XCMP.from_pages(pages, ChainSettings(None))
 
 
 def test_channel_in_two_pages_is_rejected() -> None:
     rules = busy()
     pages = pages_of(rules)
     with pytest.raises(DecodeError, match="two columns"):
-        Xcmp.from_pages([*pages, pages[2]], ChainSettings(None))
+        XCMP.from_pages([*pages, pages[2]], ChainSettings(None))
 
 
 BREAKS: list[tuple[str, Callable[[XcmpState], object]]] = [
@@ -158,7 +157,7 @@ def test_only_touched_rows_get_new_root(monkeypatch: pytest.MonkeyPatch) -> None
         hashed.append((recipient, last_updated))
         return cst_leaf(recipient, last_updated, message_root)
 
-    monkeypatch.setattr(row_trees, "cst_leaf", counting)
+    monkeypatch.setattr(merkle, "cst_leaf", counting)
     rules.begin_block(9)
     rules.apply_candidate(Candidate(1, 8, (8, ALL), "01", ROOT))
     assert hashed == [(2, 2), (3, 9)]
@@ -180,7 +179,7 @@ def test_only_changed_columns_of_long_row_are_hashed(monkeypatch: pytest.MonkeyP
         hashed.append(recipient)
         return cst_leaf(recipient, last_updated, message_root)
 
-    monkeypatch.setattr(row_trees, "cst_leaf", counting)
+    monkeypatch.setattr(merkle, "cst_leaf", counting)
     for block, bits in ((5, "01"), (6, "1".rjust(columns, "0")), (7, "101")):
         rules.begin_block(block)
         hashed.clear()
@@ -200,19 +199,19 @@ def test_only_changed_columns_of_long_row_are_hashed(monkeypatch: pytest.MonkeyP
 def test_number_of_cached_nodes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ROW_TREE_COLUMNS_MIN", 2)
     monkeypatch.setattr(limits, "ROW_TREES_COLUMNS_MAX", 7)
-    trees = row_trees.RowTrees()
+    trees = merkle.RowTrees()
     rows = {sender: [Column(at, 1, 0, 0) for at in range(4)] for sender in range(3)}
     for sender in (0, 1, 0, 2, 1, 0):
         rows[sender][3].last_updated += 1
-        assert trees.root(sender, rows[sender], [3]) == row_trees.row_root(rows[sender])
+        assert trees.root(sender, rows[sender], [3]) == merkle.row_root(rows[sender])
         assert trees.columns == 4
 
 
-def with_a_row_of(columns: int) -> Xcmp:
+def with_a_row_of(columns: int) -> LaneRules:
     """Return a chain at block 4 whose first para has the given number of outbound channels."""
     paras = tuple(Para(para, ParaKind.PARACHAIN) for para in range(1, 2 + columns))
     configuration = XcmpConfiguration(xcmp_max_outbound_channels=columns, xcmp_condemned_sessions=3)
-    rules = Xcmp.at_genesis(ChainSettings(configuration, paras, balances=Balances.UNLIMITED))
+    rules = XCMP.at_genesis(ChainSettings(configuration, paras, balances=Balances.UNLIMITED))
     rules.begin_block(4)
     for recipient in range(2, 2 + columns):
         rules.apply_request(InitOpenChannel(1, recipient))
@@ -240,7 +239,7 @@ def test_message_about_closed_channel_has_44_bytes() -> None:
 
 def test_deposits_without_ledger_are_counted_and_always_covered() -> None:
     settings = ChainSettings(XcmpConfiguration(8, 5, 10, 7, 9, 3), (Para(1), Para(2)), balances=Balances.UNLIMITED)
-    rules = Xcmp.at_genesis(settings)
+    rules = XCMP.at_genesis(settings)
     rules.begin_block(1)
     rules.apply_request(InitOpenChannel(1, 2))
     rules.apply_request(AcceptOpenChannel(2, 0))
@@ -253,7 +252,7 @@ def test_deposits_without_ledger_are_counted_and_always_covered() -> None:
 
 def test_zero_deposit_survives_restart() -> None:
     """An empty account is not stored; a zero deposit may still be returned to a para that left."""
-    rules = Xcmp.at_genesis(ChainSettings(XcmpConfiguration(8, 5, 0, 0, 1, 3), (Para(1), Para(2))))
+    rules = XCMP.at_genesis(ChainSettings(XcmpConfiguration(8, 5, 0, 0, 1, 3), (Para(1), Para(2))))
     rules.begin_block(1)
     rules.apply_request(InitOpenChannel(1, 2))
     rules.state.paras.pop(1)

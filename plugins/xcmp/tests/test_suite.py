@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from validator_xcmp import errors
-from validator_xcmp.invariants import check_invariants
-from validator_xcmp.rules import Xcmp
-from validator_xcmp.vectors import GROUPS, vectors
+from validator_xcmp.proof_documents import GROUPS, vectors
+from validator_xcmp.rules import XCMP
+from validator_xcmp.state import check_invariants
 from xcmp_rule_set import SHARED
 from xcmp_suite import SUITE, all_scenarios, files
 from xcmp_trace import Json, as_record
 from xcmp_vectors import vectors_document
 
-from validator.plugin.protocol_api import Node, RuleSet, Violation
+from validator.plugin.protocol_api import LaneRules, Node, Violation
 from validator.testing import ProtocolContract
 
 SAMPLES = SHARED / "xcmp_samples.json"
@@ -35,9 +35,9 @@ class TestProtocol(ProtocolContract):
     )
     files = (SAMPLES,) if SAMPLES.exists() else ()
 
-    def check(self, rules: RuleSet) -> None:
+    def check(self, rules: LaneRules) -> None:
         """Check the invariants."""
-        assert isinstance(rules, Xcmp)
+        assert rules.rule_set is XCMP
         check_invariants(rules.state)
 
     def as_record(self, item: Json) -> Json:

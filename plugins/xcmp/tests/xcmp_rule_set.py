@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from validator_xcmp.configuration import MAXIMA
-from validator_xcmp.invariants import check_invariants
-from validator_xcmp.rules import Xcmp
+from validator_xcmp.rules import XCMP
+from validator_xcmp.state import MAXIMA, check_invariants
 from validator_xcmp.traces import view
 
+from validator.core.rules import LaneRules
 from validator.plugin.protocol_api import ChainSettings, Enactment, Para, SessionChange, Violation
 
 Json = dict[str, Any]
@@ -26,24 +26,24 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def pages_of(rules: Xcmp) -> list[bytes]:
+def pages_of(rules: LaneRules) -> list[bytes]:
     """Return all pages of a rule set, as a chain saves them."""
     return [*rules.common_pages(), *filter(None, map(rules.page, rules.owners()))]
 
 
-def restored(rules: Xcmp, enactment: Enactment = Enactment.IMMEDIATE) -> Xcmp:
+def restored(rules: LaneRules, enactment: Enactment = Enactment.IMMEDIATE) -> LaneRules:
     """Return a rule set that is restored from this one's pages."""
-    return Xcmp.from_pages(pages_of(rules), ChainSettings(None, enactment=enactment))
+    return XCMP.from_pages(pages_of(rules), ChainSettings(None, enactment=enactment))
 
 
-def check_everything(rules: Xcmp) -> None:
+def check_everything(rules: LaneRules) -> None:
     """Check the invariants, that the pages restore the state, and that the incremental root equals the root from all pages."""
     check_invariants(rules.state)
     other = restored(rules)
     assert pages_of(other) == pages_of(rules)
     check_invariants(other.state)
     assert view(other.state) == view(rules.state)
-    assert rules.state_root() == other.state_root() == Xcmp(other.state).state_root()
+    assert rules.state_root() == other.state_root() == LaneRules(XCMP, other.state).state_root()
 
 
 def result_of(apply: Callable[[Any], object], item: Any) -> Json:

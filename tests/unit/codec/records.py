@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
 
-from validator.core import limits
+from validator.core import limits, state
 from validator.core.counters import Counters
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source, Whole
@@ -28,7 +28,6 @@ from validator.core.outcomes import (
     Signal,
     Verdict,
 )
-from validator.protocols.kit import pending
 from validator.protocols.router import errors
 from validator.protocols.router.configuration import MAXIMA, XCM_VERSION_MAX
 from validator.protocols.router.features import errors as later_errors
@@ -146,7 +145,7 @@ def _all_violations(base: type[Violation]) -> list[type[Violation]]:
 VIOLATION_TYPES = [
     each
     for each in _all_violations(Violation)
-    if each.__module__ in (errors.__name__, later_errors.__name__, pending.__name__)
+    if each.__module__ in (errors.__name__, later_errors.__name__, state.__name__)
 ]
 
 

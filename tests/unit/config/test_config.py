@@ -20,9 +20,15 @@ from validator.errors import UserError
 from validator.kafka.settings import flatten
 from validator.kafka.topics import PREFIX
 from validator.lanes.configured import check_chains, lane_definition
-from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LATER_FIELDS, HostConfiguration
-from validator.protocols.router.presets import LIMITS_TABLE, NEVER, PRESETS
-from validator.protocols.router.rules import Router
+from validator.protocols.router.configuration import (
+    CONFIGURATION_FIELDS,
+    LATER_FIELDS,
+    LIMITS_TABLE,
+    NEVER,
+    PRESETS,
+    HostConfiguration,
+)
+from validator.protocols.router.rules import ROUTER
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "validator.toml"
 
@@ -50,7 +56,7 @@ def resolved(chain: Chain) -> HostConfiguration:
     """Return the limits in the genesis state of a chain's lane."""
     config = Config(chains={"a": chain})
     rules = lane_definition(config, "a").create().rules
-    assert isinstance(rules, Router)
+    assert rules.rule_set is ROUTER
     return rules.state.host_configuration
 
 

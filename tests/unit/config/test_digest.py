@@ -12,8 +12,7 @@ import pytest
 
 from validator.config import Chain, Config, configuration_digest, load_config
 from validator.errors import UserError
-from validator.protocols.router.configuration import CONFIGURATION_FIELDS
-from validator.protocols.router.presets import LIMITS_TABLE
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LIMITS_TABLE
 
 
 @pytest.fixture(autouse=True)

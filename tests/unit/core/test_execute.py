@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from validator.core.errors import Violation
 from validator.core.execute import Intervals, execute
 from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.outcomes import ChannelEventKind, Executed, InputKind
-from validator.core.rules import ChainSettings
+from validator.core.rules import ChainSettings, LaneRules
 from validator.core.types import Block, BlockRecord, DownwardMessage, Enactment, Para, PendingRef, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.records import (
@@ -22,7 +23,7 @@ from validator.protocols.router.records import (
     InitOpenChannel,
     ScheduleParaCleanup,
 )
-from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.rules import ROUTER
 
 CONFIG = HostConfiguration(
     max_upward_message_num_per_candidate=3,
@@ -46,7 +47,7 @@ CONFIG = HostConfiguration(
 class Chain:
     def __init__(self, enactment: Enactment = Enactment.IMMEDIATE, intervals: Intervals | None = None) -> None:
         paras = [Para(para, balance=100) for para in (1, 2, 3)]
-        self.router = Router.at_genesis(
+        self.router = ROUTER.at_genesis(
             ChainSettings(
                 CONFIG, tuple(paras), enactment=enactment, upward_messages=FixedWeightDispatcher(default_weight=4)
             )
@@ -231,7 +232,7 @@ def test_roots_and_headroom_are_emitted_at_their_intervals() -> None:
         executed = chain.block(session_change=change, downward=[DownwardMessage(1, b"m")])
         heights.append((executed.receipt.state_root is not None, bool(executed.headroom)))
         if executed.receipt.state_root is not None:
-            assert executed.receipt.state_root == state_hash(chain.router.state)
+            assert executed.receipt.state_root == ROUTER.root_of(chain.router.state)
     assert heights == [
         (False, False),
         (False, True),
@@ -269,12 +270,11 @@ def test_unexpected_exception_is_not_a_verdict() -> None:
     class Broken(Exception):
         pass
 
-    class BrokenRouter(Router):
-        def apply_candidate(self, candidate: Candidate) -> Any:
-            raise Broken
+    def broken(*_: Any) -> None:
+        raise Broken
 
     assert not issubclass(Broken, Violation)
     chain = Chain()
-    chain.router = BrokenRouter(chain.router.state)
+    chain.router = LaneRules(replace(ROUTER, check_candidate=broken), chain.router.state)
     with pytest.raises(Broken):
         chain.block(candidates=[chain.candidate(1)])

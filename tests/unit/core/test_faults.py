@@ -16,7 +16,7 @@ from validator.core.lane import Lane
 from validator.core.rules import ChainSettings
 from validator.core.types import Para
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 ONE_A_ROUND = replace(LIMITS, preferred_dispatchable_upward_messages_step_weight=10)
 
@@ -29,7 +29,7 @@ def ends(context: Context, message: bytes) -> None:
 def lane(configuration: HostConfiguration = LIMITS) -> Lane:
     upward = dispatcher([bound("ends", ends, decode=bytes)])
     settings = ChainSettings(configuration, (Para(1), Para(2)), upward_messages=upward)
-    return Lane("chain", Router.at_genesis(settings), 0)
+    return Lane("chain", ROUTER.at_genesis(settings), 0)
 
 
 def candidate(number: int, index: int, para: int, *messages: bytes) -> Input:

@@ -16,7 +16,7 @@ from validator.core.rules import ChainSettings
 from validator.core.scale import DecodeError
 from validator.core.types import Para
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 CONFIG = HostConfiguration(max_downward_message_size=4)
 
@@ -24,7 +24,7 @@ CONFIG = HostConfiguration(max_downward_message_size=4)
 def lane(executed: int = 0, **settings: Any) -> Lane:
     return Lane(
         "chain",
-        Router.at_genesis(
+        ROUTER.at_genesis(
             ChainSettings(
                 CONFIG,
                 (
@@ -285,7 +285,7 @@ def test_snapshot_of_other_version_or_truncated_is_refused() -> None:
     mine, *pages = chain.snapshot()
 
     def restore(first: bytes) -> Lane:
-        return Lane.restore("chain", [first, *pages], Router.from_pages, lambda kind, raw, source: downward(2))
+        return Lane.restore("chain", [first, *pages], ROUTER.from_pages, lambda kind, raw, source: downward(2))
 
     assert restore(mine).snapshot() == [mine, *pages]
     for wrong in (b"\2" + mine[1:], mine[:-1], mine + b"\0", mine[:3]):

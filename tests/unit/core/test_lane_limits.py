@@ -13,7 +13,7 @@ from validator.core.inputs import DeadReason
 from validator.core.lane import Lane, WaitingOverflow
 from validator.core.limits import FAR_RECORDS_MAX
 from validator.core.resident import BLOCK_BYTES, PRINT_BYTES, PRINTED_BLOCK_BYTES, record_bytes
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 
 def test_record_too_far_ahead_waits_until_its_lane_is_near() -> None:
@@ -67,7 +67,7 @@ def test_records_too_far_ahead_survive_a_restart() -> None:
     for item in items.values():
         chain.add(item)
     snapshot = chain.snapshot()
-    again = Lane.restore("chain", snapshot, Router.from_pages, lambda _, raw, __: items[len(raw)], chain.settings)
+    again = Lane.restore("chain", snapshot, ROUTER.from_pages, lambda _, raw, __: items[len(raw)], chain.settings)
     assert again.snapshot() == snapshot
     assert (again.far_records, again.waiting_bytes, again.counters) == (2, chain.waiting_bytes, chain.counters)
     assert again.resident_bytes() == chain.resident_bytes() > 0

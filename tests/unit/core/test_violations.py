@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from validator.core.errors import Violation
+from validator.core.rules import LaneRules
 from validator.core.types import Para
 from validator.document import Node, parse_document
 from validator.plugin.protocol_api import ChainSettings
 from validator.plugin.runtime import installed_protocol
-from validator.protocols.router.configuration import read_configuration
-from validator.protocols.router.presets import LIMITS_TABLE
+from validator.protocols.router.configuration import LIMITS_TABLE, read_configuration
 from validator.protocols.router.records import Candidate, HorizontalMessage
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 from validator.replay.run import run_scenario
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files, suite_names
@@ -50,19 +50,15 @@ def test_first_of_all_violations_is_the_one_that_the_lane_raises(
         if "vectors" not in file.name
         for each in read_scenarios(parse_document(file.read_bytes(), file.name), installed=INSTALLED)
     ]
-    rules = type(next(genesis(each) for each in scenarios if each.protocol is not None))
-    assert rules.lists_violations
-    original = rules.check_candidate
+    check, apply = LaneRules.check_candidate, LaneRules.apply_request
 
     def compared(self: Any, candidate: Any) -> None:
         found = self.violations(candidate)
         counts[len(found)] += 1
-        first = raised(lambda: original(self, candidate))
+        first = raised(lambda: check(self, candidate))
         assert [meaning(each) for each in found[:1]] == ([] if first is None else [meaning(first)])
         if first is not None:
             raise first
-
-    apply = rules.apply_request
 
     def compared_request(self: Any, request: Any) -> Any:
         found = self.request_violations(request)
@@ -78,8 +74,8 @@ def test_first_of_all_violations_is_the_one_that_the_lane_raises(
             assert meaning(found[0]) == meaning(first)
         raise first
 
-    monkeypatch.setattr(rules, "check_candidate", compared)
-    monkeypatch.setattr(rules, "apply_request", compared_request)
+    monkeypatch.setattr(LaneRules, "check_candidate", compared)
+    monkeypatch.setattr(LaneRules, "apply_request", compared_request)
     for scenario in scenarios:
         run_scenario(scenario)
     if protocol == "router":
@@ -90,17 +86,13 @@ def test_first_of_all_violations_is_the_one_that_the_lane_raises(
     assert sum(count for number, count in counts.items() if number > 1) > 0, "no candidate that breaks two rules"
 
 
-def genesis(scenario: Any) -> Any:
-    return scenario.protocol.genesis(ChainSettings(scenario.config, scenario.genesis_paras, rules=scenario.rules))
-
-
 def test_violations_of_all_groups_are_listed_in_their_order() -> None:
     limits = {
         **LIMITS_TABLE.presets["polkadot-2023"],
         "max_upward_message_num_per_candidate": 1,
         "max_upward_message_size": 2,
     }
-    router = Router.at_genesis(ChainSettings(read_configuration(Node(limits, "limits")), (Para(2000), Para(2004))))
+    router = ROUTER.at_genesis(ChainSettings(read_configuration(Node(limits, "limits")), (Para(2000), Para(2004))))
     router.begin_block(1)
     messages = (HorizontalMessage(2004, b"x"), HorizontalMessage(2000, b"y"))
     candidate = Candidate(2000, 0, 5, (b"long", b"too"), 3, messages)

@@ -61,8 +61,8 @@ def test_broken_invariant_names_the_block() -> None:
     protocol = installed_protocol("router")
     assert protocol is not None
 
-    def broken(rules: Any) -> None:
-        if rules.now >= 30:
+    def broken(state: Any, rules: Any) -> None:
+        if run.lane.rules.env.now >= 30:
             raise InvariantBroken("needs_dispatch is [7], paras with queues are []")
 
     run = Observer(definition)
@@ -79,7 +79,9 @@ def test_what_invariants_leave_out_is_said_once() -> None:
     protocol = installed_protocol("router")
     assert protocol is not None
     run = Observer(definition)
-    run.protocol = replace(protocol, invariants=lambda rules: "the chain leaves it" if rules.now >= 30 else None)
+    run.protocol = replace(
+        protocol, invariants=lambda *_: "the chain leaves it" if run.lane.rules.env.now >= 30 else None
+    )
     executed(run, of)
     assert run.result.skipped["some invariants"] == "since block 30: the chain leaves it"
     assert run.result.checks["invariants"] == BLOCKS

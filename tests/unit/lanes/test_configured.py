@@ -26,8 +26,8 @@ from validator.lanes.configured import (
 from validator.lanes.definition import LaneDefinition
 from validator.plugin import runtime
 from validator.plugin.registry import discover
-from validator.protocols.router.rules import Router
-from validator.protocols.router.view import view
+from validator.protocols.router.rules import ROUTER
+from validator.protocols.router.traces import view
 from validator.resources import state_directory
 
 CHAIN = chain(SimulationSettings(seed=5, blocks=1, first_block=1000))
@@ -36,7 +36,7 @@ STATE = {"valid_paras": [2000, 2001], "watermarks": {"2000": 8}, "balances": {"2
 
 def state_of(definition: LaneDefinition) -> dict[str, Any]:
     rules = definition.create().rules
-    assert isinstance(rules, Router)
+    assert rules.rule_set is ROUTER
     return view(rules.state)
 
 

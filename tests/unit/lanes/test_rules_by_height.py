@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,8 +15,8 @@ from tests.unit.lanes.chains import definition_of
 from validator.codec.encode import OutputRecord
 from validator.codec.json_form import to_json
 from validator.config import DEFAULT_PROTOCOL
-from validator.core.errors import Violation
-from validator.core.rules import ChainSettings, RulesEpoch, in_force
+from validator.core.errors import Report, Violation
+from validator.core.rules import ChainSettings, Environment, RulesEpoch, in_force
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
@@ -24,33 +24,47 @@ from validator.lanes.store import Head, LaneCache
 from validator.plugin import runtime as runtime_module
 from validator.plugin.protocol_api import LimitsTable, ProtocolDefinition, RecordType
 from validator.plugin.runtime import RulesUse, RuntimePlan, first_rules_difference, installed_protocol, make_runtime
-from validator.protocols.router.profile import SEED_RULES, Profile
+from validator.protocols.router.profile import SEED_RULES
 from validator.protocols.router.records import Candidate
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER, channel_headroom, para_headroom
+from validator.protocols.router.state import RouterState
 
 OPEN, CLOSED, OPEN_AGAIN = RulesEpoch(0, 1, "open"), RulesEpoch(12, 2, "closed"), RulesEpoch(18, 3, "open")
 NEVER_REACHED = RulesEpoch(10**6, 4, "closed")
 
 
-@dataclass(eq=False)
-class CandidateRefused(Violation):
+class CandidateRefused(Violation, kind="Test/CandidateRefused", clause="test"):
     """The rules of this height accept no candidate."""
 
-    kind: ClassVar[str] = "Test/CandidateRefused"
-    clause: ClassVar[str] = "test"
     block: int
 
 
-class ByHeight(Router):
-    """A Router that accepts no candidates while its profile is ``closed``."""
+def seed(env: Environment) -> Environment:
+    return replace(env, profile=SEED_RULES)
 
-    def rules_in_force(self) -> Profile:
-        return SEED_RULES
 
-    def check_candidate(self, candidate: Candidate) -> None:
-        if self.profile == "closed":
-            raise CandidateRefused(self.now)
-        super().check_candidate(candidate)
+def check_candidate(state: RouterState, env: Environment, candidate: Candidate, report: Report) -> None:
+    if env.profile == "closed":
+        report(CandidateRefused(env.now))
+        return
+    ROUTER.check_candidate(state, seed(env), candidate, report)
+
+
+BY_HEIGHT = replace(
+    ROUTER,
+    begin_block=lambda state, env, parent: ROUTER.begin_block(state, seed(env), parent),
+    signals=lambda env, candidate: ROUTER.signals(seed(env), candidate),
+    apply_request=lambda state, env, request: ROUTER.apply_request(state, seed(env), request),
+    queue_downward=lambda state, env, message: ROUTER.queue_downward(state, seed(env), message),
+    check_candidate=check_candidate,
+    enact_candidate=lambda state, env, candidate: ROUTER.enact_candidate(state, seed(env), candidate),
+    dispatch=lambda state, env: ROUTER.dispatch(state, seed(env)),
+    change_session=lambda state, env, change: ROUTER.change_session(state, seed(env), change),
+    para_headroom=lambda state, _, para: para_headroom(state, SEED_RULES, para),
+    channel_headroom=lambda state, _, channel: channel_headroom(state, SEED_RULES, channel),
+    levels=lambda state, _, now, choice: ROUTER.levels(state, SEED_RULES, now, choice),
+)
+"""A Router that accepts no candidates while its profile is ``closed``."""
 
 
 @pytest.fixture
@@ -60,9 +74,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LaneDefin
     assert plain is not None
 
     def install(*rules: RulesEpoch) -> LaneDefinition:
-        changed = replace(
-            plain, rules=rules, rule_profiles=None, genesis=ByHeight.at_genesis, restore=ByHeight.from_pages
-        )
+        changed = replace(plain, rules=rules, rule_profiles=None, rule_set=BY_HEIGHT)
         monkeypatch.setattr(runtime_module, "protocols_of", lambda _: (changed,))
         make_runtime.cache_clear()
         return definition_of(CHAIN)

@@ -22,7 +22,7 @@ from validator.lanes import store as store_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import Head, LaneCache, restore_lane
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 TALLY = """
 def count(context, payload):
@@ -198,7 +198,7 @@ def test_removed_plugin_handles_no_messages_and_its_state_waits_for_its_return()
     processor = restore_lane(of, store.attempt())
     assert processor is not None
     rules = processor.lane.rules
-    assert isinstance(rules, Router)
+    assert rules.rule_set is ROUTER
     counts = {key: int.from_bytes(value, "little") for _, key, value in rules.state.handler_states.entries("tally")}
     handled = [each["para_id"] for each in dispatches if each["outcome"] == "ok"]
     assert counts == {para.to_bytes(4, "little"): handled.count(para) for para in sorted(set(handled))}

@@ -18,7 +18,7 @@ from validator.plugin.runtime import make_runtime
 _numbers = itertools.count()
 
 IMPORTS = "from validator.plugin.api import *\n"
-MANIFEST = '@hookimpl\ndef validator_manifest():\n    return Manifest("{name}", "{version}", (1, 0))\n'
+MANIFEST = '@hookimpl\ndef validator_manifest():\n    return Manifest("{name}", "{version}", (2, 0))\n'
 HANDLERS = """\
 @hookimpl
 def validator_handlers(config):

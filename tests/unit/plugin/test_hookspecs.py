@@ -150,7 +150,7 @@ def of_examples(group: str, name: str, manifest: Any = None) -> Plugin:
 
 
 def test_validator_manifest() -> None:
-    assert example("validator_manifest")() == Manifest("remark", "1.0.0", (1, 0))
+    assert example("validator_manifest")() == Manifest("remark", "1.0.0", (2, 0))
 
 
 def test_validator_handlers() -> None:

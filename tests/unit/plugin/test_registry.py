@@ -39,7 +39,7 @@ class Config:
         if self.deposit > 9:
             raise ValueError("deposit: expected at most 9")
 
-{WHO.replace("(1, 0))", "(1, 0), Config)")}
+{WHO.replace("(2, 0))", "(2, 0), Config)")}
 {WHAT}
 """
 
@@ -128,11 +128,11 @@ def errors_of(folder: Path, *uses: HandlerUse) -> list[str]:
             "validator_manifest raised ValueError: manifest version: expected a version such as 1.0.0, found 'one': fix the plugin",
         ),
         (
-            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '1')}",
+            f"{IMPORTS}{WHAT}{WHO.replace('(2, 0)', '1')}",
             "validator_manifest raised ValueError: manifest api_version: expected (major, minor), found 1: fix the plugin",
         ),
         (
-            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(1, 0), dict')}",
+            f"{IMPORTS}{WHAT}{WHO.replace('(2, 0)', '(2, 0), dict')}",
             (
                 "validator_manifest raised ValueError: manifest config_type: expected a frozen dataclass, found <class 'dict'>: "
                 "fix the plugin"
@@ -143,21 +143,21 @@ def errors_of(folder: Path, *uses: HandlerUse) -> list[str]:
             "its manifest's name is 'other': name the entry point other, or other@<anything>",
         ),
         (
-            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(2, 0)')}",
-            "it was written for API 2.0, this validator has 1.5: install a validator with that API",
+            f"{IMPORTS}{WHAT}{WHO.replace('(2, 0)', '(3, 0)')}",
+            "it was written for API 3.0, this validator has 2.0: install a validator with that API",
         ),
         (
-            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(1, 6)')}",
-            "it was written for API 1.6, this validator has 1.5: install a validator with that API",
+            f"{IMPORTS}{WHAT}{WHO.replace('(2, 0)', '(2, 1)')}",
+            "it was written for API 2.1, this validator has 2.0: install a validator with that API",
         ),
         (
-            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(0, 9)')}",
-            "it was written for API 0.9, this validator has 1.5: install a later version of the plugin",
+            f"{IMPORTS}{WHAT}{WHO.replace('(2, 0)', '(1, 5)')}",
+            "it was written for API 1.5, this validator has 2.0: install a later version of the plugin",
         ),
     ],
 )
 def test_plugin_that_does_not_load_is_reported_in_one_line(tmp_path: Path, source: str, line: str) -> None:
-    assert API_VERSION == (1, 5), "the lines above name it"
+    assert API_VERSION == (2, 0), "the lines above name it"
     install(tmp_path, "memo", source)
     assert errors_of(tmp_path) == [f"memo (dist-memo 1.0.0, DIR/MODULE.py): {line}"]
 

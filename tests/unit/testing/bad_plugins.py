@@ -20,7 +20,7 @@ def plugin(*handlers: Handler | Callable[[], Handler], config_type: type[Any] | 
 
     @hookimpl
     def validator_manifest() -> Manifest:
-        return Manifest("bad", "1.0.0", (1, 0), config_type)
+        return Manifest("bad", "1.0.0", (2, 0), config_type)
 
     @hookimpl
     def validator_handlers() -> list[Handler]:

@@ -42,7 +42,7 @@ def ask(context: Context, payload: bytes) -> None:
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    return Manifest(name="remark", version="1.0.0", api_version=(1, 0), config_type=Config)
+    return Manifest(name="remark", version="1.0.0", api_version=(2, 0), config_type=Config)
 
 
 @hookimpl

@@ -122,7 +122,7 @@ def test_points_that_need_configuration_are_skipped(folder: Path) -> None:
 def test_transport_is_not_linted(folder: Path) -> None:
     source = (
         "import time\nfrom validator.plugin.api import Manifest, Transport, hookimpl\n"
-        "@hookimpl\ndef validator_manifest():\n    return Manifest('remark', '1.0.0', (1, 0))\n"
+        "@hookimpl\ndef validator_manifest():\n    return Manifest('remark', '1.0.0', (2, 0))\n"
         "@hookimpl\ndef validator_transports():\n    yield Transport('print', print)\n"
     )
     make_distribution(folder, MODULE, source, group="validator.transports")

@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("change", "point", "detail"),
     [
-        (("(1, 0)", "(9, 0)"), LOADS, "it was written for API 9.0"),
+        (("(2, 0)", "(9, 0)"), LOADS, "it was written for API 9.0"),
         (('name="remark"', 'name="other"'), LOADS, "its manifest's name is 'other'"),
         (("def validator_handlers()", "def validator_handlerz()"), LOADS, "did you mean validator_handlers"),
         (("@dataclass(frozen=True)", "@dataclass(frozen=True, eq=False)"), JSON, "which is read as"),

@@ -44,7 +44,7 @@ class Plugin:
 
     @hookimpl
     def validator_manifest(self) -> Manifest:
-        return Manifest("forward", "1.0", (1, 0), Settings)
+        return Manifest("forward", "1.0", (2, 0), Settings)
 
     @hookimpl
     def validator_transports(self, config: Any) -> Iterator[Transport]:
@@ -104,7 +104,7 @@ def gateway(run: Any) -> MemoryTransport:
     class Gateway:
         @hookimpl
         def validator_manifest(self) -> Manifest:
-            return Manifest("gateway", "1.0", (1, 1))
+            return Manifest("gateway", "1.0", (2, 0))
 
         @hookimpl
         def validator_transports(self, config: Any) -> Iterator[Transport]:

@@ -2,9 +2,8 @@
 """Building blocks that relay-chain protocols share. Authors of rule sets compose them.
 
 - `ledger`: accounts with deposits
-- `pending`: candidates that wait for inclusion
-- `requests`: the list of open requests
-- `pages`: change marks and the layout of pages
+- `requests`: channel requests, their records, and the list of open ones
+- `pages`: the layout of pages
 - `indexes`: indexes of channels
 - `levels`: how full queues are, for those who watch over them
 - `invariants`: the invariants of all of these
@@ -14,30 +13,40 @@ A major version of the plugin API may add names. It never removes a name or chan
 
 from __future__ import annotations
 
+from validator.core.state import (
+    InclusionCandidateNotPending,
+    PendingCandidate,
+    TimeoutCandidateNotPending,
+    Touched,
+    read_pending,
+    write_pending,
+)
 from validator.protocols.kit.indexes import channel_name, decrease, increase, insert_sorted, remove_sorted
 from validator.protocols.kit.invariants import ascends, broken_deposits, broken_index, raise_if_broken
 from validator.protocols.kit.ledger import Account, Ledger, endow, free_balance, missing_funds, reserve, unreserve
 from validator.protocols.kit.levels import downward_level, lane_level, wanted_subjects
-from validator.protocols.kit.pages import PageLayout, Touched
-from validator.protocols.kit.pending import (
-    InclusionCandidateNotPending,
-    PendingCandidate,
-    PendingCandidates,
-    TimeoutCandidateNotPending,
-    read_pending,
-    write_pending,
+from validator.protocols.kit.pages import PageLayout
+from validator.protocols.kit.requests import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    InitOpenChannel,
+    OpenRequest,
+    OpenRequests,
+    RequestRecords,
 )
-from validator.protocols.kit.requests import OpenRequest, OpenRequests
 
 __all__ = [
+    "AcceptOpenChannel",
+    "AcceptOpenChannelFrom",
     "Account",
     "InclusionCandidateNotPending",
+    "InitOpenChannel",
     "Ledger",
     "OpenRequest",
     "OpenRequests",
     "PageLayout",
     "PendingCandidate",
-    "PendingCandidates",
+    "RequestRecords",
     "TimeoutCandidateNotPending",
     "Touched",
     "ascends",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from validator.core.rules import Touched
+from validator.core.state import Touched
 from validator.core.types import Balance, Balances, Para, ParaId
 
 

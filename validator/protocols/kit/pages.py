@@ -7,39 +7,12 @@ was last emitted, so that a restored lane emits them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from validator.core.hashing import blake2b_256
-from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
-from validator.core.rules import OrderedSet
 from validator.core.scale import Encoding, Writer
-from validator.core.types import ChannelId, Hash, ParaId
-
-
-@dataclass(slots=True)
-class Touched:
-    """Change marks since the last read. They are derived, not part of the state."""
-
-    pages: OrderedSet = field(default_factory=dict)
-    """Paras whose page of the state encoding has changed."""
-    paras: OrderedSet = field(default_factory=dict)
-    """Paras whose own headroom has changed."""
-    channels: dict[ChannelId, None] = field(default_factory=dict)
-    """Channels whose headroom has changed."""
-    round: int = 0
-    """How often headroom was taken. A channel that remembers the round of its mark need not be marked, and looked up, again in it."""
-
-    def take_headroom(
-        self, para: Callable[[ParaId], ParaHeadroom], channel: Callable[[ChannelId], ChannelHeadroom]
-    ) -> list[ParaHeadroom | ChannelHeadroom]:
-        """Return the headroom of the marked paras, then of the marked channels, each ascending, and clear their marks."""
-        headroom: list[ParaHeadroom | ChannelHeadroom] = [*map(para, sorted(self.paras))]
-        headroom += map(channel, sorted(self.channels))
-        self.paras.clear()
-        self.channels.clear()
-        self.round += 1
-        return headroom
+from validator.core.state import Touched
+from validator.core.types import Hash, ParaId
 
 
 class PageLayout(Encoding):

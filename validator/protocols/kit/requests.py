@@ -1,14 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of open channel requests, indexed by channel and counted by sender."""
+"""Channel requests: the calls that protocols share, their records, and the list of open ones, by channel and counted by sender."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from validator.core.types import Balance, ChannelId, ParaId, SessionIndex
 from validator.protocols.kit.indexes import channel_name, decrease, increase
+
+
+class InitOpenChannel(NamedTuple):
+    """``init_open_channel(recipient)`` called by ``origin``."""
+
+    origin: ParaId
+    recipient: ParaId
+
+
+class AcceptOpenChannel(NamedTuple):
+    """``accept_open_channel(i)`` called by ``origin``; ``request_index`` is the position in the list of open requests, from 0."""
+
+    origin: ParaId
+    request_index: int
+
+
+class AcceptOpenChannelFrom(NamedTuple):
+    """``accept_open_channel`` of the request from ``sender`` to ``origin``, whatever its position in the list.
+
+    Positions move at a session boundary, so an index may then select another request; the pair cannot. Source: xcmp_rules 1.2.
+    """
+
+    origin: ParaId
+    sender: ParaId
+
+
+class RequestRecords:
+    """The records of a protocol's channel requests, which are named tuples of numbers.
+
+    The Avro record of a kind has its class's name in ``namespace``. In plain fields the position among ``kinds`` comes first. Fields in
+    ``unchecked`` are no numbers. ``check`` raises `LimitError` for a number out of range.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        kinds: Sequence[type[Any]],
+        check: Callable[[str, int], None],
+        unchecked: Collection[str] = (),
+    ) -> None:
+        self._kinds = kinds
+        self._names = [f"{namespace}.{kind.__name__}" for kind in kinds]
+        self._check = check
+        self._unchecked = unchecked
+
+    def shape(self, record: dict[str, Any]) -> tuple[Any, ...]:
+        """Return ``(position, *fields)`` of a decoded record. Raises `LimitError`."""
+        name, call = record["request"]
+        position = self._names.index(name)
+        fields = self._kinds[position]._fields
+        for each in fields:
+            if each not in self._unchecked:
+                self._check(f"request.{each}", call[each])
+        return position, *(call[each] for each in fields)
+
+    def make(self, fields: tuple[Any, ...]) -> Any:
+        """Return the request of ``(position, *fields)``."""
+        return self._kinds[fields[0]]._make(fields[1:])
+
+    def record(self, lane: str, block: int, index: int, request: Any) -> dict[str, Any]:
+        """Return the record of a request, the inverse of `shape`."""
+        name = self._names[self._kinds.index(type(request))]
+        return {"lane": lane, "block": block, "index": index, "request": (name, request._asdict())}
 
 
 @dataclass(slots=True)

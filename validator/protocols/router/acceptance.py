@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from validator.core.errors import Report, refuse
+from validator.core.rules import Environment
 from validator.core.types import BlockNumber, ParaId
 from validator.protocols.router.errors import (
     DownwardAdvancementRule,
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
     from validator.protocols.router.profile import Profile
 
 
-def check_candidate(state: RouterState, rules: Profile, candidate: Candidate, report: Report = refuse) -> None:
+def check_candidate(state: RouterState, env: Environment, candidate: Candidate, report: Report = refuse) -> None:
     """Check a candidate's messages.
 
     Reports the violations of: signals (chain_2026 3.14), downward, upward, watermark, outbound (I-13: the order of the code).
     """
+    rules: Profile = env.profile
     para, relay_parent = candidate.para_id, candidate.relay_parent_number
     messages = candidate.upward_messages
     if rules.signals is not None:

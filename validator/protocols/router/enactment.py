@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidate enactment. It changes the state and cannot fail.
-
-The four parts touch disjoint storage, since no channel leads from a para to itself, so their order does not matter (router_rules 1.1).
-"""
+"""Candidate enactment, and one round of upward message dispatch."""
 
 from __future__ import annotations
 
@@ -11,8 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from validator.core.handlers.context import Host
+from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.hashing import message_hash, mqc_link
-from validator.core.outcomes import MessageRef
+from validator.core.outcomes import Dispatch, MessageRef
+from validator.core.rules import Environment
 from validator.core.types import ZERO_HASH, BlockNumber, DownwardMessage, ParaId, maker
 from validator.protocols.router.errors import ExceedsMaxMessageSize
 from validator.protocols.router.records import Candidate, HorizontalMessage, split_upward
@@ -27,13 +27,16 @@ from validator.protocols.router.state import (
 if TYPE_CHECKING:
     from validator.protocols.router.profile import Profile
 
+
+# --- enactment ------------------------------------------------------------------------------------------------------------------------
+
+
 _inbound, _message_ref = maker(InboundHrmpMessage), maker(MessageRef)
 
 
-def enact_candidate(
-    state: RouterState, rules: Profile, candidate: Candidate, now: BlockNumber
-) -> tuple[MessageRef, ...]:
-    """Apply an accepted candidate in block ``now`` and return the queue positions of its horizontal messages."""
+def enact_candidate(state: RouterState, env: Environment, candidate: Candidate) -> tuple[MessageRef, ...]:
+    """Apply an accepted candidate and return the queue positions of its horizontal messages."""
+    rules: Profile = env.profile
     para = candidate.para_id
     touched = state.touched
     touched.pages[para] = touched.paras[para] = None
@@ -46,7 +49,7 @@ def enact_candidate(
         rules.upward.enact(state, para, upward)
     prune_hrmp(state, para, candidate.hrmp_watermark)
     if candidate.horizontal_messages:
-        return queue_outbound_hrmp(state, para, candidate.horizontal_messages, now, repeat=rules.repeat_senders)
+        return queue_outbound_hrmp(state, para, candidate.horizontal_messages, env.now, repeat=rules.repeat_senders)
     return ()
 
 
@@ -203,3 +206,51 @@ def remove_upward_queue(state: RouterState, para: ParaId) -> None:
         return
     del state.relay_dispatch_queue_size[para]
     del state.needs_dispatch[bisect_left(state.needs_dispatch, para)]
+
+
+# --- dispatch -------------------------------------------------------------------------------------------------------------------------
+# One round of upward message dispatch.
+
+
+def process_pending_upward_messages(
+    state: RouterState, dispatcher: UpwardDispatcher, host: Host, now: BlockNumber, dispatched: list[Dispatch]
+) -> None:
+    """Serve dispatch queues one message at a time, round robin, until the weight budget is used up; append to ``dispatched``.
+
+    The budget is checked before a message is taken (I-04). So a message heavier than the rest of the budget is processed and ends the
+    round, and a budget of zero dispatches nothing. The next round starts with the para after the last one served (I-03). A message whose
+    processing raises is consumed, and the round continues. Source: router.txt ``process_pending_upward_messages``, router_rules 1.5.
+    """
+    budget = state.host_configuration.preferred_dispatchable_upward_messages_step_weight
+    needs_dispatch = state.needs_dispatch
+    weight_used = 0
+    turn = _first_turn(state)
+
+    while needs_dispatch and weight_used < budget:
+        para = needs_dispatch[turn]
+        queue = state.relay_dispatch_queues[para]
+        payload = queue.popleft()
+        state.touched.pages[para] = state.touched.paras[para] = None
+
+        if queue:
+            count, size = state.relay_dispatch_queue_size[para]
+            state.relay_dispatch_queue_size[para] = (count - 1, size - len(payload))
+            turn += 1
+        else:
+            remove_upward_queue(state, para)
+        if turn >= len(needs_dispatch):
+            turn = 0
+
+        processed = dispatcher.process(host, para, payload)
+        weight_used += processed.weight
+        dispatched.append(Dispatch(now, len(dispatched), para, payload, *processed))
+
+    state.next_dispatch_round_start_with = needs_dispatch[turn] if needs_dispatch else None
+
+
+def _first_turn(state: RouterState) -> int:
+    start = state.next_dispatch_round_start_with
+    if start is None:
+        return 0
+    turn = bisect_left(state.needs_dispatch, start)
+    return turn if turn < len(state.needs_dispatch) and state.needs_dispatch[turn] == start else 0

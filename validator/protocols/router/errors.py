@@ -6,52 +6,45 @@ Names and fields come from router_rules, sections 1.3 and 1.6. Sizes are bytes o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from validator.core.errors import Violation
 from validator.core.types import Balance, BlockNumber, ParaId
 
 # --- check_upward_messages ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class UpwardMoreMessagesThanPermitted(Violation):
-    """A candidate carries more upward messages than one candidate may."""
+class UpwardMoreMessagesThanPermitted(
+    Violation, kind="UpwardMessages/MoreMessagesThanPermitted", clause="router.txt check_upward_messages 1", rule="R-07"
+):
+    """The candidate carries more upward messages than one candidate may."""
 
-    kind: ClassVar[str] = "UpwardMessages/MoreMessagesThanPermitted"
-    clause: ClassVar[str] = "router.txt check_upward_messages 1"
     sent: int
     permitted: int
 
 
-@dataclass(eq=False)
-class UpwardMessageSize(Violation):
-    """An upward message is too long."""
+class UpwardMessageSize(
+    Violation, kind="UpwardMessages/MessageSize", clause="router.txt check_upward_messages 2", rule="R-08"
+):
+    """The upward message at ``idx`` is too long."""
 
-    kind: ClassVar[str] = "UpwardMessages/MessageSize"
-    clause: ClassVar[str] = "router.txt check_upward_messages 2"
     idx: int
     msg_size: int
     max_size: int
 
 
-@dataclass(eq=False)
-class UpwardCapacityExceeded(Violation):
-    """The relay dispatch queue would hold too many messages; ``count`` is the sum of pending and new ones."""
+class UpwardCapacityExceeded(
+    Violation, kind="UpwardMessages/CapacityExceeded", clause="router.txt check_upward_messages 3", rule="R-09"
+):
+    """The dispatch queue would hold too many messages. ``count`` is the sum of pending and new ones."""
 
-    kind: ClassVar[str] = "UpwardMessages/CapacityExceeded"
-    clause: ClassVar[str] = "router.txt check_upward_messages 3"
     count: int
     limit: int
 
 
-@dataclass(eq=False)
-class UpwardTotalSizeExceeded(Violation):
-    """The relay dispatch queue would hold too many bytes; ``total_size`` is the sum of pending and new ones."""
+class UpwardTotalSizeExceeded(
+    Violation, kind="UpwardMessages/TotalSizeExceeded", clause="router.txt check_upward_messages 3", rule="R-09"
+):
+    """The dispatch queue would hold too many bytes. ``total_size`` is the sum of pending and new ones."""
 
-    kind: ClassVar[str] = "UpwardMessages/TotalSizeExceeded"
-    clause: ClassVar[str] = "router.txt check_upward_messages 3"
     total_size: int
     limit: int
 
@@ -59,22 +52,26 @@ class UpwardTotalSizeExceeded(Violation):
 # --- check_processed_downward_messages ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class DownwardAdvancementRule(Violation):
-    """The downward queue is not empty, but the candidate processed none of its messages."""
+class DownwardAdvancementRule(
+    Violation,
+    kind="ProcessedDownwardMessages/AdvancementRule",
+    clause="router.txt check_processed_downward_messages 2",
+    normative=False,
+    rule="R-06",
+):
+    """The downward queue holds messages, but the candidate processes none of them."""
 
-    kind: ClassVar[str] = "ProcessedDownwardMessages/AdvancementRule"
-    clause: ClassVar[str] = "router.txt check_processed_downward_messages 2"
-    normative: ClassVar[bool] = False
     dmq_length: int
 
 
-@dataclass(eq=False)
-class DownwardUnderflow(Violation):
-    """The candidate claims to have processed more downward messages than there are."""
+class DownwardUnderflow(
+    Violation,
+    kind="ProcessedDownwardMessages/Underflow",
+    clause="router.txt check_processed_downward_messages 1",
+    rule="R-06",
+):
+    """The candidate processes more downward messages than the queue holds."""
 
-    kind: ClassVar[str] = "ProcessedDownwardMessages/Underflow"
-    clause: ClassVar[str] = "router.txt check_processed_downward_messages 1"
     processed_downward_messages: int
     dmq_length: int
 
@@ -82,95 +79,89 @@ class DownwardUnderflow(Violation):
 # --- check_hrmp_watermark ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class WatermarkAdvancementRule(Violation):
-    """The new watermark is not greater than the last one."""
+class WatermarkAdvancementRule(
+    Violation, kind="HrmpWatermark/AdvancementRule", clause="router.txt check_hrmp_watermark 1", rule="R-10"
+):
+    """The watermark does not rise above the last one."""
 
-    kind: ClassVar[str] = "HrmpWatermark/AdvancementRule"
-    clause: ClassVar[str] = "router.txt check_hrmp_watermark 1"
     new_watermark: BlockNumber
     last_watermark: BlockNumber
 
 
-@dataclass(eq=False)
-class WatermarkAheadRelayParent(Violation):
-    """The new watermark is ahead of the candidate's relay parent."""
+class WatermarkAheadRelayParent(
+    Violation, kind="HrmpWatermark/AheadRelayParent", clause="router.txt check_hrmp_watermark 2", rule="R-11"
+):
+    """The watermark is ahead of the candidate's relay parent."""
 
-    kind: ClassVar[str] = "HrmpWatermark/AheadRelayParent"
-    clause: ClassVar[str] = "router.txt check_hrmp_watermark 2"
     new_watermark: BlockNumber
     relay_chain_parent_number: BlockNumber
 
 
-@dataclass(eq=False)
-class WatermarkLandsOnBlockWithNoMessages(Violation):
-    """The new watermark is a past block in which nobody sent to this para."""
+class WatermarkLandsOnBlockWithNoMessages(
+    Violation, kind="HrmpWatermark/LandsOnBlockWithNoMessages", clause="router.txt check_hrmp_watermark 3", rule="R-12"
+):
+    """The watermark is a past block in which nobody sent to the para."""
 
-    kind: ClassVar[str] = "HrmpWatermark/LandsOnBlockWithNoMessages"
-    clause: ClassVar[str] = "router.txt check_hrmp_watermark 3"
     new_watermark: BlockNumber
 
 
 # --- verify_outbound_hrmp ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class OutboundMoreMessagesThanPermitted(Violation):
-    """A candidate carries more horizontal messages than one candidate may."""
+class OutboundMoreMessagesThanPermitted(
+    Violation,
+    kind="OutboundHrmp/MoreMessagesThanPermitted",
+    clause="router_rules 1.3 check_outbound_hrmp 0 (I-01)",
+    rule="R-13",
+):
+    """The candidate carries more horizontal messages than one candidate may."""
 
-    kind: ClassVar[str] = "OutboundHrmp/MoreMessagesThanPermitted"
-    clause: ClassVar[str] = "router_rules 1.3 check_outbound_hrmp 0 (I-01)"
     sent: int
     permitted: int
 
 
-@dataclass(eq=False)
-class OutboundNotSorted(Violation):
-    """Horizontal messages are not in strictly ascending order of recipient."""
+class OutboundNotSorted(
+    Violation, kind="OutboundHrmp/NotSorted", clause="router_rules 1.3 check_outbound_hrmp 1 (I-01)", rule="R-14"
+):
+    """The message at ``idx`` goes to a recipient that is not greater than the previous one."""
 
-    kind: ClassVar[str] = "OutboundHrmp/NotSorted"
-    clause: ClassVar[str] = "router_rules 1.3 check_outbound_hrmp 1 (I-01)"
     idx: int
 
 
-@dataclass(eq=False)
-class OutboundNoSuchChannel(Violation):
-    """There is no channel from the sender to this recipient; ``channel_id`` has ``sender`` and ``recipient``."""
+class OutboundNoSuchChannel(
+    Violation, kind="OutboundHrmp/NoSuchChannel", clause="router.txt verify_outbound_hrmp 1.1", rule="R-15"
+):
+    """There is no channel from the sender to this recipient. ``channel_id`` has the members ``sender`` and ``recipient``."""
 
-    kind: ClassVar[str] = "OutboundHrmp/NoSuchChannel"
-    clause: ClassVar[str] = "router.txt verify_outbound_hrmp 1.1"
     idx: int
     channel_id: dict[str, ParaId]
 
 
-@dataclass(eq=False)
-class OutboundMaxMessageSizeExceeded(Violation):
-    """A horizontal message is longer than its channel allows."""
+class OutboundMaxMessageSizeExceeded(
+    Violation, kind="OutboundHrmp/MaxMessageSizeExceeded", clause="router.txt verify_outbound_hrmp 1.2", rule="R-16"
+):
+    """The message at ``idx`` is longer than its channel allows."""
 
-    kind: ClassVar[str] = "OutboundHrmp/MaxMessageSizeExceeded"
-    clause: ClassVar[str] = "router.txt verify_outbound_hrmp 1.2"
     idx: int
     msg_size: int
     max_size: int
 
 
-@dataclass(eq=False)
-class OutboundTotalSizeExceeded(Violation):
-    """The channel would hold too many bytes; ``total_size`` includes this message."""
+class OutboundTotalSizeExceeded(
+    Violation, kind="OutboundHrmp/TotalSizeExceeded", clause="router.txt verify_outbound_hrmp 1.3", rule="R-17"
+):
+    """The channel would hold too many bytes. ``total_size`` includes this message."""
 
-    kind: ClassVar[str] = "OutboundHrmp/TotalSizeExceeded"
-    clause: ClassVar[str] = "router.txt verify_outbound_hrmp 1.3"
     idx: int
     total_size: int
     limit: int
 
 
-@dataclass(eq=False)
-class OutboundCapacityExceeded(Violation):
-    """The channel would hold too many messages; ``count`` includes this one."""
+class OutboundCapacityExceeded(
+    Violation, kind="OutboundHrmp/CapacityExceeded", clause="router.txt verify_outbound_hrmp 1.4", rule="R-18"
+):
+    """The channel would hold too many messages. ``count`` includes this one."""
 
-    kind: ClassVar[str] = "OutboundHrmp/CapacityExceeded"
-    clause: ClassVar[str] = "router.txt verify_outbound_hrmp 1.4"
     idx: int
     count: int
     limit: int
@@ -179,164 +170,185 @@ class OutboundCapacityExceeded(Violation):
 # --- channel requests: the conformance format compares only their kind -------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class ChannelRequestViolation(Violation):
+class ChannelRequestViolation(Violation, normative=False):
     """A channel request is refused. Its fields are informative, not normative."""
 
-    normative: ClassVar[bool] = False
 
-
-@dataclass(eq=False)
-class OpenHrmpChannelToSelf(ChannelRequestViolation):
+class OpenHrmpChannelToSelf(
+    ChannelRequestViolation, kind="OpenHrmpChannelToSelf", clause="router.txt hrmp_init_open_channel 1", rule="R-41"
+):
     """A para asks for a channel to itself."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelToSelf"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 1"
 
-
-@dataclass(eq=False)
-class OpenHrmpChannelZeroCapacity(ChannelRequestViolation):
+class OpenHrmpChannelZeroCapacity(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelZeroCapacity",
+    clause="router.txt hrmp_init_open_channel 2",
+    rule="R-42",
+):
     """The proposed channel would hold no message."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelZeroCapacity"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 2"
 
-
-@dataclass(eq=False)
-class OpenHrmpChannelCapacityExceedsLimit(ChannelRequestViolation):
+class OpenHrmpChannelCapacityExceedsLimit(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelCapacityExceedsLimit",
+    clause="router.txt hrmp_init_open_channel 2",
+    rule="R-42",
+):
     """The proposed channel would hold more messages than the configuration allows."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelCapacityExceedsLimit"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 2"
     max_places: int
     limit: int
 
 
-@dataclass(eq=False)
-class OpenHrmpChannelZeroMessageSize(ChannelRequestViolation):
+class OpenHrmpChannelZeroMessageSize(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelZeroMessageSize",
+    clause="router.txt hrmp_init_open_channel 3",
+    rule="R-43",
+):
     """The proposed channel would carry only empty messages."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelZeroMessageSize"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 3"
 
-
-@dataclass(eq=False)
-class OpenHrmpChannelMessageSizeExceedsLimit(ChannelRequestViolation):
+class OpenHrmpChannelMessageSizeExceedsLimit(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelMessageSizeExceedsLimit",
+    clause="router.txt hrmp_init_open_channel 3",
+    rule="R-43",
+):
     """The proposed channel would carry longer messages than the configuration allows."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelMessageSizeExceedsLimit"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 3"
     max_message_size: int
     limit: int
 
 
-@dataclass(eq=False)
-class OpenHrmpChannelInvalidRecipient(ChannelRequestViolation):
+class OpenHrmpChannelInvalidRecipient(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelInvalidRecipient",
+    clause="router.txt hrmp_init_open_channel 4",
+    rule="R-44",
+):
     """The recipient is not a valid para."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelInvalidRecipient"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 4"
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class OpenHrmpChannelAlreadyExists(ChannelRequestViolation):
+class OpenHrmpChannelAlreadyExists(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelAlreadyExists",
+    clause="router.txt hrmp_init_open_channel 5",
+    rule="R-45",
+):
     """The channel is already open."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelAlreadyExists"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 5"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class OpenHrmpChannelAlreadyRequested(ChannelRequestViolation):
+class OpenHrmpChannelAlreadyRequested(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelAlreadyRequested",
+    clause="router.txt hrmp_init_open_channel 6",
+    rule="R-46",
+):
     """The channel has already been requested."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelAlreadyRequested"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 6"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class OpenHrmpChannelLimitExceeded(ChannelRequestViolation):
+class OpenHrmpChannelLimitExceeded(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelLimitExceeded",
+    clause="router.txt hrmp_init_open_channel 7",
+    rule="R-47",
+):
     """The sender has as many outbound channels and open requests as it may have."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelLimitExceeded"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 7"
     outbound_channels: int
     open_requests: int
     limit: int
 
 
-@dataclass(eq=False)
-class AcceptHrmpChannelDoesntExist(ChannelRequestViolation):
+class AcceptHrmpChannelDoesntExist(
+    ChannelRequestViolation,
+    kind="AcceptHrmpChannelDoesntExist",
+    clause="router.txt hrmp_accept_open_channel 1",
+    rule="R-50",
+):
     """There is no such request to accept."""
 
-    kind: ClassVar[str] = "AcceptHrmpChannelDoesntExist"
-    clause: ClassVar[str] = "router.txt hrmp_accept_open_channel 1"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class AcceptHrmpChannelAlreadyConfirmed(ChannelRequestViolation):
+class AcceptHrmpChannelAlreadyConfirmed(
+    ChannelRequestViolation,
+    kind="AcceptHrmpChannelAlreadyConfirmed",
+    clause="router.txt hrmp_accept_open_channel 2",
+    rule="R-51",
+):
     """The request has already been accepted."""
 
-    kind: ClassVar[str] = "AcceptHrmpChannelAlreadyConfirmed"
-    clause: ClassVar[str] = "router.txt hrmp_accept_open_channel 2"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class AcceptHrmpChannelLimitExceeded(ChannelRequestViolation):
+class AcceptHrmpChannelLimitExceeded(
+    ChannelRequestViolation,
+    kind="AcceptHrmpChannelLimitExceeded",
+    clause="router.txt hrmp_accept_open_channel 3",
+    rule="R-52",
+):
     """The recipient has as many inbound channels and accepted requests as it may have."""
 
-    kind: ClassVar[str] = "AcceptHrmpChannelLimitExceeded"
-    clause: ClassVar[str] = "router.txt hrmp_accept_open_channel 3"
     inbound_channels: int
     accepted_requests: int
     limit: int
 
 
-@dataclass(eq=False)
-class InsufficientBalance(ChannelRequestViolation):
-    """The origin's free balance does not cover the deposit."""
+class InsufficientBalance(
+    ChannelRequestViolation,
+    kind="InsufficientBalance",
+    clause="router.txt hrmp_init_open_channel 8, hrmp_accept_open_channel 4",
+    rule="R-48, R-53, R-86, R-87, R-95, R-96, R-97",
+):
+    """A para's free balance does not cover the deposit.
 
-    kind: ClassVar[str] = "InsufficientBalance"
-    clause: ClassVar[str] = "router.txt hrmp_init_open_channel 8, hrmp_accept_open_channel 4"
+    The para is the origin of a request or of an acceptance, either party of a forced channel or of one with a system para, or a party whose
+    deposit ``poke_channel_deposits`` raises. ``deposit`` is the amount to reserve; after a poke, the missing difference.
+    """
+
     free: Balance
     deposit: Balance
 
 
-@dataclass(eq=False)
-class CloseHrmpChannelUnauthorized(ChannelRequestViolation):
+class CloseHrmpChannelUnauthorized(
+    ChannelRequestViolation, kind="CloseHrmpChannelUnauthorized", clause="router.txt hrmp_close_channel 1", rule="R-54"
+):
     """The origin is neither end of the channel."""
 
-    kind: ClassVar[str] = "CloseHrmpChannelUnauthorized"
-    clause: ClassVar[str] = "router.txt hrmp_close_channel 1"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class CloseHrmpChannelDoesntExist(ChannelRequestViolation):
+class CloseHrmpChannelDoesntExist(
+    ChannelRequestViolation, kind="CloseHrmpChannelDoesntExist", clause="router.txt hrmp_close_channel 2", rule="R-55"
+):
     """There is no such channel."""
 
-    kind: ClassVar[str] = "CloseHrmpChannelDoesntExist"
-    clause: ClassVar[str] = "router.txt hrmp_close_channel 2"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class CloseHrmpChannelAlreadyUnderway(ChannelRequestViolation):
+class CloseHrmpChannelAlreadyUnderway(
+    ChannelRequestViolation,
+    kind="CloseHrmpChannelAlreadyUnderway",
+    clause="router.txt hrmp_close_channel 3",
+    rule="R-56",
+):
     """A close request for the channel already exists."""
 
-    kind: ClassVar[str] = "CloseHrmpChannelAlreadyUnderway"
-    clause: ClassVar[str] = "router.txt hrmp_close_channel 3"
     sender: ParaId
     recipient: ParaId
 
@@ -344,12 +356,14 @@ class CloseHrmpChannelAlreadyUnderway(ChannelRequestViolation):
 # --- downward messages -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class ExceedsMaxMessageSize(Violation):
+class ExceedsMaxMessageSize(
+    Violation,
+    kind="ExceedsMaxMessageSize",
+    clause="router.txt queue_downward_message 1",
+    normative=False,
+    rule="R-33",
+):
     """A downward message is too long."""
 
-    kind: ClassVar[str] = "ExceedsMaxMessageSize"
-    clause: ClassVar[str] = "router.txt queue_downward_message 1"
-    normative: ClassVar[bool] = False
     msg_size: int
     max_size: int

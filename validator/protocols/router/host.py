@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.core.events import EventLog
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.undo import UndoLog
 from validator.core.limits import U128_MAX
+from validator.core.rules import Environment
 from validator.core.types import Balance, Balances, BlockNumber, ChannelId, DownwardMessage, ParaId, SessionIndex
 from validator.protocols.kit import Account, free_balance
 from validator.protocols.router.configuration import HostConfiguration
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class RouterHost:
     """Handlers' access to the Router's state during one block (implements `core.handlers.context.Host`)."""
 
-    def __init__(self, state: RouterState, rules: Profile, events: EventLog) -> None:
+    def __init__(self, state: RouterState, env: Environment) -> None:
         self._state = state
-        self._rules = rules
-        self._events = events
+        self._rules: Profile = env.profile
+        self._events = env.events
         self._undo = UndoLog()
 
     @property

@@ -11,8 +11,7 @@ from typing import Final
 from validator.core.hashing import message_hash, mqc_link
 from validator.core.types import Balance, ChannelId, ParaId
 from validator.protocols.kit import ascends, broken_deposits, broken_index, channel_name, raise_if_broken
-from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.state import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, RouterState
 
 LEFT_BY_THE_CHAIN: Final = (
     "as_the_chain: the chain itself leaves places of requests that are gone, uncounted requests and acceptances, reserved deposits without "

@@ -19,9 +19,9 @@ from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
 from validator.core.outcomes import Dispatch
-from validator.core.rules import Effects
+from validator.core.rules import Effects, Environment
 from validator.core.types import Balance, BlockNumber, ChannelId, ParaId, SessionIndex
-from validator.protocols.router import acceptance, dispatch, enactment, requests, session
+from validator.protocols.router import acceptance, enactment, requests, session
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features import as_the_chain, channels, downward, message_queue, signals, watermark
 from validator.protocols.router.features.table import FEATURES
@@ -40,7 +40,6 @@ from validator.protocols.router.records import (
     ScheduleParaCleanup,
     ServiceOverweight,
 )
-from validator.protocols.router.requests import Call
 from validator.protocols.router.state import HrmpOpenChannelRequest, RouterState
 
 
@@ -89,7 +88,7 @@ class Profile:
     signals: signals.SignalRules | None = None
     repeat_senders: bool = False
     forced_clean_forgets_counts: bool = False
-    requests: Mapping[type[Any], Callable[[Call, Any], Effects]] = field(default_factory=dict)
+    requests: Mapping[type[Any], Callable[[RouterState, Environment, Any], Effects]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Profile({', '.join(feature.name for feature in FEATURES if feature.name in self.features)})"
@@ -108,7 +107,7 @@ SEED_RULES: Final = Profile(
     upward=UpwardRules(
         check=acceptance.check_upward_messages,
         enact=enactment.enact_upward_messages,
-        serve=dispatch.process_pending_upward_messages,
+        serve=enactment.process_pending_upward_messages,
         may_offboard=requests.may_always_offboard,
     ),
     notification=None,

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from validator.core.errors import Report, Violation, refuse
 from validator.core.events import EventLog
-from validator.core.handlers.upward import UpwardDispatcher
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.hashing import compact
-from validator.core.outcomes import ChannelEventKind, Dispatch, MessageRef
-from validator.core.rules import Effects
+from validator.core.outcomes import ChannelEventKind, MessageRef
+from validator.core.rules import Effects, Environment
 from validator.core.types import Balance, BlockNumber, ChannelId, DownwardMessage, ParaId, ParaKind, SessionIndex
 from validator.protocols.kit import increase, missing_funds, reserve
 from validator.protocols.router.configuration import HostConfiguration
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from validator.protocols.router.profile import Profile
 
 
-class Call(NamedTuple):
-    """What a request works with: the state, the rules of its block, and what the block has emitted so far."""
+FIXED_WEIGHTS: Final = FixedWeightDispatcher()
+"""The dispatcher of a chain without handlers."""
 
-    state: RouterState
-    rules: Profile
-    events: EventLog
-    dispatcher: UpwardDispatcher
-    dispatched: list[Dispatch]
+
+def dispatcher_of(env: Environment) -> UpwardDispatcher:
+    """Return what a chain's upward messages are handed to."""
+    dispatcher: UpwardDispatcher = env.settings.upward_messages or FIXED_WEIGHTS
+    return dispatcher
 
 
 def hrmp_init_open_channel(
@@ -296,29 +296,29 @@ def _notify(state: RouterState, rules: Profile, now: BlockNumber, para: ParaId, 
 # --- the four entry points of router.txt as requests --------------------------------------------------------------------------
 
 
-def init_open_channel(call: Call, request: InitOpenChannel) -> Effects:
+def init_open_channel(state: RouterState, env: Environment, request: InitOpenChannel) -> Effects:
     """Apply ``hrmp_init_open_channel``; raises its violations."""
-    messages = hrmp_init_open_channel(call.state, call.rules, call.events, *request)
-    return Effects(messages=messages, expires_session=call.rules.expiry(call.state))
+    messages = hrmp_init_open_channel(state, env.profile, env.events, *request)
+    return Effects(messages=messages, expires_session=env.profile.expiry(state))
 
 
-def accept_open_channel(call: Call, request: AcceptOpenChannel) -> Effects:
+def accept_open_channel(state: RouterState, env: Environment, request: AcceptOpenChannel) -> Effects:
     """Apply ``hrmp_accept_open_channel``; raises its violations."""
-    messages = hrmp_accept_open_channel(call.state, call.rules, call.events, *request)
-    return Effects(messages=messages, effective_session=call.state.session_index + 1)
+    messages = hrmp_accept_open_channel(state, env.profile, env.events, *request)
+    return Effects(messages=messages, effective_session=state.session_index + 1)
 
 
-def close_channel(call: Call, request: CloseChannel) -> Effects:
+def close_channel(state: RouterState, env: Environment, request: CloseChannel) -> Effects:
     """Apply ``hrmp_close_channel``; raises its violations."""
-    messages = hrmp_close_channel(call.state, call.rules, call.events, *request)
-    return Effects(messages=messages, effective_session=call.state.session_index + 1)
+    messages = hrmp_close_channel(state, env.profile, env.events, *request)
+    return Effects(messages=messages, effective_session=state.session_index + 1)
 
 
-def schedule_cleanup(call: Call, request: ScheduleParaCleanup) -> Effects:
+def schedule_cleanup(state: RouterState, env: Environment, request: ScheduleParaCleanup) -> Effects:
     """Apply ``schedule_para_cleanup``; raises the violations of ``rules.upward.may_offboard``."""
-    call.rules.upward.may_offboard(call.state, request.para_id)
-    schedule_para_cleanup(call.state, request.para_id)
-    return Effects(effective_session=call.state.session_index + 1)
+    env.profile.upward.may_offboard(state, request.para_id)
+    schedule_para_cleanup(state, request.para_id)
+    return Effects(effective_session=state.session_index + 1)
 
 
 CHECKS: Final[Mapping[type[Any], Callable[[RouterState, Profile, Any, Report], object]]] = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind
+from validator.core.rules import Environment
 from validator.core.types import Balance, ChannelId, Para, ParaId, SessionChange
 from validator.protocols.kit import decrease, endow, remove_sorted, unreserve
 from validator.protocols.router.configuration import HostConfiguration
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from validator.protocols.router.profile import Profile
 
 
-def change_session(state: RouterState, rules: Profile, events: EventLog, change: SessionChange) -> None:
+def change_session(state: RouterState, env: Environment, change: SessionChange) -> None:
     """Offboard and onboard paras, settle open requests, settle close requests, then switch to the new configuration.
 
     Requests are settled under the old configuration (I-10). Source: router.txt "Session Change", router_rules 1.7.
     """
-    prev_config = state.host_configuration
+    rules: Profile = env.profile
+    prev_config, events = state.host_configuration, env.events
     state.session_index += 1
     events.session = state.session_index
 

@@ -18,23 +18,25 @@ from validator.core.limits import HANDLER_KEY_BYTES_MAX, HANDLER_VALUE_BYTES_MAX
 from validator.core.types import ZERO_HASH, Balances, ChannelId, Para, ParaId
 from validator.document import Node, read_para
 from validator.errors import UserError
-from validator.plugin.protocol_api import ChainSettings, RuleSet, StateFile
+from validator.plugin.protocol_api import ChainSettings, StateFile
 from validator.protocols.kit import Account, channel_name, increase
-from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features.message_queue import enact_upward_messages
 from validator.protocols.router.invariants import broken_book, broken_invariants
-from validator.protocols.router.rules import Router
 from validator.protocols.router.state import (
+    MESSAGE_OVERHEAD_BYTES,
+    Book,
     HrmpChannel,
     HrmpOpenChannelRequest,
     InboundDownwardMessage,
     InboundHrmpMessage,
+    MessageQueue,
+    Page,
     RouterState,
     add_channel,
     count_exactly,
 )
-from validator.protocols.router.view import view
+from validator.protocols.router.traces import view
 
 STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
 
@@ -381,19 +383,12 @@ def _channel_id(name: str, node: Node) -> ChannelId:
     return _para(ends[0], node), _para(ends[1], node)
 
 
-def _read(node: Node, settings: ChainSettings) -> RuleSet[Any]:
-    state = read_state(node, settings.configuration, balances=settings.balances, notifications=settings.notifications)
-    return Router(state, settings)
+def _read(node: Node, settings: ChainSettings) -> RouterState:
+    return read_state(node, settings.configuration, balances=settings.balances, notifications=settings.notifications)
 
 
-def _write(rules: Any) -> dict[str, Any]:
-    assert isinstance(rules, Router)
-    return write_state(rules.state)
+def _counts(state: RouterState) -> dict[str, int]:
+    return {"paras": len(state.paras), "channels": len(state.hrmp_channels)}
 
 
-def _counts(rules: Any) -> dict[str, int]:
-    assert isinstance(rules, Router)
-    return {"paras": len(rules.state.paras), "channels": len(rules.state.hrmp_channels)}
-
-
-STATE_FILE: Final = StateFile(read=_read, write=_write, counts=_counts)
+STATE_FILE: Final = StateFile(read=_read, write=write_state, counts=_counts)

@@ -32,7 +32,7 @@ def beacon(context: Context, payload: bytes) -> None:
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's identity; the version equals the distribution's."""
-    return Manifest(name="beacon", version="2.1.0", api_version=(1, 0), config_type=Configuration)
+    return Manifest(name="beacon", version="2.1.0", api_version=(2, 0), config_type=Configuration)
 
 
 @hookimpl

@@ -104,7 +104,7 @@ def transfer_keep_alive(context: Context, call: Transfer) -> None:
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name="balances", version=__version__, api_version=(1, 0), config_type=Config)
+    return Manifest(name="balances", version=__version__, api_version=(2, 0), config_type=Config)
 
 
 @hookimpl

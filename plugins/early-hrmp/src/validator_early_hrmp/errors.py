@@ -7,263 +7,216 @@ Names and fields come from xcmp_rules 2.3. Sizes are bytes of payload, counts ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from validator.plugin.protocol_api import Balance, BlockNumber, ParaId, Violation
 
 # --- requests ----------------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class OpenInvalidSender(Violation):
+class OpenInvalidSender(Violation, kind="Open/InvalidSender", clause="early_hrmp.txt init_open_channel 1", rule="H-11"):
     """The para that requests a channel is not registered."""
 
-    kind: ClassVar[str] = "Open/InvalidSender"
-    clause: ClassVar[str] = "early_hrmp.txt init_open_channel 1"
     sender: ParaId
 
 
-@dataclass(eq=False)
-class OpenInvalidRecipient(Violation):
-    """The recipient of the requested channel is not registered."""
+class OpenInvalidRecipient(
+    Violation, kind="Open/InvalidRecipient", clause="early_hrmp.txt init_open_channel 1", rule="H-11"
+):
+    """The channel's recipient is not registered."""
 
-    kind: ClassVar[str] = "Open/InvalidRecipient"
-    clause: ClassVar[str] = "early_hrmp.txt init_open_channel 1"
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class OpenToSelf(Violation):
-    """A para requests a channel to itself."""
+class OpenToSelf(Violation, kind="Open/ToSelf", clause="early_hrmp.txt init_open_channel 2", rule="H-12"):
+    """The channel would lead back to its sender."""
 
-    kind: ClassVar[str] = "Open/ToSelf"
-    clause: ClassVar[str] = "early_hrmp.txt init_open_channel 2"
     para: ParaId
 
 
-@dataclass(eq=False)
-class OpenAlreadyExists(Violation):
-    """The channel already exists, open or sealed."""
+class OpenAlreadyExists(Violation, kind="Open/AlreadyExists", clause="early_hrmp.txt init_open_channel 3", rule="H-13"):
+    """The channel already exists, open or sealed. ``channel`` is ``"sender->recipient"``."""
 
-    kind: ClassVar[str] = "Open/AlreadyExists"
-    clause: ClassVar[str] = "early_hrmp.txt init_open_channel 3"
     channel: str
 
 
-@dataclass(eq=False)
-class OpenAlreadyRequested(Violation):
-    """The channel has already been requested, confirmed or not."""
+class OpenAlreadyRequested(
+    Violation, kind="Open/AlreadyRequested", clause="early_hrmp.txt init_open_channel 4", rule="H-14"
+):
+    """The channel has already been requested."""
 
-    kind: ClassVar[str] = "Open/AlreadyRequested"
-    clause: ClassVar[str] = "early_hrmp.txt init_open_channel 4"
     channel: str
 
 
-@dataclass(eq=False)
-class OpenLimitExceeded(Violation):
-    """The sender's channels, sealed ones included, and its open requests leave no room for one more."""
+class OpenLimitExceeded(Violation, kind="Open/LimitExceeded", clause="early_hrmp.txt init_open_channel 5", rule="H-15"):
+    """The sender's channels and open requests, ``count`` in total, have reached the limit."""
 
-    kind: ClassVar[str] = "Open/LimitExceeded"
-    clause: ClassVar[str] = "early_hrmp.txt init_open_channel 5"
     count: int
     limit: int
 
 
-@dataclass(eq=False)
-class InsufficientBalance(Violation):
+class InsufficientBalance(
+    Violation,
+    kind="InsufficientBalance",
+    clause="early_hrmp.txt init_open_channel 6, accept_open_channel 3",
+    rule="H-16",
+):
     """The origin's free balance does not cover the deposit."""
 
-    kind: ClassVar[str] = "InsufficientBalance"
-    clause: ClassVar[str] = "early_hrmp.txt init_open_channel 6, accept_open_channel 3"
     para: ParaId
     needed: Balance
     free: Balance
 
 
-@dataclass(eq=False)
-class AcceptNoSuchRequest(Violation):
+class AcceptNoSuchRequest(
+    Violation, kind="Accept/NoSuchRequest", clause="early_hrmp.txt accept_open_channel 1", rule="H-18"
+):
     """The list of open requests has no such index."""
 
-    kind: ClassVar[str] = "Accept/NoSuchRequest"
-    clause: ClassVar[str] = "early_hrmp.txt accept_open_channel 1"
     index: int
 
 
-@dataclass(eq=False)
-class AcceptNoSuchRequestFrom(Violation):
+class AcceptNoSuchRequestFrom(
+    Violation, kind="Accept/NoSuchRequest", clause="early_hrmp.txt accept_open_channel 1", rule="H-18"
+):
     """There is no request for this channel; the call named it by its two ends."""
 
-    kind: ClassVar[str] = "Accept/NoSuchRequest"
-    clause: ClassVar[str] = "early_hrmp.txt accept_open_channel 1"
     channel: str
 
 
-@dataclass(eq=False)
-class AcceptNotRecipient(Violation):
+class AcceptNotRecipient(
+    Violation, kind="Accept/NotRecipient", clause="early_hrmp.txt accept_open_channel 2", rule="H-19"
+):
     """The request is to another para."""
 
-    kind: ClassVar[str] = "Accept/NotRecipient"
-    clause: ClassVar[str] = "early_hrmp.txt accept_open_channel 2"
     index: int
     origin: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class AcceptAlreadyConfirmed(Violation):
-    """The request is already confirmed. Confirming it again would take a second deposit."""
+class AcceptAlreadyConfirmed(Violation, kind="Accept/AlreadyConfirmed", clause="xcmp_rules H-I02", rule="H-20"):
+    """The request is already confirmed."""
 
-    kind: ClassVar[str] = "Accept/AlreadyConfirmed"
-    clause: ClassVar[str] = "xcmp_rules H-I02"
     index: int
 
 
-@dataclass(eq=False)
-class CloseNoSuchChannel(Violation):
+class CloseNoSuchChannel(Violation, kind="Close/NoSuchChannel", clause="early_hrmp.txt close_channel 1", rule="H-22"):
     """There is no such channel."""
 
-    kind: ClassVar[str] = "Close/NoSuchChannel"
-    clause: ClassVar[str] = "early_hrmp.txt close_channel 1"
     channel: str
 
 
-@dataclass(eq=False)
-class CloseChannelSealed(Violation):
-    """The channel is already closed and waits to be drained."""
+class CloseChannelSealed(Violation, kind="Close/ChannelSealed", clause="early_hrmp.txt close_channel 2", rule="H-23"):
+    """The channel is closed and waits to be drained."""
 
-    kind: ClassVar[str] = "Close/ChannelSealed"
-    clause: ClassVar[str] = "early_hrmp.txt close_channel 2"
     channel: str
 
 
-@dataclass(eq=False)
-class CloseUnauthorized(Violation):
+class CloseUnauthorized(Violation, kind="Close/Unauthorized", clause="early_hrmp.txt close_channel 3", rule="H-24"):
     """The origin is neither end of the channel."""
 
-    kind: ClassVar[str] = "Close/Unauthorized"
-    clause: ClassVar[str] = "early_hrmp.txt close_channel 3"
     origin: ParaId
     channel: str
 
 
-@dataclass(eq=False)
-class CloseAlreadyUnderway(Violation):
+class CloseAlreadyUnderway(
+    Violation, kind="Close/AlreadyUnderway", clause="early_hrmp.txt close_channel 4", rule="H-25"
+):
     """A close request for the channel already exists."""
 
-    kind: ClassVar[str] = "Close/AlreadyUnderway"
-    clause: ClassVar[str] = "early_hrmp.txt close_channel 4"
     channel: str
 
 
 # --- candidates --------------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class CandidateUnknownPara(Violation):
+class CandidateUnknownPara(Violation, kind="Candidate/UnknownPara", clause="xcmp_rules H-I12", rule="H-31"):
     """The candidate's para is not registered."""
 
-    kind: ClassVar[str] = "Candidate/UnknownPara"
-    clause: ClassVar[str] = "xcmp_rules H-I12"
     para: ParaId
 
 
-@dataclass(eq=False)
-class OutboundNotSorted(Violation):
-    """A message goes to a lower para than the previous one."""
+class OutboundNotSorted(Violation, kind="Outbound/NotSorted", clause="early_hrmp.txt acceptance 1", rule="H-32"):
+    """The message at ``idx`` goes to a lower para than the previous one."""
 
-    kind: ClassVar[str] = "Outbound/NotSorted"
-    clause: ClassVar[str] = "early_hrmp.txt acceptance 1"
     idx: int
 
 
-@dataclass(eq=False)
-class OutboundDuplicateRecipient(Violation):
-    """Two messages go to the same para."""
+class OutboundDuplicateRecipient(
+    Violation, kind="Outbound/DuplicateRecipient", clause="early_hrmp.txt acceptance 1", rule="H-32"
+):
+    """The message at ``idx`` goes to the same para as the previous one."""
 
-    kind: ClassVar[str] = "Outbound/DuplicateRecipient"
-    clause: ClassVar[str] = "early_hrmp.txt acceptance 1"
     idx: int
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class OutboundSenderMismatch(Violation):
-    """A message names a sender other than the candidate's para."""
+class OutboundSenderMismatch(Violation, kind="Outbound/SenderMismatch", clause="xcmp_rules H-I08", rule="H-33"):
+    """The message names a sender that is not the candidate's para."""
 
-    kind: ClassVar[str] = "Outbound/SenderMismatch"
-    clause: ClassVar[str] = "xcmp_rules H-I08"
     idx: int
     sender: ParaId
     para: ParaId
 
 
-@dataclass(eq=False)
-class OutboundNoSuchChannel(Violation):
-    """A message would use a channel that does not exist."""
+class OutboundNoSuchChannel(
+    Violation, kind="Outbound/NoSuchChannel", clause="early_hrmp.txt acceptance 2.1", rule="H-34"
+):
+    """The message would use a channel that does not exist."""
 
-    kind: ClassVar[str] = "Outbound/NoSuchChannel"
-    clause: ClassVar[str] = "early_hrmp.txt acceptance 2.1"
     idx: int
     channel: str
 
 
-@dataclass(eq=False)
-class OutboundChannelSealed(Violation):
-    """A message would use a channel that is sealed."""
+class OutboundChannelSealed(
+    Violation, kind="Outbound/ChannelSealed", clause="early_hrmp.txt acceptance 2.1", rule="H-34"
+):
+    """The message would use a channel that is sealed."""
 
-    kind: ClassVar[str] = "Outbound/ChannelSealed"
-    clause: ClassVar[str] = "early_hrmp.txt acceptance 2.1"
     idx: int
     channel: str
 
 
-@dataclass(eq=False)
-class OutboundCapacityExceeded(Violation):
-    """With this message the channel would exceed the maximum number of messages."""
+class OutboundCapacityExceeded(
+    Violation, kind="Outbound/CapacityExceeded", clause="early_hrmp.txt acceptance 2.2", rule="H-35"
+):
+    """With this message, the channel would exceed the maximum number of messages. ``count`` includes it."""
 
-    kind: ClassVar[str] = "Outbound/CapacityExceeded"
-    clause: ClassVar[str] = "early_hrmp.txt acceptance 2.2"
     idx: int
     count: int
     limit: int
 
 
-@dataclass(eq=False)
-class OutboundTotalSizeExceeded(Violation):
-    """With this message the channel would exceed the maximum number of bytes."""
+class OutboundTotalSizeExceeded(
+    Violation, kind="Outbound/TotalSizeExceeded", clause="early_hrmp.txt acceptance 2.2", rule="H-35"
+):
+    """With this message, the channel would exceed the maximum number of bytes. ``total_size`` includes it."""
 
-    kind: ClassVar[str] = "Outbound/TotalSizeExceeded"
-    clause: ClassVar[str] = "early_hrmp.txt acceptance 2.2"
     idx: int
     total_size: int
     limit: int
 
 
-@dataclass(eq=False)
-class WatermarkAdvancementRule(Violation):
-    """The watermark does not advance."""
+class WatermarkAdvancementRule(
+    Violation, kind="Watermark/AdvancementRule", clause="early_hrmp.txt acceptance 3.1", rule="H-36"
+):
+    """The watermark does not rise above the last one."""
 
-    kind: ClassVar[str] = "Watermark/AdvancementRule"
-    clause: ClassVar[str] = "early_hrmp.txt acceptance 3.1"
     new_watermark: BlockNumber
     last_watermark: BlockNumber
 
 
-@dataclass(eq=False)
-class WatermarkAheadRelayParent(Violation):
+class WatermarkAheadRelayParent(Violation, kind="Watermark/AheadRelayParent", clause="xcmp_rules H-I01", rule="H-37"):
     """The watermark is ahead of the relay parent."""
 
-    kind: ClassVar[str] = "Watermark/AheadRelayParent"
-    clause: ClassVar[str] = "xcmp_rules H-I01"
     new_watermark: BlockNumber
     relay_parent_number: BlockNumber
 
 
-@dataclass(eq=False)
-class WatermarkLandsOnBlockWithNoMessages(Violation):
+class WatermarkLandsOnBlockWithNoMessages(
+    Violation,
+    kind="Watermark/LandsOnBlockWithNoMessages",
+    clause="early_hrmp.txt acceptance 3.2, xcmp_rules H-I01",
+    rule="H-38",
+):
     """The watermark is neither the relay parent nor a block with a message in the para's queue."""
 
-    kind: ClassVar[str] = "Watermark/LandsOnBlockWithNoMessages"
-    clause: ClassVar[str] = "early_hrmp.txt acceptance 3.2, xcmp_rules H-I01"
     new_watermark: BlockNumber

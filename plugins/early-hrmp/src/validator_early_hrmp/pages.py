@@ -22,12 +22,13 @@ from validator.plugin.protocol_api import (
     Reader,
     Writer,
 )
-from validator.protocols.kit import Account, OpenRequest, PageLayout, Touched, read_pending, write_pending
-from validator_early_hrmp.configuration import MAXIMA, EarlyHrmpConfiguration
+from validator.protocols.kit import Account, OpenRequest, PageLayout, read_pending, write_pending
 from validator_early_hrmp.records import Candidate, HrmpMessage
 from validator_early_hrmp.state import (
+    MAXIMA,
     Channel,
     CloseRequest,
+    EarlyHrmpConfiguration,
     EarlyHrmpState,
     QueuedMessage,
     QueueTail,
@@ -112,7 +113,7 @@ def encode_para_page(state: EarlyHrmpState, para: ParaId) -> bytes | None:
     return PAGES.owned(para, out)
 
 
-def decode_state(common_page: bytes, pages: Iterable[bytes]) -> EarlyHrmpState:
+def decode_state(common_page: bytes, headroom_page: bytes, pages: Iterable[bytes]) -> EarlyHrmpState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
     reader = PAGES.read(common_page)
     state = EarlyHrmpState(EarlyHrmpConfiguration(*(reader.compact() for _ in MAXIMA)))
@@ -133,7 +134,7 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> EarlyHrmpState:
         if para <= previous:
             raise DecodeError(f"the page of para {para} follows that of para {previous}")
         previous = para
-    state.touched = Touched()
+    state.touched = PAGES.read_headroom_page(headroom_page)
     return state
 
 

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from validator.plugin.protocol_api import ChainSettings, Manifest, ProtocolDefinition, TraceFormat, hookimpl
 from validator_early_hrmp import __version__
-from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
-from validator_early_hrmp.invariants import check_invariants
 from validator_early_hrmp.pages import PAGES
-from validator_early_hrmp.rules import EarlyHrmp
-from validator_early_hrmp.shapes import RECORDS
+from validator_early_hrmp.records import RECORDS
+from validator_early_hrmp.rules import EARLY_HRMP
+from validator_early_hrmp.state import MAXIMA, WATERMARK_RULE, EarlyHrmpState, check_invariants, read_configuration
 from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request, view
 
 NAME: Final = "early-hrmp"
@@ -27,7 +26,7 @@ _FOLDER: Final = files("validator_early_hrmp")
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name=NAME, version=__version__, api_version=(1, 0))
+    return Manifest(name=NAME, version=__version__, api_version=(2, 0))
 
 
 @hookimpl
@@ -36,8 +35,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     yield ProtocolDefinition(
         name=NAME,
         encoding_version=PAGES.version,
-        genesis=EarlyHrmp.at_genesis,
-        restore=EarlyHrmp.from_pages,
+        rule_set=EARLY_HRMP,
         configuration=read_configuration,
         limits=(*MAXIMA, WATERMARK_RULE),
         maxima=MAXIMA,
@@ -46,7 +44,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         traces=TraceFormat(
             request=read_request,
             candidate=read_candidate,
-            view=_view,
+            view=view,
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
             para_keys=("dmq", "watermarks", "balances"),
@@ -59,16 +57,12 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     )
 
 
-def _view(rules: EarlyHrmp) -> dict[str, object]:
-    return view(rules.state)
+def _check_invariants(state: EarlyHrmpState, _profile: Any) -> None:
+    check_invariants(state)
 
 
-def _check_invariants(rules: Any) -> None:
-    check_invariants(rules.state)
-
-
-def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
-    state, given = rules.state, settings.configuration
+def _reconfigure(state: EarlyHrmpState, settings: ChainSettings, limits: Collection[str]) -> None:
+    given = settings.configuration
     state.configuration = replace(
         state.configuration, **{name: getattr(given, name) for name in limits if name in MAXIMA}
     )

@@ -6,18 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from validator.plugin.protocol_api import BlockNumber, Node
-from validator.protocols.kit import channel_name
-from validator_early_hrmp.configuration import EarlyHrmpConfiguration
-from validator_early_hrmp.records import (
-    AcceptOpenChannel,
-    AcceptOpenChannelFrom,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    HrmpMessage,
-    InitOpenChannel,
-)
-from validator_early_hrmp.state import EarlyHrmpState, QueuedMessage
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel, channel_name
+from validator_early_hrmp.records import Candidate, ChannelRequest, CloseChannel, HrmpMessage
+from validator_early_hrmp.state import EarlyHrmpConfiguration, EarlyHrmpState, QueuedMessage
 
 CANDIDATE_KEYS = ("para_id", "relay_parent_number", "dmq_watermark", "hrmp_messages", "enact_at_block")
 _KINDS = ("init_open_channel", "accept_open_channel", "close_channel")

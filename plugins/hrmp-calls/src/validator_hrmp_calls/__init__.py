@@ -99,7 +99,7 @@ def _encode_fields(*values: int) -> bytes:
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name="hrmp-calls", version=__version__, api_version=(1, 0), config_type=Config)
+    return Manifest(name="hrmp-calls", version=__version__, api_version=(2, 0), config_type=Config)
 
 
 @hookimpl

@@ -47,7 +47,7 @@ STOP_LOOK_S: Final = 0.2
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the identity of this plugin."""
-    return Manifest(NAME, __version__, (1, 5), Configuration)
+    return Manifest(NAME, __version__, (2, 0), Configuration)
 
 
 @hookimpl

@@ -42,7 +42,7 @@ def remark_with_event(context: Context, text: bytes) -> None:
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name="remark", version=__version__, api_version=(1, 0))
+    return Manifest(name="remark", version=__version__, api_version=(2, 0))
 
 
 @hookimpl

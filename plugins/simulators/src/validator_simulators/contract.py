@@ -177,7 +177,7 @@ class SimulationContract(NeedsProtocol):
         simulation = simulation_of(self.protocol, settings)
         chain = simulation.chain()
         player = ChainPlayer(chain["lane"], chain_table(chain))
-        open_kinds = open_kinds_of(type(player.rules).__module__.partition(".")[0])
+        open_kinds = open_kinds_of(type(player.rules.state).__module__.partition(".")[0])
         met: Counter[str] = Counter()
         for block in simulation.blocks():
             difference = disagreement(block.expected, player.play(block.records)["verdicts"], open_kinds)

@@ -84,7 +84,7 @@ def _split(name: str) -> tuple[str, int]:
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the identity of this plugin."""
-    return Manifest(JOB, __version__, (1, 3), Configuration)
+    return Manifest(JOB, __version__, (2, 0), Configuration)
 
 
 @hookimpl

@@ -6,170 +6,136 @@ Names and fields come from xcmp_rules 2.3; a channel is ``"sender->recipient"``,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from validator.plugin.protocol_api import BlockNumber, ParaId, Violation
 from validator_xcmp_network.records import MessageName
 
 # --- candidates --------------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class CandidateUnknownPara(Violation):
+class CandidateUnknownPara(Violation, kind="Candidate/UnknownPara", clause="xcmp_rules 2.3", rule="N-11"):
     """The candidate's para is not registered."""
 
-    kind: ClassVar[str] = "Candidate/UnknownPara"
-    clause: ClassVar[str] = "xcmp_rules 2.3"
     para: ParaId
 
 
-@dataclass(eq=False)
-class CandidateAlreadyEnactedInBlock(Violation):
+class CandidateAlreadyEnactedInBlock(
+    Violation, kind="Candidate/AlreadyEnactedInBlock", clause="xcmp_rules 1.4 nouns (N-I11)", rule="N-11"
+):
     """The para already has a candidate in this block."""
 
-    kind: ClassVar[str] = "Candidate/AlreadyEnactedInBlock"
-    clause: ClassVar[str] = "xcmp_rules 1.4 nouns (N-I11)"
     para: ParaId
     block: BlockNumber
 
 
-@dataclass(eq=False)
-class OutboxNotSorted(Violation):
+class OutboxNotSorted(Violation, kind="Outbox/NotSorted", clause="xcmp_rules 1.4 acceptance 1", rule="N-12"):
     """A message's recipient is lower than the one before."""
 
-    kind: ClassVar[str] = "Outbox/NotSorted"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 1"
     idx: int
 
 
-@dataclass(eq=False)
-class OutboxDuplicateRecipient(Violation):
+class OutboxDuplicateRecipient(
+    Violation, kind="Outbox/DuplicateRecipient", clause="xcmp_rules 1.4 acceptance 1", rule="N-12"
+):
     """Two messages go to the same recipient."""
 
-    kind: ClassVar[str] = "Outbox/DuplicateRecipient"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 1"
     idx: int
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class OutboxNoSuchChannel(Violation):
+class OutboxNoSuchChannel(Violation, kind="Outbox/NoSuchChannel", clause="xcmp_rules 1.4 acceptance 1", rule="N-12"):
     """There is no channel to a message's recipient."""
 
-    kind: ClassVar[str] = "Outbox/NoSuchChannel"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 1"
     idx: int
     channel: str
 
 
-@dataclass(eq=False)
-class OutboxChannelFull(Violation):
-    """With a message, its channel has more unacknowledged messages than it may hold."""
+class OutboxChannelFull(
+    Violation, kind="Outbox/ChannelFull", clause="xcmp_rules 1.4 acceptance 2 (N-I03)", rule="N-13"
+):
+    """With this message the channel has ``count`` unacknowledged messages."""
 
-    kind: ClassVar[str] = "Outbox/ChannelFull"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 2 (N-I03)"
     idx: int
     channel: str
     count: int
     limit: int
 
 
-@dataclass(eq=False)
-class OutboxIngressFull(Violation):
-    """With a message, its recipient has more unacknowledged messages than the chain allows over all senders."""
+class OutboxIngressFull(
+    Violation, kind="Outbox/IngressFull", clause="xcmp_rules 1.4 acceptance 2 (N-I03)", rule="N-13"
+):
+    """With this message the recipient has ``count`` unacknowledged messages over all senders."""
 
-    kind: ClassVar[str] = "Outbox/IngressFull"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 2 (N-I03)"
     idx: int
     recipient: ParaId
     count: int
     limit: int
 
 
-@dataclass(eq=False)
-class OutboxBytesExceeded(Violation):
-    """The candidate's messages declare more bytes in total than a block allows."""
+class OutboxBytesExceeded(
+    Violation, kind="Outbox/BytesExceeded", clause="xcmp_rules 1.4 acceptance 2 (N-I04)", rule="N-14"
+):
+    """The candidate's messages declare ``total`` bytes."""
 
-    kind: ClassVar[str] = "Outbox/BytesExceeded"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 2 (N-I04)"
     total: int
     limit: int
 
 
-@dataclass(eq=False)
-class OutboxBitfieldMismatch(Violation):
+class OutboxBitfieldMismatch(Violation, kind="Outbox/BitfieldMismatch", clause="xcmp_rules 1.1 composed", rule="N-15"):
     """The recipients of the messages are not those of the set bits."""
 
-    kind: ClassVar[str] = "Outbox/BitfieldMismatch"
-    clause: ClassVar[str] = "xcmp_rules 1.1 composed"
 
+class AckAheadRelayParent(Violation, kind="Ack/AheadRelayParent", clause="xcmp_rules 1.4 acceptance 3", rule="N-17"):
+    """The message was sent after the candidate's relay parent."""
 
-@dataclass(eq=False)
-class AckAheadRelayParent(Violation):
-    """An acknowledged message was sent after the candidate's relay parent."""
-
-    kind: ClassVar[str] = "Ack/AheadRelayParent"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 3"
     block: BlockNumber
     sender: ParaId
 
 
-@dataclass(eq=False)
-class AckUnknownMessage(Violation):
+class AckUnknownMessage(
+    Violation, kind="Ack/UnknownMessage", clause="xcmp_rules 1.4 acceptance 3 (N-I09)", rule="N-18"
+):
     """There is no such message."""
 
-    kind: ClassVar[str] = "Ack/UnknownMessage"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 3 (N-I09)"
     block: BlockNumber
     sender: ParaId
 
 
-@dataclass(eq=False)
-class AckAlreadyAcked(Violation):
-    """The message has already been acknowledged."""
+class AckAlreadyAcked(Violation, kind="Ack/AlreadyAcked", clause="xcmp_rules 1.4 acceptance 3 (N-I05)", rule="N-18"):
+    """The message has already been acknowledged, or is named twice."""
 
-    kind: ClassVar[str] = "Ack/AlreadyAcked"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 3 (N-I05)"
     block: BlockNumber
     sender: ParaId
 
 
-@dataclass(eq=False)
-class AckNoProgress(Violation):
-    """Nothing is acknowledged although messages are unread; ``pending`` has the first of those sent up to the relay parent."""
+class AckNoProgress(Violation, kind="Ack/NoProgress", clause="xcmp_rules 1.4 acceptance 4", rule="N-19"):
+    """Nothing is acknowledged.
 
-    kind: ClassVar[str] = "Ack/NoProgress"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 4"
+    ``pending`` lists the ``[block, sender]`` of the unread messages that are visible at the relay parent, in queue order.
+    """
+
     pending: tuple[MessageName, ...]
 
 
-@dataclass(eq=False)
-class AckGap(Violation):
-    """A message of ``block`` is acknowledged before all earlier ones are; ``missing`` has the first of those."""
+class AckGap(Violation, kind="Ack/Gap", clause="xcmp_rules 1.4 acceptance 5", rule="N-20"):
+    """A message of ``block`` is acknowledged.
 
-    kind: ClassVar[str] = "Ack/Gap"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 5"
+    ``missing`` lists the ``[block, sender]`` of the earlier unread messages that are not covered.
+    """
+
     block: BlockNumber
     missing: tuple[MessageName, ...]
 
 
-@dataclass(eq=False)
-class AckOutOfOrder(Violation):
-    """Of the highest block, other senders are acknowledged than the lowest ones; ``expected`` has as many of these."""
+class AckOutOfOrder(Violation, kind="Ack/OutOfOrder", clause="xcmp_rules 1.4 acceptance 6 (N-I01)", rule="N-21"):
+    """Of ``block``, other senders are acknowledged than the lowest ones, which ``expected`` lists."""
 
-    kind: ClassVar[str] = "Ack/OutOfOrder"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 6 (N-I01)"
     block: BlockNumber
     expected: tuple[ParaId, ...]
 
 
-@dataclass(eq=False)
-class AckBodyMissing(Violation):
-    """Nobody has reported the body of an acknowledged message."""
+class AckBodyMissing(Violation, kind="Ack/BodyMissing", clause="xcmp_rules 1.4 acceptance 7 (N-I06)", rule="N-22"):
+    """Nobody has reported the body of this message."""
 
-    kind: ClassVar[str] = "Ack/BodyMissing"
-    clause: ClassVar[str] = "xcmp_rules 1.4 acceptance 7 (N-I06)"
     block: BlockNumber
     sender: ParaId
 
@@ -177,42 +143,33 @@ class AckBodyMissing(Violation):
 # --- bodies ------------------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class BodyNotExpected(Violation):
-    """The recipient's ingress queue does not list such a message."""
+class BodyNotExpected(Violation, kind="Body/NotExpected", clause="xcmp_rules 1.4 bodies (N-I07)", rule="N-31"):
+    """The recipient's ingress queue does not list such a message: it is acknowledged, removed, or was never sent."""
 
-    kind: ClassVar[str] = "Body/NotExpected"
-    clause: ClassVar[str] = "xcmp_rules 1.4 bodies (N-I07)"
     sender: ParaId
     recipient: ParaId
     sent_at: BlockNumber
 
 
-@dataclass(eq=False)
-class BodySizeMismatch(Violation):
+class BodySizeMismatch(Violation, kind="Body/SizeMismatch", clause="xcmp_rules 1.4 bodies", rule="N-31"):
     """The body has another size than the sender's candidate declares, in bytes."""
 
-    kind: ClassVar[str] = "Body/SizeMismatch"
-    clause: ClassVar[str] = "xcmp_rules 1.4 bodies"
     declared: int
     actual: int
 
 
-@dataclass(eq=False)
-class BodyRootMismatch(Violation):
-    """The body has another root than the sender's candidate declares, which is ``expected``, in hex."""
+class BodyRootMismatch(Violation, kind="Body/RootMismatch", clause="xcmp_rules 1.4 bodies (N-I10)", rule="N-31"):
+    """The body has another root than the sender's candidate declares.
 
-    kind: ClassVar[str] = "Body/RootMismatch"
-    clause: ClassVar[str] = "xcmp_rules 1.4 bodies (N-I10)"
+    Other bytes, another order and another split into payloads all give another one.
+    """
+
     expected: str
 
 
-@dataclass(eq=False)
-class BodyDuplicate(Violation):
+class BodyDuplicate(Violation, kind="Body/Duplicate", clause="xcmp_rules 1.4 bodies", rule="N-31"):
     """The body has already been reported."""
 
-    kind: ClassVar[str] = "Body/Duplicate"
-    clause: ClassVar[str] = "xcmp_rules 1.4 bodies"
     sender: ParaId
     recipient: ParaId
     sent_at: BlockNumber
@@ -221,10 +178,7 @@ class BodyDuplicate(Violation):
 # --- channel requests --------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class RequestNotInForce(Violation):
-    """The chain's channels are fixed: nobody opens or closes one."""
+class RequestNotInForce(Violation, kind="RequestNotInForce", clause="xcmp_rules 1.4 session change", rule="N-41"):
+    """The chain's channels are fixed, so ``request`` is refused."""
 
-    kind: ClassVar[str] = "RequestNotInForce"
-    clause: ClassVar[str] = "xcmp_rules 1.4 session change"
     request: str

@@ -13,10 +13,9 @@ from validator_xcmp import encoding as xcmp
 
 from validator.plugin.protocol_api import DecodeError, ParaId, Reader, Writer
 from validator.protocols.kit import PageLayout, Touched
-from validator_xcmp_network.configuration import ChannelMode, IntraBlock, NetworkConfiguration
 from validator_xcmp_network.queues import Entry, IngressQueue, Memory
 from validator_xcmp_network.records import Candidate, OutboxMessage
-from validator_xcmp_network.state import NetworkState
+from validator_xcmp_network.state import ChannelMode, IntraBlock, NetworkConfiguration, NetworkState
 
 PAGES = PageLayout("xcmp-network state encoding")
 
@@ -55,11 +54,8 @@ def encode_para_page(state: NetworkState, para: ParaId) -> bytes | None:
     return PAGES.owned(para, out)
 
 
-def decode_state(pages: Sequence[bytes]) -> NetworkState:
+def decode_state(common_page: bytes, headroom_page: bytes, owned: Sequence[bytes]) -> NetworkState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
-    if len(pages) < 2:
-        raise DecodeError(f"expected at least 2 pages, found {len(pages)}")
-    common_page, headroom_page, *owned = pages
     reader = PAGES.read(common_page)
     network = NetworkConfiguration(
         max_block_bytes=reader.u32(),

@@ -10,23 +10,57 @@ from importlib.resources import (
 )
 from typing import Any, Final
 
+from validator_xcmp import proof_documents as xcmp
+from validator_xcmp.merkle import msg_root
+
 from validator.plugin.protocol_api import (
     ChainSettings,
     Manifest,
+    Node,
     ProofFormat,
     ProtocolDefinition,
     TraceFormat,
     hookimpl,
 )
 from validator_xcmp_network import __version__
-from validator_xcmp_network.configuration import LIMITS, MAXIMA, OPEN_CHANNELS, ChannelMode, Setup, read_configuration
-from validator_xcmp_network.invariants import check_invariants
 from validator_xcmp_network.pages import PAGES
-from validator_xcmp_network.proof_documents import KINDS, prove_document, verify_document
-from validator_xcmp_network.rules import XcmpNetwork
-from validator_xcmp_network.shapes import RECORDS
+from validator_xcmp_network.records import RECORDS
+from validator_xcmp_network.rules import XCMP_NETWORK
+from validator_xcmp_network.state import (
+    LIMITS,
+    MAXIMA,
+    OPEN_CHANNELS,
+    ChannelMode,
+    NetworkState,
+    Setup,
+    check_invariants,
+    read_configuration,
+)
 from validator_xcmp_network.state_view import STATE_VIEW
 from validator_xcmp_network.traces import PARA_KEYS, STATE_KEYS, read_body, read_candidate, read_request, view
+
+# --- proof documents ------------------------------------------------------------------------------------------------------------------
+# The documents of `validator prove` and `validator verify`: those of XCMP channels, with the message root as H(batch).
+#
+# One commitment then serves both the chain of a channel and the check of a body. Source: xcmp_rules 1.1 "Composed".
+
+
+KINDS: Final = xcmp.KINDS
+"""The kinds of proof."""
+
+
+def prove_document(kind: str, document: Node) -> dict[str, Any]:
+    """Return a proof and the trusted values that verify it; ``kind`` is one of `KINDS`. Raises `validator.errors.UserError`."""
+    return xcmp.prove_document(kind, document, msg_root)
+
+
+def verify_document(kind: str, document: Node) -> dict[str, Any]:
+    """Return whether a proof holds and what it proves. Raises `validator.errors.UserError` only for malformed trusted values."""
+    return xcmp.verify_document(kind, document, msg_root)
+
+
+# --- plugin ---------------------------------------------------------------------------------------------------------------------------
+
 
 NAME: Final = "xcmp-network"
 
@@ -36,7 +70,7 @@ _PACKAGE: Final = files("validator_xcmp_network")
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name=NAME, version=__version__, api_version=(1, 1))
+    return Manifest(name=NAME, version=__version__, api_version=(2, 0))
 
 
 @hookimpl
@@ -45,8 +79,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     yield ProtocolDefinition(
         name=NAME,
         encoding_version=PAGES.version,
-        genesis=XcmpNetwork.at_genesis,
-        restore=XcmpNetwork.from_pages,
+        rule_set=XCMP_NETWORK,
         configuration=read_configuration,
         limits=LIMITS,
         maxima=MAXIMA,
@@ -55,7 +88,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         traces=TraceFormat(
             request=read_request,
             candidate=read_candidate,
-            view=_view,
+            view=view,
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
             pending_ends_with_session=_has_opening_channels,
@@ -76,17 +109,12 @@ def _has_opening_channels(setup: Setup) -> bool:
     return setup.network.channels is ChannelMode.XCMP
 
 
-def _view(rules: Any) -> dict[str, Any]:
-    assert isinstance(rules, XcmpNetwork)
-    return view(rules.state)
+def _check_invariants(state: NetworkState, _profile: Any) -> None:
+    check_invariants(state)
 
 
-def _check_invariants(rules: Any) -> None:
-    check_invariants(rules.state)
-
-
-def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
-    state, given = rules.state, settings.configuration
+def _reconfigure(state: NetworkState, settings: ChainSettings, limits: Collection[str]) -> None:
+    given = settings.configuration
     for name in ("channels", OPEN_CHANNELS):
         if name in limits:
             raise ValueError(f"{name}: expected the same, since only a chain's beginning can set it, found another")

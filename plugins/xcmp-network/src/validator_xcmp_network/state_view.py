@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any, Final
 
 from validator.plugin.protocol_api import ChannelId, ParaId, StateSection, StateView, blake2b_256, section_title
+from validator_xcmp_network.pages import encode_para_page
 from validator_xcmp_network.queues import Entry, IngressQueue
-from validator_xcmp_network.rules import XcmpNetwork
 from validator_xcmp_network.state import (
     NetworkState,
     channel_limit,
@@ -23,19 +23,18 @@ ROWS_MAX: Final = 40
 _MESSAGE_COLUMNS: Final = ("block", "sender", "bytes", "root", "body")
 
 
-def _paras(rules: XcmpNetwork) -> Sequence[ParaId]:
-    return sorted(rules.state.paras)
+def _paras(state: NetworkState) -> Sequence[ParaId]:
+    return sorted(state.paras)
 
 
-def _channels(rules: XcmpNetwork) -> Sequence[ChannelId]:
-    state = rules.state
+def _channels(state: NetworkState) -> Sequence[ChannelId]:
     if state.is_composed:
         return sorted((sender, column.recipient) for sender, row in state.rows.items() for column in row)
     return sorted(state.fixed_channels)
 
 
-def _whole_document(rules: XcmpNetwork) -> dict[str, Any]:
-    network = rules.state.network
+def _whole_document(state: NetworkState) -> dict[str, Any]:
+    network = state.network
     return {
         "max_block_bytes": network.max_block_bytes,
         "max_channel_messages": network.max_channel_messages,
@@ -46,8 +45,8 @@ def _whole_document(rules: XcmpNetwork) -> dict[str, Any]:
     }
 
 
-def _para_document(rules: XcmpNetwork, para: ParaId) -> dict[str, Any] | None:
-    state, page = rules.state, rules.page(para)
+def _para_document(state: NetworkState, para: ParaId) -> dict[str, Any] | None:
+    page = encode_para_page(state, para)
     if page is None:
         return None
     queue = state.queues.get(para) or IngressQueue()
@@ -62,8 +61,7 @@ def _para_document(rules: XcmpNetwork, para: ParaId) -> dict[str, Any] | None:
     }
 
 
-def _channel_document(rules: XcmpNetwork, channel_id: ChannelId) -> dict[str, Any] | None:
-    state = rules.state
+def _channel_document(state: NetworkState, channel_id: ChannelId) -> dict[str, Any] | None:
     if not has_channel(state, channel_id):
         return None
     return {
@@ -73,15 +71,14 @@ def _channel_document(rules: XcmpNetwork, channel_id: ChannelId) -> dict[str, An
     }
 
 
-def _whole_sections(rules: XcmpNetwork) -> Sequence[StateSection]:
-    state = rules.state
+def _whole_sections(state: NetworkState) -> Sequence[StateSection]:
     queues = sorted(state.queues.items())
     rows = [
         (str(para), str(queue.watermark), str(len(queue.acked)), str(queue.count), _front(queue))
         for para, queue in queues[:ROWS_MAX]
     ]
     return (
-        StateSection(facts=tuple((name, str(value)) for name, value in _whole_document(rules).items())),
+        StateSection(facts=tuple((name, str(value)) for name, value in _whole_document(state).items())),
         StateSection(
             section_title("ingress queues", len(queues), ROWS_MAX),
             columns=("para", "watermark", "acked in it", "unread", "front"),
@@ -91,10 +88,10 @@ def _whole_sections(rules: XcmpNetwork) -> Sequence[StateSection]:
     )
 
 
-def _para_sections(rules: XcmpNetwork, para: ParaId) -> Sequence[StateSection] | None:
-    if rules.page(para) is None:
+def _para_sections(state: NetworkState, para: ParaId) -> Sequence[StateSection] | None:
+    if encode_para_page(state, para) is None:
         return None
-    queue = rules.state.queues.get(para) or IngressQueue()
+    queue = state.queues.get(para) or IngressQueue()
     acked = ", ".join(map(str, sorted(queue.acked)[:ROWS_MAX])) or "nobody"
     return (
         StateSection(facts=(("watermark", f"block {queue.watermark}"), ("acknowledged in it", acked))),
@@ -102,8 +99,7 @@ def _para_sections(rules: XcmpNetwork, para: ParaId) -> Sequence[StateSection] |
     )
 
 
-def _channel_sections(rules: XcmpNetwork, channel_id: ChannelId) -> Sequence[StateSection] | None:
-    state = rules.state
+def _channel_sections(state: NetworkState, channel_id: ChannelId) -> Sequence[StateSection] | None:
     if not has_channel(state, channel_id):
         return None
     unread = unread_in_channel(state, channel_id)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from validator_xcmp import traces as xcmp
-from validator_xcmp.commitments import msg_root
+from validator_xcmp.merkle import msg_root
 
 from validator.plugin.protocol_api import BlockNumber, Node
 from validator_xcmp_network.limits import ACKS_MAX, OUTBOX_MESSAGES_MAX

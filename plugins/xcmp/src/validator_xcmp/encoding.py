@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from validator.plugin.protocol_api import Balances, DecodeError, ParaId, ParaKind, Reader, Writer
 from validator.protocols.kit import Account, OpenRequest, PageLayout, read_pending, write_pending
-from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.records import Candidate, Watermark
 from validator_xcmp.state import (
     Column,
     DownwardTail,
     QueuedMessage,
+    XcmpConfiguration,
     XcmpState,
     append_column,
     recompute_root,

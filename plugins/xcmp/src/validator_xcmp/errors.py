@@ -1,81 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All the reasons why the protocol rejects an input, one class each.
+"""All the reasons why an input of XCMP channels or a proof of processing is rejected, one class each.
 
-Names and fields come from xcmp_rules 2.3; a channel is ``"sender->recipient"``.
+Names and fields come from xcmp_rules 2.3.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from validator.plugin.protocol_api import Balance, BlockNumber, ParaId, Violation
 from validator_xcmp.records import Watermark
 
+# --- errors ---------------------------------------------------------------------------------------------------------------------------
+
+
 # --- init_open_channel -------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class OpenInvalidSender(Violation):
-    """The caller is not a registered para."""
+class OpenInvalidSender(Violation, kind="Open/InvalidSender", clause="xcmp_rules 1.2 init_open_channel", rule="X-11"):
+    """The caller is not registered."""
 
-    kind: ClassVar[str] = "Open/InvalidSender"
-    clause: ClassVar[str] = "xcmp_rules 1.2 init_open_channel"
     sender: ParaId
 
 
-@dataclass(eq=False)
-class OpenAlreadyExists(Violation):
-    """There is a channel from the caller to this recipient, condemned or not."""
+class OpenAlreadyExists(
+    Violation, kind="Open/AlreadyExists", clause="xcmp_channels.txt init_open_channel 1", rule="X-12"
+):
+    """The channel already exists, condemned or not. ``channel`` is ``"sender->recipient"``."""
 
-    kind: ClassVar[str] = "Open/AlreadyExists"
-    clause: ClassVar[str] = "xcmp_channels.txt init_open_channel 1"
     channel: str
 
 
-@dataclass(eq=False)
-class OpenAlreadyRequested(Violation):
-    """There is a request for this channel, confirmed or not."""
+class OpenAlreadyRequested(
+    Violation, kind="Open/AlreadyRequested", clause="xcmp_channels.txt init_open_channel 1", rule="X-12"
+):
+    """There is a request for the channel, confirmed or not."""
 
-    kind: ClassVar[str] = "Open/AlreadyRequested"
-    clause: ClassVar[str] = "xcmp_channels.txt init_open_channel 1"
     channel: str
 
 
-@dataclass(eq=False)
-class OpenLimitExceeded(Violation):
+class OpenLimitExceeded(
+    Violation, kind="Open/LimitExceeded", clause="xcmp_channels.txt init_open_channel 2 (X-I07)", rule="X-13"
+):
     """The caller's channels and open requests, ``count`` in total, have reached the limit."""
 
-    kind: ClassVar[str] = "Open/LimitExceeded"
-    clause: ClassVar[str] = "xcmp_channels.txt init_open_channel 2 (X-I07)"
     count: int
     limit: int
 
 
-@dataclass(eq=False)
-class OpenToSelf(Violation):
+class OpenToSelf(Violation, kind="Open/ToSelf", clause="xcmp_channels.txt init_open_channel 3", rule="X-14"):
     """The caller requests a channel to itself."""
 
-    kind: ClassVar[str] = "Open/ToSelf"
-    clause: ClassVar[str] = "xcmp_channels.txt init_open_channel 3"
     para: ParaId
 
 
-@dataclass(eq=False)
-class OpenInvalidRecipient(Violation):
-    """The recipient is not a registered para."""
+class OpenInvalidRecipient(
+    Violation, kind="Open/InvalidRecipient", clause="xcmp_rules 1.2 init_open_channel (X-I08)", rule="X-15"
+):
+    """The recipient is not registered."""
 
-    kind: ClassVar[str] = "Open/InvalidRecipient"
-    clause: ClassVar[str] = "xcmp_rules 1.2 init_open_channel (X-I08)"
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class InsufficientBalance(Violation):
-    """The caller cannot pay the deposit."""
+class InsufficientBalance(
+    Violation,
+    kind="InsufficientBalance",
+    clause="xcmp_rules 1.2 init_open_channel, accept_open_channel (X-I08)",
+    rule="X-16",
+):
+    """The caller's free balance does not cover the deposit."""
 
-    kind: ClassVar[str] = "InsufficientBalance"
-    clause: ClassVar[str] = "xcmp_rules 1.2 init_open_channel, accept_open_channel (X-I08)"
     para: ParaId
     needed: Balance
     free: Balance
@@ -84,159 +78,240 @@ class InsufficientBalance(Violation):
 # --- accept_open_channel -----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class AcceptNoSuchRequest(Violation):
+class AcceptNoSuchRequest(
+    Violation, kind="Accept/NoSuchRequest", clause="xcmp_channels.txt accept_open_channel 1", rule="X-18"
+):
     """The list of open requests has no such entry."""
 
-    kind: ClassVar[str] = "Accept/NoSuchRequest"
-    clause: ClassVar[str] = "xcmp_channels.txt accept_open_channel 1"
     index: int
 
 
-@dataclass(eq=False)
-class AcceptNoSuchRequestFrom(Violation):
+class AcceptNoSuchRequestFrom(
+    Violation, kind="Accept/NoSuchRequest", clause="xcmp_channels.txt accept_open_channel 1", rule="X-18"
+):
     """There is no open request for the named channel."""
 
-    kind: ClassVar[str] = "Accept/NoSuchRequest"
-    clause: ClassVar[str] = "xcmp_channels.txt accept_open_channel 1"
     channel: str
 
 
-@dataclass(eq=False)
-class AcceptNotRecipient(Violation):
+class AcceptNotRecipient(
+    Violation, kind="Accept/NotRecipient", clause="xcmp_channels.txt accept_open_channel 2", rule="X-19"
+):
     """The request is to another para."""
 
-    kind: ClassVar[str] = "Accept/NotRecipient"
-    clause: ClassVar[str] = "xcmp_channels.txt accept_open_channel 2"
     index: int
     origin: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class AcceptAlreadyConfirmed(Violation):
-    """The request has already been accepted."""
+class AcceptAlreadyConfirmed(
+    Violation, kind="Accept/AlreadyConfirmed", clause="xcmp_rules 1.2 accept_open_channel (X-I05)", rule="X-20"
+):
+    """The request is already confirmed."""
 
-    kind: ClassVar[str] = "Accept/AlreadyConfirmed"
-    clause: ClassVar[str] = "xcmp_rules 1.2 accept_open_channel (X-I05)"
     index: int
 
 
 # --- close_channel -----------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class CloseNoSuchChannel(Violation):
+class CloseNoSuchChannel(
+    Violation, kind="Close/NoSuchChannel", clause="xcmp_channels.txt close_channel 1", rule="X-22"
+):
     """The sender's row has no such column."""
 
-    kind: ClassVar[str] = "Close/NoSuchChannel"
-    clause: ClassVar[str] = "xcmp_channels.txt close_channel 1"
     sender: ParaId
     index: int
 
 
-@dataclass(eq=False)
-class CloseNoSuchChannelTo(Violation):
+class CloseNoSuchChannelTo(
+    Violation, kind="Close/NoSuchChannel", clause="xcmp_channels.txt close_channel 1", rule="X-22"
+):
     """There is no channel between the two named paras."""
 
-    kind: ClassVar[str] = "Close/NoSuchChannel"
-    clause: ClassVar[str] = "xcmp_channels.txt close_channel 1"
     channel: str
 
 
-@dataclass(eq=False)
-class CloseUnauthorized(Violation):
+class CloseUnauthorized(Violation, kind="Close/Unauthorized", clause="xcmp_channels.txt close_channel 2", rule="X-23"):
     """The caller is neither end of the channel."""
 
-    kind: ClassVar[str] = "Close/Unauthorized"
-    clause: ClassVar[str] = "xcmp_channels.txt close_channel 2"
     origin: ParaId
     channel: str
 
 
-@dataclass(eq=False)
-class CloseAlreadyUnderway(Violation):
+class CloseAlreadyUnderway(
+    Violation, kind="Close/AlreadyUnderway", clause="xcmp_channels.txt close_channel 3", rule="X-24"
+):
     """A close request for the channel already exists."""
 
-    kind: ClassVar[str] = "Close/AlreadyUnderway"
-    clause: ClassVar[str] = "xcmp_channels.txt close_channel 3"
     channel: str
 
 
-@dataclass(eq=False)
-class CloseAlreadyCondemned(Violation):
-    """The channel is in the condemned set."""
+class CloseAlreadyCondemned(
+    Violation, kind="Close/AlreadyCondemned", clause="xcmp_rules 1.2 close_channel (X-I06)", rule="X-25"
+):
+    """The channel is condemned."""
 
-    kind: ClassVar[str] = "Close/AlreadyCondemned"
-    clause: ClassVar[str] = "xcmp_rules 1.2 close_channel (X-I06)"
     channel: str
 
 
 # --- candidates --------------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class CandidateUnknownPara(Violation):
+class CandidateUnknownPara(Violation, kind="Candidate/UnknownPara", clause="xcmp_rules 2.3", rule="X-31"):
     """The candidate's para is not registered."""
 
-    kind: ClassVar[str] = "Candidate/UnknownPara"
-    clause: ClassVar[str] = "xcmp_rules 2.3"
     para: ParaId
 
 
-@dataclass(eq=False)
-class BitfieldTooLong(Violation):
-    """The bitfield has more bits than the row has columns, even if they are all 0."""
+class BitfieldTooLong(
+    Violation, kind="Bitfield/TooLong", clause="xcmp_channels.txt Acceptance Function 1.1", rule="X-32"
+):
+    """The bitfield has more bits than the row has columns."""
 
-    kind: ClassVar[str] = "Bitfield/TooLong"
-    clause: ClassVar[str] = "xcmp_channels.txt Acceptance Function 1.1"
     length: int
     row_length: int
 
 
-@dataclass(eq=False)
-class BitfieldChannelCondemned(Violation):
-    """A bit is set for a channel that is in the condemned set."""
+class BitfieldChannelCondemned(
+    Violation, kind="Bitfield/ChannelCondemned", clause="xcmp_channels.txt Acceptance Function 2.1", rule="X-33"
+):
+    """A bit is set for a condemned channel."""
 
-    kind: ClassVar[str] = "Bitfield/ChannelCondemned"
-    clause: ClassVar[str] = "xcmp_channels.txt Acceptance Function 2.1"
     index: int
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class BitfieldMissingMessageRoot(Violation):
-    """A bit is set, and the receipt has no message root."""
-
-    kind: ClassVar[str] = "Bitfield/MissingMessageRoot"
-    clause: ClassVar[str] = "xcmp_rules 1.2 acceptance 3 (X-I09)"
+class BitfieldMissingMessageRoot(
+    Violation, kind="Bitfield/MissingMessageRoot", clause="xcmp_rules 1.2 acceptance 3 (X-I09)", rule="X-34"
+):
+    """A bit is set, and the candidate has no message root."""
 
 
-@dataclass(eq=False)
-class WatermarkAheadRelayParent(Violation):
-    """The watermark's block is ahead of the candidate's relay parent."""
+class WatermarkAheadRelayParent(
+    Violation, kind="Watermark/AheadRelayParent", clause="xcmp_rules 1.2 acceptance 4 (X-I01)", rule="X-35"
+):
+    """The watermark's block is ahead of the relay parent."""
 
-    kind: ClassVar[str] = "Watermark/AheadRelayParent"
-    clause: ClassVar[str] = "xcmp_rules 1.2 acceptance 4 (X-I01)"
     new_watermark: Watermark
     relay_parent_number: BlockNumber
 
 
-@dataclass(eq=False)
-class WatermarkRegressed(Violation):
+class WatermarkRegressed(
+    Violation, kind="Watermark/Regressed", clause="xcmp_rules 1.2 acceptance 4 (X-I01)", rule="X-35"
+):
     """The watermark is lower than the last one."""
 
-    kind: ClassVar[str] = "Watermark/Regressed"
-    clause: ClassVar[str] = "xcmp_rules 1.2 acceptance 4 (X-I01)"
     new_watermark: Watermark
     last_watermark: Watermark
 
 
-@dataclass(eq=False)
-class WatermarkNotAdvanced(Violation):
-    """The watermark stays although something is unread; ``pending`` has the ``(block, sender)`` of each unread message, ascending."""
+class WatermarkNotAdvanced(
+    Violation, kind="Watermark/NotAdvanced", clause="xcmp_rules 1.2 acceptance 4 (X-I01)", rule="X-35"
+):
+    """The watermark stays although something is unread. ``pending`` lists the ``[block, sender]`` of each unread message, ascending."""
 
-    kind: ClassVar[str] = "Watermark/NotAdvanced"
-    clause: ClassVar[str] = "xcmp_rules 1.2 acceptance 4 (X-I01)"
     last_watermark: Watermark
     pending: tuple[Watermark, ...]
+
+
+# --- pov errors -----------------------------------------------------------------------------------------------------------------------
+# All the reasons why a proof of processing is rejected. Names and fields come from xcmp_rules 2.3.
+
+
+class PovError(Exception):
+    """A proof of processing does not hold. ``sender`` is the para whose part fails, or None if no single part is at fault.
+
+    ``block`` is the height of the logical message at fault. ``depth`` is the link at fault, counted from the newest, which is 0. Fields
+    that a kind does not have are None. Source: xcmp_rules 2.3.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(
+        self, sender: ParaId | None = None, *, block: BlockNumber | None = None, depth: int | None = None
+    ) -> None:
+        super().__init__(sender)
+        self.sender = sender
+        self.block = block
+        self.depth = depth
+
+    def details(self) -> dict[str, int]:
+        """Return the fields that the error has, by name."""
+        fields = {"sender": self.sender, "block": self.block, "depth": self.depth}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.details().items())})"
+
+
+class PovAheadRelayParent(PovError):
+    """The new watermark's block is ahead of the relay parent."""
+
+    kind = "Pov/AheadRelayParent"
+
+
+class PovRegressed(PovError):
+    """The new watermark is lower than the old one."""
+
+    kind = "Pov/Regressed"
+
+
+class PovMissingSender(PovError):
+    """The proof leaves out a sender with a column to the recipient, which would hide a channel."""
+
+    kind = "Pov/MissingSender"
+
+
+class PovCstProofInvalid(PovError):
+    """The column is not in the sender's row, or there is no such row."""
+
+    kind = "Pov/CstProofInvalid"
+
+
+class PovMqProofInvalid(PovError):
+    """The head is not under the column's message root, or is missing although something is unread."""
+
+    kind = "Pov/MqProofInvalid"
+
+
+class PovChainBroken(PovError):
+    """The link at ``depth`` does not hash to the expected head."""
+
+    kind = "Pov/ChainBroken"
+
+
+class PovBlocksNotDecreasing(PovError):
+    """The link at ``depth`` names a previous block that is not before its own."""
+
+    kind = "Pov/BlocksNotDecreasing"
+
+
+class PovChainIncomplete(PovError):
+    """The links end before they reach the old watermark, which would hide messages."""
+
+    kind = "Pov/ChainIncomplete"
+
+
+class PovChainOverrun(PovError):
+    """There are links beyond the old watermark, or links although nothing is unread; the first of them is at ``depth``."""
+
+    kind = "Pov/ChainOverrun"
+
+
+class PovBodyMissing(PovError):
+    """The message of ``block``, which is at or below the new watermark, has no body."""
+
+    kind = "Pov/BodyMissing"
+
+
+class PovBodyHashMismatch(PovError):
+    """The body of ``block`` is not the one that the chain commits to."""
+
+    kind = "Pov/BodyHashMismatch"
+
+
+class PovUnexpectedBody(PovError):
+    """The proof has a body for ``block``, at which nothing between the watermarks was sent. The lowest such block is named."""
+
+    kind = "Pov/UnexpectedBody"

@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Merkle trees of XCMP: the shape of RFC 9162 over BLAKE2b-256, with tagged leaves and a root that binds the number of leaves.
-
-| what | hashed bytes |
-|---|---|
-| leaf | ``00 ++ tag[8] ++ 01 ++ data`` |
-| node | ``01 ++ left ++ right`` |
-| root | ``02 ++ tag[8] ++ 01 ++ u32_le(leaves) ++ MTH(leaves)``, where MTH of no leaves is the hash of the empty string |
-
-The 01 after a tag is the format's version. Without the count in the root, a proof would verify under many other pairs of index and size:
-RFC 9162 signs the size in the tree head, but nothing signs it here. Source: xcmp_rules 1.1 (X-I13).
-"""
+"""Commitments of XCMP channels: hashes, Merkle trees and proofs, and the roots of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from validator.plugin.protocol_api import Hash, blake2b_256
+from validator.plugin.protocol_api import BlockNumber, Hash, ParaId, blake2b_256, compact, message_hash, mqc_link
+from validator_xcmp import limits
 from validator_xcmp.limits import PROOF_PATH_HASHES_MAX, TREE_LEAVES_MAX
+
+if TYPE_CHECKING:
+    from validator_xcmp.state import Column
+
+
+# --- merkle ---------------------------------------------------------------------------------------------------------------------------
+
 
 CST: Final = b"xcmp/cst"
 """Tag of the tree over a row of the channel state table."""
@@ -158,3 +156,113 @@ def _node(left: Hash, right: Hash) -> Hash:
 
 def _root(tag: bytes, size: int, top: Hash) -> Hash:
     return blake2b_256(_ROOT + tag + _VERSION + size.to_bytes(4, "little") + top)
+
+
+# --- commitments ----------------------------------------------------------------------------------------------------------------------
+# The bytes that a sender commits to: hashes of payloads and batches, links of the message queue chain, leaves of the three trees.
+#
+# Source: xcmp_rules 1.1 ("F-v1"). Encoding is SCALE, little endian; the hash is BLAKE2b with a digest of 32 bytes.
+
+
+__all__ = [
+    "batch_hash",
+    "cst_leaf",
+    "hrmp_link",
+    "message_hash",
+    "mq_root",
+    "mqr_leaf",
+    "msg_leaf",
+    "msg_root",
+    "xcmp_link",
+]
+
+
+def batch_hash(payloads: Sequence[bytes]) -> Hash:
+    """Return H(batch): the hash of a logical message, which is all payloads from one sender to one recipient in one block."""
+    return blake2b_256(compact(len(payloads)) + b"".join(compact(len(payload)) + payload for payload in payloads))
+
+
+def hrmp_link(prev_head: Hash, block: BlockNumber, hashed_message: Hash) -> Hash:
+    """Return the head after an HRMP or downward message; ``block`` is the height at which **this** message is enqueued."""
+    return mqc_link(prev_head, block, hashed_message)
+
+
+def xcmp_link(prev_head: Hash, prev_block: BlockNumber, hashed_batch: Hash) -> Hash:
+    """Return the head after an XCMP message.
+
+    ``prev_block`` is the height at which the **previous** message of the channel was enacted, 0 for the first. A sender computes the link
+    before it knows the height of this message, which only the channel state table records later.
+    """
+    return blake2b_256(prev_head + prev_block.to_bytes(4, "little") + hashed_batch)
+
+
+def cst_leaf(recipient: ParaId, last_updated: BlockNumber, message_root: Hash | None) -> Hash:
+    """Return the leaf of a column. It contains the recipient, so a shifted index can never prove another channel."""
+    root = b"\x00" if message_root is None else b"\x01" + message_root
+    return leaf_hash(CST, recipient.to_bytes(4, "little") + last_updated.to_bytes(4, "little") + root)
+
+
+def mqr_leaf(recipient: ParaId, head: Hash) -> Hash:
+    """Return the leaf for the head of one channel's message queue chain."""
+    return leaf_hash(MQR, recipient.to_bytes(4, "little") + head)
+
+
+def mq_root(heads: Mapping[ParaId, Hash]) -> Hash:
+    """Return the ``sender_message_queue_merkle_root`` over a candidate's heads by recipient; leaves are in ascending order."""
+    return tree_root(MQR, [mqr_leaf(recipient, heads[recipient]) for recipient in sorted(heads)])
+
+
+def msg_leaf(payload: bytes) -> Hash:
+    """Return the leaf of one payload of a logical message."""
+    return leaf_hash(MSG, compact(len(payload)) + payload)
+
+
+def msg_root(payloads: Sequence[bytes]) -> Hash:
+    """Return the root over the payloads of a logical message, in order."""
+    return tree_root(MSG, [msg_leaf(payload) for payload in payloads])
+
+
+# --- row trees ------------------------------------------------------------------------------------------------------------------------
+# Roots of rows. The nodes of long rows are cached, so a change costs only its paths, not the full row.
+#
+# The cache is derived from the rows and is not part of the state.
+
+
+def row_root(row: Sequence[Column]) -> Hash:
+    """Return the root over a row's columns."""
+    return tree_root(CST, list(map(_leaf, row)))
+
+
+class RowTrees:
+    """A cache of the nodes of long rows, with at most `limits.ROW_TREES_COLUMNS_MAX` columns in total."""
+
+    __slots__ = ("_trees", "columns")
+
+    def __init__(self) -> None:
+        self._trees: dict[ParaId, Tree] = {}
+        self.columns = 0
+
+    def root(self, sender: ParaId, row: Sequence[Column], changed: Sequence[int]) -> Hash:
+        """Return a row's root. Only the ``changed`` columns may differ from the last call for this sender, unless `forget` came between."""
+        if len(row) < limits.ROW_TREE_COLUMNS_MIN:
+            return row_root(row)
+        tree = self._trees.pop(sender, None)
+        if tree is None:
+            tree = Tree(list(map(_leaf, row)))
+            self.columns += len(tree)
+        else:
+            tree.replace((index, _leaf(row[index])) for index in changed)
+        self._trees[sender] = tree
+        while self.columns > limits.ROW_TREES_COLUMNS_MAX and len(self._trees) > 1:
+            self.forget(next(iter(self._trees)))
+        return tree.root(CST)
+
+    def forget(self, sender: ParaId) -> None:
+        """Drop the nodes of a row whose columns were added, removed or moved."""
+        tree = self._trees.pop(sender, None)
+        if tree is not None:
+            self.columns -= len(tree)
+
+
+def _leaf(column: Column) -> Hash:
+    return cst_leaf(column.recipient, column.last_updated, column.message_root)

@@ -19,14 +19,12 @@ from validator.plugin.protocol_api import (
     hookimpl,
 )
 from validator_xcmp import __version__
-from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import PAGES
-from validator_xcmp.invariants import check_invariants
-from validator_xcmp.proof_documents import KINDS, prove_document, verify_document
-from validator_xcmp.rules import Xcmp
-from validator_xcmp.shapes import RECORDS
+from validator_xcmp.proof_documents import KINDS, VECTOR_FORMAT, prove_document, vector_result, verify_document
+from validator_xcmp.records import RECORDS
+from validator_xcmp.rules import XCMP
+from validator_xcmp.state import LIMITS, MAXIMA, XcmpState, check_invariants, read_configuration
 from validator_xcmp.traces import PARA_KEYS, STATE_KEYS, read_candidate, read_request, view
-from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
 
 _PACKAGE = files("validator_xcmp")
 
@@ -34,7 +32,7 @@ _PACKAGE = files("validator_xcmp")
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the plugin's manifest."""
-    return Manifest(name="xcmp", version=__version__, api_version=(1, 0))
+    return Manifest(name="xcmp", version=__version__, api_version=(2, 0))
 
 
 @hookimpl
@@ -43,8 +41,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     yield ProtocolDefinition(
         name="xcmp",
         encoding_version=PAGES.version,
-        genesis=Xcmp.at_genesis,
-        restore=Xcmp.from_pages,
+        rule_set=XCMP,
         configuration=read_configuration,
         limits=LIMITS,
         maxima=MAXIMA,
@@ -53,7 +50,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         traces=TraceFormat(
             request=read_request,
             candidate=read_candidate,
-            view=_view,
+            view=view,
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
             pending_ends_with_session=True,
@@ -69,17 +66,12 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     )
 
 
-def _view(rules: Any) -> dict[str, Any]:
-    assert isinstance(rules, Xcmp)
-    return view(rules.state)
+def _check_invariants(state: XcmpState, _profile: Any) -> None:
+    check_invariants(state)
 
 
-def _check_invariants(rules: Any) -> None:
-    check_invariants(rules.state)
-
-
-def _reconfigure(rules: Any, settings: ChainSettings, limits: Collection[str]) -> None:
-    state, given = rules.state, settings.configuration
+def _reconfigure(state: XcmpState, settings: ChainSettings, limits: Collection[str]) -> None:
+    given = settings.configuration
     state.configuration = replace(
         state.configuration, **{name: getattr(given, name) for name in limits if name in MAXIMA}
     )

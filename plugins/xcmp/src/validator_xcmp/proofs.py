@@ -12,10 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from validator.plugin.protocol_api import U32_MAX, ZERO_HASH, BlockNumber, Hash, ParaId
-from validator_xcmp.commitments import batch_hash, cst_leaf, mqr_leaf, msg_leaf, xcmp_link
-from validator_xcmp.limits import PROOF_BODY_BYTES_MAX, PROOF_BODY_PAYLOADS_MAX, PROOF_LINKS_MAX
-from validator_xcmp.merkle import CST, MQR, MSG, Path, is_hash, prove, verify
-from validator_xcmp.pov_errors import (
+from validator_xcmp.errors import (
     PovAheadRelayParent,
     PovBlocksNotDecreasing,
     PovBodyHashMismatch,
@@ -28,6 +25,21 @@ from validator_xcmp.pov_errors import (
     PovMqProofInvalid,
     PovRegressed,
     PovUnexpectedBody,
+)
+from validator_xcmp.limits import PROOF_BODY_BYTES_MAX, PROOF_BODY_PAYLOADS_MAX, PROOF_LINKS_MAX
+from validator_xcmp.merkle import (
+    CST,
+    MQR,
+    MSG,
+    Path,
+    batch_hash,
+    cst_leaf,
+    is_hash,
+    mqr_leaf,
+    msg_leaf,
+    prove,
+    verify,
+    xcmp_link,
 )
 from validator_xcmp.records import Watermark
 from validator_xcmp.state import Column

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input records of a chain: candidates and channel requests."""
+"""The input records of XCMP channels: candidates and channel requests, from decoded Avro records and back."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
+from validator.plugin.protocol_api import BlockNumber, Hash, LimitError, ParaId, RecordType, check_u32, relay_parent
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel, RequestRecords
+from validator_xcmp.limits import BITFIELD_BITS_MAX
+
+# --- records --------------------------------------------------------------------------------------------------------------------------
+
 
 Watermark: TypeAlias = tuple[BlockNumber, ParaId]
 """``(block, para)``: a recipient has processed all messages sent before ``block``, and those of ``block`` from senders up to ``para``."""
@@ -24,30 +29,6 @@ class Candidate(NamedTuple):
     bitfield: str = ""
     message_root: Hash | None = None
     candidate_hash: bytes | None = None
-
-
-class InitOpenChannel(NamedTuple):
-    """``init_open_channel(recipient)`` called by ``origin``."""
-
-    origin: ParaId
-    recipient: ParaId
-
-
-class AcceptOpenChannel(NamedTuple):
-    """``accept_open_channel(i)`` called by ``origin``; ``request_index`` is the position in the list of open requests."""
-
-    origin: ParaId
-    request_index: int
-
-
-class AcceptOpenChannelFrom(NamedTuple):
-    """``accept_open_channel`` of the request from ``sender`` to ``origin``, whatever its position in the list.
-
-    Positions move at a session boundary, so an index may then select another request; the pair cannot. Source: xcmp_rules 1.2.
-    """
-
-    origin: ParaId
-    sender: ParaId
 
 
 class CloseChannel(NamedTuple):
@@ -77,13 +58,50 @@ REQUESTS: Final[tuple[type[ChannelRequest], ...]] = (
 )
 """Classes by the number that a request's tuple of fields starts with."""
 
+REQUEST_RECORDS: Final = RequestRecords("validator.xcmp", REQUESTS, check_u32)
+
 
 def candidate(fields: tuple[Any, ...]) -> Candidate:
     """Build a candidate from its six fields, in the order of `Candidate`."""
     return Candidate._make(fields)
 
 
-def request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Build a request from ``(number in REQUESTS, *its fields)``."""
-    made: ChannelRequest = REQUESTS[fields[0]]._make(fields[1:])
-    return made
+# --- shapes ---------------------------------------------------------------------------------------------------------------------------
+# Conversion of decoded Avro records to plain tuples with all ranges checked, and back.
+
+
+CANDIDATE: Final = "validator.xcmp.Candidate"
+CHANNEL_REQUEST: Final = "validator.xcmp.ChannelRequest"
+
+
+def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the fields of `records.Candidate` from a decoded record. Raises `LimitError`."""
+    para_id, watermark, bitfield = record["para_id"], record["watermark"], record["bitfield"]
+    check_u32("para_id", para_id)
+    parent = relay_parent("relay_parent_number", record["block"], record["relay_parent_number"])
+    check_u32("watermark.block", watermark["block"])
+    check_u32("watermark.para", watermark["para"])
+    if len(bitfield) > BITFIELD_BITS_MAX:
+        raise LimitError("bitfield", f"at most {BITFIELD_BITS_MAX} bits", len(bitfield))
+    if bitfield.strip("01"):
+        raise LimitError("bitfield", "characters 0 and 1", repr(bitfield[:64]))
+    place = watermark["block"], watermark["para"]
+    return para_id, parent, place, bitfield, record["message_root"], record["candidate_hash"]
+
+
+def candidate_record(lane: str, block: int, index: int, candidate: Candidate) -> dict[str, Any]:
+    """Return the record of a candidate, the inverse of `shape_candidate`."""
+    block_number, para = candidate.watermark
+    return {
+        "lane": lane,
+        "block": block,
+        "index": index,
+        **candidate._asdict(),
+        "watermark": {"block": block_number, "para": para},
+    }
+
+
+RECORDS: Final = (
+    RecordType("candidates", CANDIDATE, shape_candidate),
+    RecordType("channel-requests", CHANNEL_REQUEST, REQUEST_RECORDS.shape),
+)

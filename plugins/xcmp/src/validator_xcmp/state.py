@@ -1,30 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol's storage.
+"""The storage of XCMP channels, by the names of xcmp_channels.txt, with its limits and its invariants.
 
-Each field's docstring states its invariants; `invariants.check_invariants` recomputes all of them. Absent and empty are different: no map
-keeps an empty value.
+Each field's docstring states its invariants; `check_invariants` recomputes all of them from ground truth.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from validator.plugin.protocol_api import (
+    U32_MAX,
+    U128_MAX,
     Balance,
     Balances,
     BlockNumber,
     ChannelId,
     Hash,
+    Node,
     ParaId,
     ParaKind,
     SessionIndex,
 )
-from validator.protocols.kit import Account, OpenRequests, PendingCandidate, Touched
-from validator_xcmp.configuration import XcmpConfiguration
+from validator.protocols.kit import (
+    Account,
+    OpenRequests,
+    PendingCandidate,
+    Touched,
+    broken_deposits,
+    channel_name,
+    raise_if_broken,
+)
+from validator_xcmp.merkle import RowTrees, row_root
 from validator_xcmp.records import Watermark
-from validator_xcmp.row_trees import RowTrees, row_root
+
+# --- configuration --------------------------------------------------------------------------------------------------------------------
+# The relay chain's limits for channels, by the names of the conformance format.
+
+
+@dataclass(frozen=True, slots=True)
+class XcmpConfiguration:
+    """Counts are messages or channels, deposits are balances, the TTL and condemned sessions are numbers of session boundaries.
+
+    Every field defaults to zero: nothing is allowed. Source: xcmp_channels.txt, xcmp_rules 1.2.
+    """
+
+    xcmp_channel_capacity: int = 0
+    """Messages that a new channel may hold. The relay chain stores it for the sender and never checks it."""
+    xcmp_max_outbound_channels: int = 0
+    """Maximum sum of a sender's columns and open requests."""
+    xcmp_sender_deposit: Balance = 0
+    xcmp_recipient_deposit: Balance = 0
+    xcmp_open_request_ttl: SessionIndex = 0
+    """Session boundaries after which an unconfirmed request expires."""
+    xcmp_condemned_sessions: SessionIndex = 0
+    """Initial counter of a condemned channel. The boundary that sets it also decrements it (X-I02)."""
+
+
+MAXIMA: Final[Mapping[str, int]] = {
+    "xcmp_channel_capacity": U32_MAX,
+    "xcmp_max_outbound_channels": U32_MAX,
+    "xcmp_sender_deposit": U128_MAX,
+    "xcmp_recipient_deposit": U128_MAX,
+    "xcmp_open_request_ttl": U32_MAX,
+    "xcmp_condemned_sessions": U32_MAX,
+}
+"""Maximum of each limit."""
+
+WATERMARK_REGIME: Final = "watermark_regime"
+"""How a candidate's watermark is checked (X-I01); ``tuple`` is the only regime."""
+LIMITS: Final = (*MAXIMA, WATERMARK_REGIME)
+"""All names that a configuration may contain."""
+
+
+def read_configuration(node: Node) -> XcmpConfiguration:
+    """Read the limits of an object; limits that are not given are zero. Raises `validator.errors.UserError`."""
+    node.refuse_misspelt(LIMITS)
+    if node.has(WATERMARK_REGIME):
+        node[WATERMARK_REGIME].one_of(["tuple"])
+    return XcmpConfiguration(
+        **{name: node[name].integer(greatest) for name, greatest in MAXIMA.items() if node.has(name)}
+    )
+
+
+# --- state ----------------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -151,3 +213,84 @@ def _touch(state: XcmpState, sender: ParaId, recipient: ParaId) -> None:
     """Mark a channel as changed: its sender's page holds it, and its recipient's unread messages may have changed."""
     state.touched.pages[sender] = None
     state.touched.paras[sender] = state.touched.paras[recipient] = None
+
+
+# --- invariants -----------------------------------------------------------------------------------------------------------------------
+# All invariants of the storage, recomputed from ground truth.
+
+
+def check_invariants(state: XcmpState) -> None:
+    """Raise `InvariantBroken` with a sentence for every invariant that the state breaks."""
+    raise_if_broken(broken_invariants(state))
+
+
+def broken_invariants(state: XcmpState) -> Iterator[str]:
+    """Yield a sentence for each invariant that does not hold."""
+    yield from _channels(state)
+    yield from _roots(state)
+    yield from _requests(state)
+    yield from _downward(state)
+    yield from broken_deposits(state, _deposits(state))
+
+
+def _channels(state: XcmpState) -> Iterator[str]:
+    by_row = {(sender, column.recipient): id(column) for sender, row in state.rows.items() for column in row}
+    by_recipient = {
+        (sender, recipient): id(column)
+        for recipient, senders in state.ingress.items()
+        for sender, column in senders.items()
+    }
+    if by_row != by_recipient or len(by_row) != sum(map(len, state.rows.values())):
+        yield f"the rows hold {sorted(by_row)}, the index of senders {sorted(by_recipient)}"
+    if not all(state.rows.values()) or not all(state.ingress.values()):
+        yield "a row or an entry of the index of senders is empty"
+    for sender, recipient in by_row:
+        name = channel_name((sender, recipient))
+        if sender == recipient:
+            yield f"channel {name} leads to its sender"
+        for para in (sender, recipient):
+            if para not in state.paras:
+                yield f"channel {name} is open, but {para} is not a registered para"
+    for sender, recipient in (*state.condemned, *state.close_requests):
+        if (sender, recipient) not in by_row:
+            yield f"channel {channel_name((sender, recipient))} is condemned or to be closed, but does not exist"
+    for sender, recipient in state.condemned:
+        if (sender, recipient) in state.close_requests:
+            yield f"channel {channel_name((sender, recipient))} is both condemned and to be closed"
+    for para, pending in state.pending_candidates.items():
+        if not pending:
+            yield f"the pending candidates of {para} are none"
+        for _, candidate in pending:
+            if len(candidate.bitfield) > len(state.rows.get(para, ())):
+                yield f"a pending candidate of {para} has more bits than its row has columns"
+
+
+def _roots(state: XcmpState) -> Iterator[str]:
+    roots = {sender: row_root(row) for sender, row in state.rows.items()}
+    if roots != state.cst_roots:
+        wrong = sorted(para for para in roots.keys() | state.cst_roots if roots.get(para) != state.cst_roots.get(para))
+        yield f"the roots of the rows of {wrong} are not those of their columns"
+
+
+def _requests(state: XcmpState) -> Iterator[str]:
+    channels = {(sender, recipient) for recipient, senders in state.ingress.items() for sender in senders}
+    yield from state.open_requests.broken_invariants(channels)
+
+
+def _downward(state: XcmpState) -> Iterator[str]:
+    for para, queue in state.downward_queues.items():
+        if not queue:
+            yield f"the downward queue of {para} is empty"
+        if any(later.sent_at < earlier.sent_at for earlier, later in pairwise(queue)):
+            yield f"the downward queue of {para} is not in order of sent_at"
+        tail = state.downward_tails.get(para)
+        if tail is None or tail.sent < len(queue):
+            yield f"the downward queue of {para} holds more than was ever put into it"
+
+
+def _deposits(state: XcmpState) -> Iterator[tuple[ParaId, Balance]]:
+    yield from state.open_requests.deposits()
+    for sender, row in state.rows.items():
+        for column in row:
+            yield sender, column.sender_deposit
+            yield column.recipient, column.recipient_deposit

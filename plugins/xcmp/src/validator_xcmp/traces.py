@@ -1,23 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol's parts of the conformance format. See `docs/trace-format.md`, "xcmp"."""
+"""Inputs and states of XCMP channels in the conformance format. See `docs/trace-format.md`, "xcmp"."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from validator.plugin.protocol_api import BlockNumber, Node
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
 from validator_xcmp.limits import BITFIELD_BITS_MAX
-from validator_xcmp.records import (
-    AcceptOpenChannel,
-    AcceptOpenChannelFrom,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    CloseChannelTo,
-    InitOpenChannel,
-    Watermark,
-)
+from validator_xcmp.records import Candidate, ChannelRequest, CloseChannel, CloseChannelTo, Watermark
 from validator_xcmp.state import XcmpState, column_index
+
+# --- traces ---------------------------------------------------------------------------------------------------------------------------
+
 
 REQUEST_KINDS: Final = ("init_open_channel", "accept_open_channel", "close_channel")
 CANDIDATE_KEYS: Final = (

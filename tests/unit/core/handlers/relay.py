@@ -10,11 +10,11 @@ from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
-from validator.core.rules import ChainSettings
+from validator.core.rules import ChainSettings, LaneRules
 from validator.core.types import Balances, Para, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.host import RouterHost
-from validator.protocols.router.rules import Router
+from validator.protocols.router.rules import ROUTER
 
 Handle = Callable[[Context, Any], None]
 
@@ -38,9 +38,9 @@ BLOCK = 7
 TEN = MessageWeight(10)
 
 
-def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) -> Router:
+def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) -> LaneRules:
     """Return a Router in block `BLOCK`: paras 1, 2 and 3 with 100 each, a channel 1->2, a request 1->3."""
-    router = Router.at_genesis(
+    router = ROUTER.at_genesis(
         ChainSettings(
             LIMITS, tuple(Para(para, balance=100) for para in (1, 2, 3)), balances=balances, notifications=notifications
         )
@@ -56,9 +56,9 @@ def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) 
     return router
 
 
-def host_of(router: Router) -> RouterHost:
+def host_of(router: LaneRules) -> RouterHost:
     """Return the host that the Router passes to its dispatch round."""
-    return RouterHost(router.state, router.rules, router.events)
+    return RouterHost(router.state, router.env)
 
 
 def bound(
@@ -82,7 +82,7 @@ def dispatcher(handlers: Sequence[BoundHandler], **more: Any) -> HandlerDispatch
     return HandlerDispatcher([HandlerEpoch(0, DispatchTable(handlers))], **more)
 
 
-def run(handle: Handle, payload: bytes = b"m", *, router: Router | None = None, **more: Any) -> Processed:
+def run(handle: Handle, payload: bytes = b"m", *, router: LaneRules | None = None, **more: Any) -> Processed:
     """Dispatch one message of para 1 to a handler whose prefix is the payload's first byte."""
     owner = bound("kind", handle, payload[:1], weight=more.pop("weight", TEN), config=more.pop("config", None))
     return dispatcher([owner], **more).process(host_of(router or relay()), 1, payload)

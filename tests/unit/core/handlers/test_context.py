@@ -23,11 +23,12 @@ from validator.core.limits import (
     U64_MAX,
     U128_MAX,
 )
+from validator.core.rules import LaneRules
 from validator.core.types import Balances
 from validator.protocols.kit import Account
 from validator.protocols.router.records import InitOpenChannel
-from validator.protocols.router.rules import Router, state_hash
-from validator.protocols.router.view import view
+from validator.protocols.router.rules import ROUTER
+from validator.protocols.router.traces import view
 
 Call = Callable[[Context], Any]
 
@@ -52,7 +53,7 @@ ORIGINS = {"init": 2, "accept": 3}
 """The para that makes a call; all other calls come from para 1."""
 
 
-def prepared(origin: int = 1, *, limit: int = 1_000_000) -> tuple[Router, Context]:
+def prepared(origin: int = 1, *, limit: int = 1_000_000) -> tuple[LaneRules, Context]:
     router = relay()
     context = Context(host_of(router), origin, "test", None, used=0, limit=limit)
     router.state.handler_states.put("test", b"there", b"some")
@@ -72,11 +73,11 @@ def test_call_is_charged_before_it_runs(name: str) -> None:
     assert context.weight_left == 0
 
     router, context = prepared(origin, limit=weight - 1)
-    before = state_hash(router.state)
+    before = ROUTER.root_of(router.state)
     with pytest.raises(OutOfWeight):
         call(context)
-    assert state_hash(router.state) == before
-    assert router.end_block() == []
+    assert ROUTER.root_of(router.state) == before
+    assert router.env.events.events == []
     with pytest.raises(OutOfWeight):  # no weight is left now, not even for a call that would fit
         context.charge(0)
 
@@ -113,12 +114,12 @@ def test_integer_out_of_range_is_refused(
     if value == "greatest":
         value = greatest + 1
     router, context = prepared()
-    before = state_hash(router.state)
+    before = ROUTER.root_of(router.state)
     with pytest.raises(ContextError) as caught:
         call(context, value)
     assert str(caught.value) == f"{name}: expected an integer from 0 to {greatest}, found {value!r}"
     assert context.weight_left == 1_000_000
-    assert state_hash(router.state) == before
+    assert ROUTER.root_of(router.state) == before
 
 
 @pytest.mark.parametrize(
@@ -145,12 +146,12 @@ def test_integer_out_of_range_is_refused(
 )
 def test_bytes_or_name_of_wrong_length_is_refused(call: Call, text: str) -> None:
     router, context = prepared()
-    before = state_hash(router.state)
+    before = ROUTER.root_of(router.state)
     with pytest.raises(ContextError) as caught:
         call(context)
     assert str(caught.value) == text
     assert context.weight_left == 1_000_000
-    assert state_hash(router.state) == before
+    assert ROUTER.root_of(router.state) == before
 
 
 def test_values_at_limit_are_accepted() -> None:
@@ -228,12 +229,12 @@ def test_channel_calls_match_router_entry_points() -> None:
     host.init_open_channel(2, 3, 2, 5)
     host.accept_open_channel(3, 2)
     host.close_channel(2, 1, 2)
-    assert state_hash(one.state) == state_hash(other.state)
-    assert one.end_block() == other.end_block()
-    assert [event.event for event in one.end_block()] == ["requested", "confirmed", "close_requested"]
+    assert ROUTER.root_of(one.state) == ROUTER.root_of(other.state)
+    assert one.env.events.events == other.env.events.events
+    assert [event.event for event in one.env.events.events] == ["requested", "confirmed", "close_requested"]
     third = relay()
     third.apply_request(InitOpenChannel(2, 3, 2, 5))
-    assert third.end_block() == one.end_block()[:1]
+    assert third.env.events.events == one.env.events.events[:1]
 
 
 def test_notifications_are_queued_for_other_party() -> None:
@@ -256,7 +257,7 @@ def test_downward_messages_are_queued() -> None:
     assert (processed.failure or "").startswith("ExceedsMaxMessageSize: ")
 
 
-def balances(router: Router) -> dict[int, tuple[int, int]]:
+def balances(router: LaneRules) -> dict[int, tuple[int, int]]:
     return {para: (account.free, account.reserved) for para, account in sorted(router.state.accounts.items())}
 
 
@@ -270,7 +271,7 @@ def test_transfers_move_free_balance() -> None:
     assert balances(router) == {1: (0, 10), 2: (137, 3), 3: (100, 0), 99: (50, 0)}
     with pytest.raises(ContextError, match=r"^amount: expected at most the free balance of 0, found 1$"):
         context.transfer(2, 1)
-    assert router.state_root() == state_hash(router.state)
+    assert router.state_root() == ROUTER.root_of(router.state)
 
 
 def test_transfer_to_self_needs_balance_and_changes_nothing() -> None:

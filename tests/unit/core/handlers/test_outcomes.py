@@ -20,7 +20,7 @@ from validator.core.limits import HANDLER_FAILURE_CHARACTERS_MAX, HANDLER_PAYLOA
 from validator.core.outcomes import DispatchOutcome, HandlerEvent
 from validator.plugin.watchdog import Watchdog
 from validator.protocols.router.errors import OpenHrmpChannelToSelf
-from validator.protocols.router.rules import state_hash
+from validator.protocols.router.rules import ROUTER
 
 ROUND = LIMITS.preferred_dispatchable_upward_messages_step_weight
 
@@ -55,10 +55,10 @@ def test_raising_handler_gives_failed_and_changes_nothing() -> None:
         raise LookupError("no such thing")
 
     router = relay()
-    before = state_hash(router.state)
+    before = ROUTER.root_of(router.state)
     processed = run(handle, router=router)
     assert processed == (10 + 53 + 202, DispatchOutcome.FAILED, "LookupError: no such thing", "test@1.0", "kind", ())
-    assert state_hash(router.state) == before
+    assert ROUTER.root_of(router.state) == before
 
 
 def test_violation_is_reported_by_kind() -> None:
@@ -75,9 +75,9 @@ def test_caught_violation_changes_nothing_and_message_succeeds() -> None:
             context.init_open_channel(1, 1, 1)
         context.emit("caught")
 
-    before = state_hash(router.state)
+    before = ROUTER.root_of(router.state)
     assert run(handle, router=router).outcome == "ok"
-    assert state_hash(router.state) == before
+    assert ROUTER.root_of(router.state) == before
 
 
 def test_error_that_a_handler_makes_up_is_a_verdict() -> None:
@@ -178,10 +178,10 @@ def ignore_exhaustion(context: Context, message: bytes) -> None:
 @pytest.mark.parametrize("payload", [b"m", b"mraise"])
 def test_handler_that_catches_out_of_weight_gains_nothing(payload: bytes) -> None:
     router = relay()
-    before = state_hash(router.state)
+    before = ROUTER.root_of(router.state)
     processed = run(ignore_exhaustion, payload, router=router)
     assert processed == (ROUND, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "kind", ())
-    assert state_hash(router.state) == before
+    assert ROUTER.root_of(router.state) == before
 
 
 def test_except_exception_does_not_catch_out_of_weight() -> None:

@@ -23,7 +23,7 @@ from validator.core.handlers.state import (
 from validator.core.rules import pages
 from validator.core.scale import DecodeError, Writer
 from validator.protocols.router.encoding import decode_state, encode_state
-from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.rules import ROUTER
 
 Kept: TypeAlias = dict[tuple[str, bytes], bytes]
 
@@ -180,7 +180,7 @@ def test_state_root_covers_handler_state() -> None:
     roots = [router.state_root()]
     for key, value in ((b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"b", None), (b"a", b"1")):
         host.write("p", key, value)
-        assert router.state_root() == state_hash(router.state)
+        assert router.state_root() == ROUTER.root_of(router.state)
         roots.append(router.state_root())
     assert roots[4] == roots[2]
     assert roots[5] == roots[1]
@@ -196,9 +196,9 @@ def test_router_restores_handler_state_and_reports_changed_owners() -> None:
         host.write("p", key, key)
     router.state_root()
     router.mark_saved()
-    again = Router.from_pages(pages(router))
+    again = ROUTER.from_pages(pages(router))
     assert pages(again) == pages(router)
-    assert again.state_root() == router.state_root() == state_hash(router.state)
+    assert again.state_root() == router.state_root() == ROUTER.root_of(router.state)
     assert not again.changed()
     host_of(again).write("p", b"a", None)
     (owner,) = again.changed()

@@ -15,14 +15,14 @@ from validator.core.handlers.errors import HandlerFault, HandlerInterrupted
 from validator.core.handlers.handler import MessageWeight
 from validator.core.handlers.weights import CALL_WEIGHTS
 from validator.core.outcomes import DispatchOutcome
-from validator.core.rules import ChainSettings, RulesEpoch
+from validator.core.rules import ChainSettings, LaneRules, RulesEpoch
 from validator.core.types import Para
 from validator.protocols.router.features import table
 from validator.protocols.router.features.errors import InsufficientWeight
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import Candidate, ServiceOverweight
-from validator.protocols.router.rules import Router
-from validator.protocols.router.view import view
+from validator.protocols.router.rules import ROUTER
+from validator.protocols.router.traces import view
 
 PER_BYTE = MessageWeight(10, 2)
 
@@ -83,11 +83,11 @@ def test_message_may_use_the_smaller_limit(limit: int | None, weight_max: int | 
     assert owner.process(host_of(relay()), 1, b"p", limit).outcome == outcome
 
 
-def queue(handle: Callable[[Any, Any], None], budget: int) -> Router:
+def queue(handle: Callable[[Any, Any], None], budget: int) -> LaneRules:
     """Return a Router with the message queue, whose para 1 has sent two messages of weight 10 and one of weight 30."""
     features = frozenset({"message_queue"})
     owners = dispatcher([bound("light", handle, b"l"), bound("heavy", handle, b"h", weight=MessageWeight(30))])
-    router = Router.at_genesis(
+    router = ROUTER.at_genesis(
         ChainSettings(
             replace(LIMITS, preferred_dispatchable_upward_messages_step_weight=budget),
             (Para(1, balance=100), Para(2, balance=100)),

@@ -10,14 +10,13 @@ from typing import Final
 
 from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind
-from validator.core.rules import Effects
+from validator.core.rules import Effects, Environment
 from validator.core.types import ChannelId, ParaId
 from validator.protocols.kit import decrease, increase
 from validator.protocols.router.enactment import drop_upward_messages
 from validator.protocols.router.features.errors import CannotOffboard
 from validator.protocols.router.records import ScheduleParaCleanup
 from validator.protocols.router.requests import (
-    Call,
     check_not_open,
     check_not_requested,
     check_other_end,
@@ -37,18 +36,18 @@ def is_valid_and_stays(state: RouterState, para: ParaId) -> bool:
     return para in state.paras and para not in state.outgoing_paras
 
 
-def schedule_cleanup(call: Call, request: ScheduleParaCleanup) -> Effects:
+def schedule_cleanup(state: RouterState, env: Environment, request: ScheduleParaCleanup) -> Effects:
     """Schedule a para for offboarding; for an unknown one nothing happens (PR-15).
 
     Raises `CannotOffboard` for a para that is scheduled already, then the violations of ``rules.upward.may_offboard``.
     """
-    state, para = call.state, request.para_id
+    para = request.para_id
     if para in state.outgoing_paras:
         unprocessed, _ = state.relay_dispatch_queue_size.get(para, (0, 0))
         raise CannotOffboard(para_id=para, unprocessed=unprocessed)
     if para not in state.paras:
         return Effects()
-    call.rules.upward.may_offboard(state, para)
+    env.profile.upward.may_offboard(state, para)
     schedule_para_cleanup(state, para)
     return Effects(effective_session=state.session_index + 1)
 

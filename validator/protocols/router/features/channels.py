@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from validator.core.errors import Violation
 from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind, MessageRef
-from validator.core.rules import Effects
+from validator.core.rules import Effects, Environment
 from validator.core.types import Balance, ChannelId, ParaId, SessionIndex
 from validator.protocols.kit import reserve, unreserve
 from validator.protocols.router.configuration import HostConfiguration
@@ -31,7 +31,6 @@ from validator.protocols.router.records import (
     PokeChannelDeposits,
 )
 from validator.protocols.router.requests import (
-    Call,
     check_balance,
     hrmp_accept_open_channel,
     hrmp_init_open_channel,
@@ -130,7 +129,7 @@ def _return_or_strand(state: RouterState, para: ParaId, deposit: Balance, *, sta
 # --- later requests -----------------------------------------------------------------------------------------------------------
 
 
-def cancel_open_request(call: Call, request: CancelOpenRequest) -> Effects:
+def cancel_open_request(state: RouterState, env: Environment, request: CancelOpenRequest) -> Effects:
     """Remove an unconfirmed request at once and return the sender's deposit; a party need not be valid any more.
 
     Raises `CancelHrmpOpenChannelUnauthorized`, `OpenHrmpChannelDoesntExist`, `OpenHrmpChannelAlreadyConfirmed`.
@@ -139,15 +138,14 @@ def cancel_open_request(call: Call, request: CancelOpenRequest) -> Effects:
     sender, recipient = channel_id = request.channel
     if request.origin not in channel_id:
         raise CancelHrmpOpenChannelUnauthorized(sender=sender, recipient=recipient)
-    if channel_id not in call.state.hrmp_open_channel_requests:
+    if channel_id not in state.hrmp_open_channel_requests:
         raise OpenHrmpChannelDoesntExist(sender=sender, recipient=recipient)
-    _cancel(call, channel_id)
+    _cancel(state, env, channel_id)
     return Effects()
 
 
-def _cancel(call: Call, channel_id: ChannelId) -> None:
+def _cancel(state: RouterState, env: Environment, channel_id: ChannelId) -> None:
     """Cancel an existing request. Raises `OpenHrmpChannelAlreadyConfirmed`."""
-    state = call.state
     sender, recipient = channel_id
     request = state.hrmp_open_channel_requests[channel_id]
     if request.confirmed:
@@ -155,18 +153,18 @@ def _cancel(call: Call, channel_id: ChannelId) -> None:
     forget_request(state, channel_id)
     state.hrmp_open_channel_requests_list.remove(channel_id)
     returned = unreserve(state, sender, request.sender_deposit)
-    call.events.add(ChannelEventKind.REQUEST_DROPPED, channel_id, sender_deposit=-returned, reason="cancelled")
+    env.events.add(ChannelEventKind.REQUEST_DROPPED, channel_id, sender_deposit=-returned, reason="cancelled")
 
 
-def force_open_channel_plain(call: Call, request: ForceOpenChannel) -> Effects:
+def force_open_channel_plain(state: RouterState, env: Environment, request: ForceOpenChannel) -> Effects:
     """Request a channel for its sender and accept it for its recipient; raises the violations of both.
 
     Source: router_profiles 3.6.
     """
-    return _at_once(call, lambda host: _open(call, host, *request))
+    return _at_once(state, env, lambda host: _open(state, env, host, *request))
 
 
-def force_open_channel(call: Call, request: ForceOpenChannel) -> Effects:
+def force_open_channel(state: RouterState, env: Environment, request: ForceOpenChannel) -> Effects:
     """Open as `force_open_channel_plain` does, but first cancel an unconfirmed request for the channel.
 
     Raises `OpenHrmpChannelAlreadyConfirmed` before any other check. Source: router_profiles 3.6.
@@ -174,15 +172,15 @@ def force_open_channel(call: Call, request: ForceOpenChannel) -> Effects:
     channel_id = request.sender, request.recipient
 
     def open_instead(host: RouterHost) -> list[MessageRef]:
-        if channel_id in call.state.hrmp_open_channel_requests:
+        if channel_id in state.hrmp_open_channel_requests:
             host.note_request(channel_id)
-            _cancel(call, channel_id)
-        return _open(call, host, *request)
+            _cancel(state, env, channel_id)
+        return _open(state, env, host, *request)
 
-    return _at_once(call, open_instead)
+    return _at_once(state, env, open_instead)
 
 
-def establish_system_channel(call: Call, request: EstablishSystemChannel) -> Effects:
+def establish_system_channel(state: RouterState, env: Environment, request: EstablishSystemChannel) -> Effects:
     """Open a channel between two system paras, of the greatest size. Source: router_profiles 3.12.
 
     Raises `ChannelCreationNotAuthorized`, then the violations of request and acceptance.
@@ -190,12 +188,12 @@ def establish_system_channel(call: Call, request: EstablishSystemChannel) -> Eff
     sender, recipient = request
     if not (is_system(sender) and is_system(recipient)):
         raise ChannelCreationNotAuthorized(sender=sender, recipient=recipient)
-    config = call.state.host_configuration
+    config = state.host_configuration
     places, size = config.hrmp_channel_max_places, config.hrmp_channel_max_message_size
-    return _at_once(call, lambda host: _open(call, host, sender, recipient, places, size))
+    return _at_once(state, env, lambda host: _open(state, env, host, sender, recipient, places, size))
 
 
-def establish_channel_with_system(call: Call, request: EstablishChannelWithSystem) -> Effects:
+def establish_channel_with_system(state: RouterState, env: Environment, request: EstablishChannelWithSystem) -> Effects:
     """Open channels with a system para in both directions, or neither. Source: router_profiles 3.12.
 
     Raises `ChannelCreationNotAuthorized`, then the violations of both requests and acceptances.
@@ -203,33 +201,40 @@ def establish_channel_with_system(call: Call, request: EstablishChannelWithSyste
     origin, target = request
     if not is_system(target):
         raise ChannelCreationNotAuthorized(sender=origin, recipient=target)
-    config = call.state.host_configuration
+    config = state.host_configuration
     places, size = config.system_channel_max_places, config.system_channel_max_message_size
     return _at_once(
-        call,
+        state,
+        env,
         lambda host: [
-            *_open(call, host, origin, target, places, size),
-            *_open(call, host, target, origin, places, size),
+            *_open(state, env, host, origin, target, places, size),
+            *_open(state, env, host, target, origin, places, size),
         ],
     )
 
 
 def _open(
-    call: Call, host: RouterHost, sender: ParaId, recipient: ParaId, max_places: int, max_message_size: int
+    state: RouterState,
+    env: Environment,
+    host: RouterHost,
+    sender: ParaId,
+    recipient: ParaId,
+    max_places: int,
+    max_message_size: int,
 ) -> list[MessageRef]:
     """Request a channel and accept it; the host records what changes."""
-    state, rules, events = call.state, call.rules, call.events
+    rules, events = env.profile, env.events
     host.note_init(sender, recipient)
     asked = hrmp_init_open_channel(state, rules, events, sender, recipient, max_places, max_message_size)
     host.note_accept(recipient, sender)
     return [*asked, *hrmp_accept_open_channel(state, rules, events, recipient, sender)]
 
 
-def _at_once(call: Call, open_channels: Callable[[RouterHost], list[MessageRef]]) -> Effects:
+def _at_once(state: RouterState, env: Environment, open_channels: Callable[[RouterHost], list[MessageRef]]) -> Effects:
     """Apply a request made of several parts: if one part is refused, nothing stays of the others."""
-    host = RouterHost(call.state, call.rules, call.events)
+    host = RouterHost(state, env)
     host.begin()
-    touched = call.state.touched
+    touched = state.touched
     paras = dict(touched.paras)
     try:
         messages = open_channels(host)
@@ -238,15 +243,15 @@ def _at_once(call: Call, open_channels: Callable[[RouterHost], list[MessageRef]]
         touched.paras.clear()
         touched.paras.update(paras)
         raise
-    return Effects(messages=tuple(messages), effective_session=call.state.session_index + 1)
+    return Effects(messages=tuple(messages), effective_session=state.session_index + 1)
 
 
-def poke_channel_deposits(call: Call, request: PokeChannelDeposits) -> Effects:
+def poke_channel_deposits(state: RouterState, env: Environment, request: PokeChannelDeposits) -> Effects:
     """Bring a channel's deposits to those of the configuration of now: nothing if either party is a system para.
 
     Raises `OpenHrmpChannelDoesntExist`, `InsufficientBalance` of the sender, then of the recipient. Source: router_profiles 3.12.
     """
-    state, channel_id = call.state, (request.sender, request.recipient)
+    channel_id = (request.sender, request.recipient)
     channel = state.hrmp_channels.get(channel_id)
     if channel is None:
         raise OpenHrmpChannelDoesntExist(sender=request.sender, recipient=request.recipient)
@@ -261,7 +266,7 @@ def poke_channel_deposits(call: Call, request: PokeChannelDeposits) -> Effects:
     channel.sender_deposit, channel.recipient_deposit = wanted
     state.touched.pages[request.recipient] = None
     if any(changes):
-        call.events.add(
+        env.events.add(
             ChannelEventKind.DEPOSITS_CHANGED, channel_id, sender_deposit=moved[0], recipient_deposit=moved[1]
         )
     return Effects()
@@ -278,21 +283,21 @@ def _move_deposit(state: RouterState, para: ParaId, change: Balance) -> Balance:
 # --- requests of governance ---------------------------------------------------------------------------------------------------
 
 
-def force_process_open(call: Call, request: ForceProcessOpen) -> Effects:  # noqa: ARG001 - it has no fields
+def force_process_open(state: RouterState, env: Environment, request: ForceProcessOpen) -> Effects:  # noqa: ARG001 - it has no fields
     """Open what is confirmed, as a session change does; unconfirmed requests stay. Source: chain_2026 3.16."""
-    process_hrmp_open_channel_requests(call.state, call.rules, call.events, lambda request: False)  # noqa: ARG005
+    process_hrmp_open_channel_requests(state, env.profile, env.events, lambda request: False)  # noqa: ARG005
     return Effects()
 
 
-def force_process_close(call: Call, request: ForceProcessClose) -> Effects:  # noqa: ARG001 - it has no fields
+def force_process_close(state: RouterState, env: Environment, request: ForceProcessClose) -> Effects:  # noqa: ARG001 - it has no fields
     """Close what is asked to be closed, as a session change does. Source: chain_2026 3.16."""
-    process_hrmp_close_channel_requests(call.state, call.events)
+    process_hrmp_close_channel_requests(state, env.events)
     return Effects()
 
 
-def force_clean(call: Call, request: ForceClean) -> Effects:
+def force_clean(state: RouterState, env: Environment, request: ForceClean) -> Effects:
     """Close every channel to and from a para; its queues, watermark and requests stay (PR-17). Source: chain_2026 3.16."""
-    remove_hrmp_channels(call.state, call.events, request.para_id, "cleaned")
-    if call.rules.forced_clean_forgets_counts:
-        forget_counts(call.state, request.para_id)
+    remove_hrmp_channels(state, env.events, request.para_id, "cleaned")
+    if env.profile.forced_clean_forgets_counts:
+        forget_counts(state, request.para_id)
     return Effects()

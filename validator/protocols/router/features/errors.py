@@ -3,93 +3,77 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from validator.core.errors import Violation
 from validator.core.types import ParaId, Weight
 from validator.protocols.router.errors import ChannelRequestViolation
 
 
-@dataclass(eq=False)
-class RequestNotInForce(Violation):
-    """The rules of this height know no such request."""
+class RequestNotInForce(Violation, kind="RequestNotInForce", clause="router_profiles 1", rule="R-80"):
+    """The rules of this block know no request of the kind ``request``."""
 
-    kind: ClassVar[str] = "RequestNotInForce"
-    clause: ClassVar[str] = "router_profiles 1"
     request: str
 
 
 # --- signals ------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class SignalsTooMany(Violation):
-    """More entries follow the separator of a candidate's upward messages than there are kinds of signals."""
+class SignalsTooMany(Violation, kind="UmpSignals/TooMany", clause="chain_2026 3.14, 3.15", rule="R-99, R-100"):
+    """``count`` entries follow the separator of the candidate's upward messages; at most ``limit`` may."""
 
-    kind: ClassVar[str] = "UmpSignals/TooMany"
-    clause: ClassVar[str] = "chain_2026 3.14, 3.15"
     count: int
     limit: int
 
 
-@dataclass(eq=False)
-class SignalUndecodable(Violation):
-    """An entry behind the separator does not begin with the encoding of a signal; ``idx`` counts from the separator."""
+class SignalUndecodable(Violation, kind="UmpSignals/Undecodable", clause="chain_2026 3.14, 3.15", rule="R-99, R-100"):
+    """The entry at ``idx``, counted from the separator, does not begin with a signal."""
 
-    kind: ClassVar[str] = "UmpSignals/Undecodable"
-    clause: ClassVar[str] = "chain_2026 3.14, 3.15"
     idx: int
 
 
-@dataclass(eq=False)
-class SignalDuplicate(Violation):
-    """Two signals of a candidate have the same kind; ``idx`` counts from the separator."""
+class SignalDuplicate(Violation, kind="UmpSignals/Duplicate", clause="chain_2026 3.15", rule="R-100"):
+    """The signal at ``idx``, counted from the separator, has the same kind as the one before it."""
 
-    kind: ClassVar[str] = "UmpSignals/Duplicate"
-    clause: ClassVar[str] = "chain_2026 3.15"
     idx: int
 
 
 # --- cancel_open_request, force_open_channel, poke_channel_deposits ----------------------------------------------------------
 
 
-@dataclass(eq=False)
-class CancelHrmpOpenChannelUnauthorized(ChannelRequestViolation):
-    """The origin is neither end of the requested channel."""
+class CancelHrmpOpenChannelUnauthorized(
+    ChannelRequestViolation, kind="CancelHrmpOpenChannelUnauthorized", clause="router_profiles 3.4", rule="R-84"
+):
+    """The origin is neither the sender nor the recipient of the request that it wants to cancel."""
 
-    kind: ClassVar[str] = "CancelHrmpOpenChannelUnauthorized"
-    clause: ClassVar[str] = "router_profiles 3.4"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class OpenHrmpChannelDoesntExist(ChannelRequestViolation):
-    """There is no such request (to cancel), or no such channel (whose deposits to adjust)."""
+class OpenHrmpChannelDoesntExist(
+    ChannelRequestViolation, kind="OpenHrmpChannelDoesntExist", clause="router_profiles 3.4, 3.12", rule="R-84, R-97"
+):
+    """There is no request to cancel, or no channel whose deposits could be brought up to date."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelDoesntExist"
-    clause: ClassVar[str] = "router_profiles 3.4, 3.12"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class OpenHrmpChannelAlreadyConfirmed(ChannelRequestViolation):
-    """The request is confirmed already, so it can no longer be cancelled or replaced."""
+class OpenHrmpChannelAlreadyConfirmed(
+    ChannelRequestViolation,
+    kind="OpenHrmpChannelAlreadyConfirmed",
+    clause="router_profiles 3.4, 3.6",
+    rule="R-84, R-87",
+):
+    """The request is confirmed, so it can neither be cancelled nor replaced."""
 
-    kind: ClassVar[str] = "OpenHrmpChannelAlreadyConfirmed"
-    clause: ClassVar[str] = "router_profiles 3.4, 3.6"
     sender: ParaId
     recipient: ParaId
 
 
-@dataclass(eq=False)
-class ChannelCreationNotAuthorized(ChannelRequestViolation):
-    """A party that must be a system para (id below 2000) is none."""
+class ChannelCreationNotAuthorized(
+    ChannelRequestViolation, kind="ChannelCreationNotAuthorized", clause="router_profiles 3.12", rule="R-95, R-96"
+):
+    """A party that must be a system para is none."""
 
-    kind: ClassVar[str] = "ChannelCreationNotAuthorized"
-    clause: ClassVar[str] = "router_profiles 3.12"
     sender: ParaId
     recipient: ParaId
 
@@ -97,102 +81,79 @@ class ChannelCreationNotAuthorized(ChannelRequestViolation):
 # --- downward messages -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class DownwardQueueFull(Violation):
-    """The para's downward queue is full; the kind is the same as for a message that is too long."""
+class DownwardQueueFull(
+    Violation, kind="ExceedsMaxMessageSize", clause="router_profiles 3.7", normative=False, rule="R-88"
+):
+    """The para's downward queue is full: ``queue_length`` messages wait, more than ``limit``. The chain has one name for both."""
 
-    kind: ClassVar[str] = "ExceedsMaxMessageSize"
-    clause: ClassVar[str] = "router_profiles 3.7"
-    normative: ClassVar[bool] = False
     queue_length: int
     limit: int
 
 
-@dataclass(eq=False)
-class Unroutable(Violation):
-    """A downward message is addressed to a para that is not valid."""
+class Unroutable(Violation, kind="Unroutable", clause="router_profiles 3.13", normative=False, rule="R-98"):
+    """The downward message is addressed to a para that is not valid."""
 
-    kind: ClassVar[str] = "Unroutable"
-    clause: ClassVar[str] = "router_profiles 3.13"
-    normative: ClassVar[bool] = False
     para_id: ParaId
 
 
 # --- message_queue -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class UpwardIsOffboarding(Violation):
-    """A para that is scheduled for offboarding sends upward messages."""
-
-    kind: ClassVar[str] = "UpwardMessages/IsOffboarding"
-    clause: ClassVar[str] = "router_profiles 3.9"
+class UpwardIsOffboarding(Violation, kind="UpwardMessages/IsOffboarding", clause="router_profiles 3.9", rule="R-91a"):
+    """A candidate of a para that is scheduled for offboarding carries upward messages."""
 
 
-@dataclass(eq=False)
-class CannotOffboard(Violation):
-    """A para with upward messages that are not processed yet cannot be offboarded; on the chain, nor one that is scheduled already."""
+class CannotOffboard(
+    Violation,
+    kind="CannotOffboard",
+    clause="router_profiles 3.9, chain_2026 3.18",
+    normative=False,
+    rule="R-91a, R-103",
+):
+    """The para has ``unprocessed`` upward messages, so it cannot be scheduled for offboarding.
 
-    kind: ClassVar[str] = "CannotOffboard"
-    clause: ClassVar[str] = "router_profiles 3.9, chain_2026 3.18"
-    normative: ClassVar[bool] = False
+    Under R-103 it may also be scheduled already.
+    """
+
     para_id: ParaId
     unprocessed: int
 
 
-@dataclass(eq=False)
-class NoPage(Violation):
+class NoPage(Violation, kind="NoPage", clause="router_profiles 3.9", normative=False, rule="R-91c"):
     """The para has no page of this number, or no longer."""
 
-    kind: ClassVar[str] = "NoPage"
-    clause: ClassVar[str] = "router_profiles 3.9"
-    normative: ClassVar[bool] = False
     para_id: ParaId
     page: int
 
 
-@dataclass(eq=False)
-class NoMessage(Violation):
+class NoMessage(Violation, kind="NoMessage", clause="router_profiles 3.9", normative=False, rule="R-91c"):
     """The page has no message at this index."""
 
-    kind: ClassVar[str] = "NoMessage"
-    clause: ClassVar[str] = "router_profiles 3.9"
-    normative: ClassVar[bool] = False
     para_id: ParaId
     page: int
     index: int
 
 
-@dataclass(eq=False)
-class Queued(Violation):
-    """The message still waits for its turn."""
+class Queued(Violation, kind="Queued", clause="router_profiles 3.9", normative=False, rule="R-91c"):
+    """The message still waits for its para's turn."""
 
-    kind: ClassVar[str] = "Queued"
-    clause: ClassVar[str] = "router_profiles 3.9"
-    normative: ClassVar[bool] = False
     para_id: ParaId
     page: int
     index: int
 
 
-@dataclass(eq=False)
-class AlreadyProcessed(Violation):
-    """The message has been processed."""
+class AlreadyProcessed(Violation, kind="AlreadyProcessed", clause="router_profiles 3.9", normative=False, rule="R-91c"):
+    """The message has been processed, but its page still holds another one."""
 
-    kind: ClassVar[str] = "AlreadyProcessed"
-    clause: ClassVar[str] = "router_profiles 3.9"
-    normative: ClassVar[bool] = False
     para_id: ParaId
     page: int
     index: int
 
 
-@dataclass(eq=False)
-class InsufficientWeight(Violation):
-    """The message weighs more than the request's limit."""
+class InsufficientWeight(
+    Violation, kind="InsufficientWeight", clause="router_profiles 3.9", normative=False, rule="R-91c"
+):
+    """The message weighs ``weight``, more than the request allows."""
 
-    kind: ClassVar[str] = "InsufficientWeight"
-    clause: ClassVar[str] = "router_profiles 3.9"
-    normative: ClassVar[bool] = False
     weight: Weight
     weight_limit: Weight

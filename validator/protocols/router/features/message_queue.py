@@ -13,9 +13,8 @@ from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.limits import U64_MAX
 from validator.core.outcomes import Dispatch, DispatchOutcome
-from validator.core.rules import Effects
+from validator.core.rules import Effects, Environment
 from validator.core.types import BlockNumber, ParaId, Weight
-from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page
 from validator.protocols.router.errors import (
     UpwardCapacityExceeded,
     UpwardMessageSize,
@@ -33,8 +32,8 @@ from validator.protocols.router.features.errors import (
 )
 from validator.protocols.router.host import RouterHost
 from validator.protocols.router.records import ServiceOverweight
-from validator.protocols.router.requests import Call
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.requests import dispatcher_of
+from validator.protocols.router.state import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page, RouterState
 
 
 def queue_of(state: RouterState) -> MessageQueue:
@@ -198,13 +197,13 @@ def _hand_over(
     return processed.weight
 
 
-def service_overweight(call: Call, request: ServiceOverweight) -> Effects:
+def service_overweight(state: RouterState, env: Environment, request: ServiceOverweight) -> Effects:
     """Hand over a message that was set aside, outside of the round's budget.
 
     Besides its own weight, a handler may use at most that of a round, and no more than the request allows in all. If the request's limit is
     what stops it, the message stays. Raises `NoPage`, `NoMessage`, `Queued`, `AlreadyProcessed`, `InsufficientWeight`.
     """
-    state, (para, number, index, weight_limit) = call.state, request
+    para, number, index, weight_limit = request
     book = queue_of(state).books.get(para, Book())
     page = book.pages.get(number)
     if page is None:
@@ -216,15 +215,16 @@ def service_overweight(call: Call, request: ServiceOverweight) -> Effects:
     payload = page.messages[index]
     if payload is None:
         raise AlreadyProcessed(para_id=para, page=number, index=index)
-    host = RouterHost(state, call.rules, call.events)
-    weight = call.dispatcher.weigh(host, payload)
+    host = RouterHost(state, env)
+    dispatcher = dispatcher_of(env)
+    weight = dispatcher.weigh(host, payload)
     if weight > weight_limit:
         raise InsufficientWeight(weight=weight, weight_limit=weight_limit)
-    now, dispatched = call.events.block, call.dispatched
+    now, dispatched = env.now, env.dispatched
     budget = state.host_configuration.preferred_dispatchable_upward_messages_step_weight
     limit = min(weight + budget, U64_MAX)
     may_retry, limit = weight_limit < limit, min(weight_limit, limit)
-    _hand_over(state, call.dispatcher, host, now, para, number, index, limit, dispatched, may_retry=may_retry)
+    _hand_over(state, dispatcher, host, now, para, number, index, limit, dispatched, may_retry=may_retry)
     if not page.unprocessed:
         del book.pages[number]
     return Effects()

@@ -21,7 +21,7 @@ METRICS: Final = tuple(PluginMetric(name, text, labels) for name, (text, labels)
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    return Manifest("channel", __version__, (1, 4), GatewayConfig)
+    return Manifest("channel", __version__, (2, 0), GatewayConfig)
 
 
 @hookimpl

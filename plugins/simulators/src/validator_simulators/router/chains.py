@@ -2,7 +2,7 @@
 """How simulated chains of the Router begin: limits by the names of `validator simulate --preset`, and the changes that governance may make;
 topologies of real relay chains; sizes of payloads; the heights at which the rules of a long chain change.
 
-The names of limits differ from those of `validator.protocols.router.presets`, because the simulator's limits are changed to make
+The names of limits differ from those of `validator.protocols.router.configuration`, because the simulator's limits are changed to make
 chains busier.
 """
 
