@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/records.md has every field of every schema, and the sample of a session change is one that `validator submit` takes."""
+"""The page of records and the client library's types are as the schemas say, and the sample of a session change is a record."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import json
 import re
 
 from tests.codecs import decoded, encoded
-from tests.tidy.record_page import DRY_RUNS, INPUTS, OUTPUTS, PAGE, render, schema_names
+from tests.tidy.record_page import DRY_RUNS, INPUTS, MODULE, OUTPUTS, PAGE, render, render_module, schema_names
 from tests.tidy.tree import ROOT
 from validator.core.inputs import Input, Source
 
 
 def test_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run python -m tests.tidy.record_page"
+
+
+def test_types_of_the_client_library_are_up_to_date() -> None:
+    assert MODULE.read_text(encoding="utf-8") == render_module(), "run python -m tests.tidy.record_page"
 
 
 def test_page_has_every_schema_and_every_field_with_its_meaning() -> None:
