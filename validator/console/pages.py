@@ -18,7 +18,7 @@ from validator.console.limits import ATTENTION_MAX, FACETS_MAX, LIST_MAX, STRIP_
 from validator.console.para_pages import para_page, paras_page, stored_page
 from validator.console.runtime_page import runtime_page
 from validator.console.sentences import why
-from validator.console.verdict_rows import Listed, Wanted, effect, listed, record_of, row_of, signals
+from validator.console.verdict_rows import Listed, Wanted, effect, listed, record_of, row_of
 from validator.errors import UserError
 from validator.job.lag import Lag
 from validator.job.orders import command_of, remedy_of
@@ -177,8 +177,7 @@ def verdict_page(console: ConsoleContext, path: dict[str, str], _query: Query) -
             "verdict": verdict,
             "record": record,
             "why": reason,
-            "effect": effect(record) if verdict.ok else "",
-            "signals": signals(record),
+            "effect": effect(record),
             "fields": [(name, value) for name, value in error.items() if name != "kind"],
             "rule": rule,
             "prose": None if rule is None else rules.prose(rule),
