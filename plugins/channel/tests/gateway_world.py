@@ -65,8 +65,7 @@ def verdict(block: int, para: int = 2000, index: int = 0, lane: str = LANE) -> d
     """Return a verdict in JSON form."""
     return {
         "lane": lane, "block": block, "kind": "candidate", "index": index, "para_id": para, "ok": True, "error": None, "clause": None,
-        "enacted": True, "messages": [], "effective_session": None, "expires_session": None, "candidate_hash": None,
-        "id": "00" * 16, "runtime_digest": "00" * 32,
+        "enacted": True, "messages": [], "id": "00" * 16, "runtime_digest": "00" * 32,
     }  # fmt: skip
 
 
