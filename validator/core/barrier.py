@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of a lane that wait for their block, and what they occupy."""
+"""The block barrier: the records of a lane that wait for their block, and what they occupy."""
 
 from __future__ import annotations
 
