@@ -7,20 +7,18 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from answers_world import crowded, prepared
-from relay_world import FIRST, LAST, Collected, World, busy_chain, shipped
+from relay_world import FIRST, LAST, Collected, World, busy_chain, chain, shipped
 from validator_relay_chain import connection, modern
 from validator_relay_chain.errors import BadAnswer, NodeError, RpcFault, StatePruned, Unreachable
 from validator_relay_chain.header import Header
 from validator_relay_chain.limits import PINNED_MAX
 from validator_relay_chain.mock import Fault, FaultKind, MockNode, Speech
 from validator_relay_chain.mock import modern as mock_modern
-from validator_relay_chain.mock.made import MadeChain
 from validator_relay_chain.modern import ModernConnection
 from validator_relay_chain.position import Position
 from validator_relay_chain.seeding import Seed
@@ -29,21 +27,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 OLD, ARCHIVE, HEAD = Speech.OLD, Speech.ARCHIVE, Speech.HEAD
-
-
-@cache
-def chain() -> MadeChain:
-    return busy_chain()
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seed, Collected]:
-    """Return what a lane begins with, and its records, as an older node has them."""
-    with MockNode(chain().recording) as node:
-        world = World([node.url], tmp_path_factory.mktemp("undisturbed"))
-        seed, out = world.seed(), Collected()
-        world.follow(out, seed)
-    return seed, out
 
 
 def moving(node: MockNode, out: Collected, step: int = 1) -> None:
