@@ -15,9 +15,10 @@ import pytest
 
 from tests.hostile import block_records
 from tests.throwaway import files_of, importable, packed
-from tests.unit.lanes.chains import Record, inputs_of
+from tests.unit.lanes.chains import inputs_of
 from tests.unit.lanes.hostile_process import KINDS, NAMES
 from tests.unit.lanes.test_apart import FATAL_AT, LANE, Apart, definition
+from tests.unit.lanes.test_apart import records as records_of
 from tests.unit.lanes.test_confine import can_forbid
 from validator.lanes.apart import batch, host, pace
 from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
@@ -26,28 +27,14 @@ from validator.lanes.auditing import AuditSettings
 from validator.lanes.parked import Fault, point_of, stored_parts
 from validator.lanes.parking import Suspect
 
+records = partial(records_of, names=NAMES)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     archive = packed(tmp_path_factory.mktemp("limits") / "hostile.zip", files_of("hostile", "1.0.0", KINDS))
     with importable(archive):
         yield
-
-
-@pytest.fixture
-def processes() -> Iterator[LaneProcesses]:
-    started = LaneProcesses()
-    yield started
-    started.close()
-
-
-def records(*kinds: str, lane: str = LANE, blocks: int = 10) -> list[Record]:
-    """Return blocks with two counted messages each; one block has further messages between them."""
-    made = []
-    for block in range(1, blocks + 1):
-        inner = kinds if block == FATAL_AT else ()
-        made += block_records(lane, block, [bytes([NAMES.index(kind), block]) for kind in ("counts", *inner, "counts")])
-    return made
 
 
 @pytest.fixture
