@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from validator.simulate import SimulationSettings
+from validator_simulators import SimulationSettings
 
 from tests import hypothesis_profile
 from tests.unit.lanes.chains import chain, definition_of
