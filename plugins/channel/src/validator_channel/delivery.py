@@ -394,7 +394,7 @@ def _written(registration: Registration) -> bytes:
         raise LocalError(ErrorCode.BAD_PAYLOAD) from None
 
 
-_ACKNOWLEDGE, _APPLICATION = Kind.ACKNOWLEDGE, Kind.APPLICATION  # for every message, see `machine`
+_ACKNOWLEDGE, _APPLICATION = Kind.ACKNOWLEDGE, Kind.APPLICATION  # for every message, see `session`
 
 
 class Delivery:
