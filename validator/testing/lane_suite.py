@@ -66,7 +66,7 @@ class ChainPlayer:
         self._protocol: str = table["protocol"]
         self._lanes = {lane: self._definition.records}
         self._processor = LaneProcessor.create(self._definition)
-        self.rules_package = type(self._processor.lane.rules).__module__.partition(".")[0]
+        self.rules_package = type(self._processor.lane.rules.state).__module__.partition(".")[0]
         """The package that has the rules."""
 
     def verdicts(self, records: Iterable[tuple[str, Json]]) -> list[Json]:
