@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of verdicts, and of the rules that they broke.
 
-A rejection has one row, with a sentence that says why (`sentences.toml`); what was accepted has one line a block.
+A rejection has one row, with a sentence that says why; what was accepted has one line a block.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from markdown_it import MarkdownIt
@@ -323,9 +321,10 @@ class Why:
 
 
 @cache
-def sentences() -> dict[str, dict[str, str]]:
-    """Return the sentences by kind of error."""
-    return tomllib.loads(files("validator.console").joinpath("sentences.toml").read_text(encoding="utf-8"))
+def sentences() -> dict[str, Entry]:
+    """Return the entries of errors that have a sentence, by kind; a kind of several protocols has the first one's."""
+    found = [entry for page in rule_pages() for entry in page.entries if entry.says]
+    return {entry.name: entry for entry in reversed(found)}
 
 
 def why(record: Json) -> Why:
@@ -335,17 +334,18 @@ def why(record: Json) -> Why:
     if words is not None:
         try:
             fields = _fields(record["para_id"], error, _sizes(words, error))
-            text = words["text"].format_map(fields)
+            text = words.says.format_map(fields)
         except (KeyError, IndexError, ValueError):
             words = None
     if words is None:
         listed = ", ".join(f"{name} {plain(value)}" for name, value in error.items() if name != "kind")
         return Why(f"Rejected by the rule {error['kind']}{': ' + listed if listed else ''}.")
-    then = words.get("then", "").format_map(_Lenient(fields))
-    observed, limit = error.get(words.get("observed", "")), error.get(words.get("limit", ""))
-    if not isinstance(observed, int) or not isinstance(limit, int):
+    then = words.then.format_map(_Lenient(fields))
+    found = [error.get(name) for name in words.numbers]
+    if len(found) != 2 or not all(isinstance(each, int) for each in found):
         return Why(text, then)
-    return Why(text, then, observed, limit, (str(fields[words["observed"]]), str(fields[words["limit"]])))
+    first, second = words.numbers
+    return Why(text, then, error[first], error[second], (str(fields[first]), str(fields[second])))
 
 
 class _Lenient(dict[str, Any]):
@@ -363,11 +363,11 @@ class _Count(int):
         return plural(int(self), what) if what else str(self)
 
 
-def _sizes(words: dict[str, str], error: Json) -> dict[str, str]:
+def _sizes(words: Entry, error: Json) -> dict[str, str]:
     """Return an error's numbers of bytes by field: its name says size, or it is the limit of one whose name does."""
     names = {name for name in error if "size" in name}
-    if words.get("observed") in names and "limit" in words:
-        names.add(words["limit"])
+    if words.numbers and words.numbers[0] in names:
+        names.add(words.numbers[1])
     values = {name: error[name] for name in names if _is_number(error.get(name))}
     texts = sizes(values.values())
     return {name: texts[value] for name, value in values.items()}

@@ -21,18 +21,34 @@ class Violation(Exception):
     the clause of the specification that states the rule, ``rule`` the codes of the protocol's own page of rules. The entry of an error on
     that page is written from its class. ``normative`` says whether the conformance format compares the fields; if not, they only
     explain. A class without keywords is a base of others.
+
+    ``says`` is one sentence for a person, why the input was rejected, and ``then`` what to do. Both have fields in braces: the error's own,
+    ``para`` of the verdict, ``sender`` and ``recipient`` of the error's channel, and ``at``, its ``idx`` counted from 1; a number of bytes
+    is written as a size, and ``{sent:message}`` is a count of messages. ``numbers`` are the fields with the two numbers that disagree.
     """
 
     kind: ClassVar[str] = ""
     clause: ClassVar[str] = ""
     rule: ClassVar[str] = ""
+    says: ClassVar[str] = ""
+    then: ClassVar[str] = ""
+    numbers: ClassVar[tuple[str, str] | None] = None
     normative: ClassVar[bool] = True
 
     def __init_subclass__(
-        cls, *, kind: str = "", clause: str = "", rule: str = "", normative: bool | None = None
+        cls,
+        *,
+        kind: str = "",
+        clause: str = "",
+        rule: str = "",
+        says: str = "",
+        then: str = "",
+        numbers: tuple[str, str] | None = None,
+        normative: bool | None = None,
     ) -> None:
         super().__init_subclass__()
         cls.kind, cls.clause, cls.rule = kind, clause, rule
+        cls.says, cls.then, cls.numbers = says, then, numbers
         if normative is not None:
             cls.normative = normative
         dataclass(eq=False)(cls)

@@ -50,7 +50,12 @@ class State(Protocol):
 
 
 class InclusionCandidateNotPending(
-    Violation, kind="Inclusion/CandidateNotPending", clause="router_rules 1.1 step 1", rule="L-13"
+    Violation,
+    kind="Inclusion/CandidateNotPending",
+    clause="router_rules 1.1 step 1",
+    rule="L-13",
+    says="The block says that a candidate of para {para_id} was included, but none is pending here.",
+    then="The feeder left out the candidate, or the lane began after it was backed.",
 ):
     """A block record lists a candidate as included that is not pending."""
 
@@ -58,7 +63,12 @@ class InclusionCandidateNotPending(
 
 
 class TimeoutCandidateNotPending(
-    Violation, kind="Timeout/CandidateNotPending", clause="router_rules 1.1 step 2", rule="L-14"
+    Violation,
+    kind="Timeout/CandidateNotPending",
+    clause="router_rules 1.1 step 2",
+    rule="L-14",
+    says="The block says that a candidate of para {para_id} timed out, but none is pending here.",
+    then="The feeder left out the candidate, or the lane began after it was backed.",
 ):
     """A block record lists a candidate as timed out that is not pending."""
 

@@ -59,7 +59,7 @@ CODE: Final = re.compile(r"[A-Z-]*?(PR|[A-Z])-?[0-9]{2,}[a-z]?")
 
 _LETTERS: Final = {"I": Sort.READING, "PR": Sort.READING, "V": Sort.INVARIANT}
 _NAMED: Final = (Sort.ERROR, Sort.REASON, Sort.OUTCOME)
-_ATTRIBUTE: Final = re.compile(r"- (Page|Clause|Source|Fields|Rule): (.+)")
+_ATTRIBUTE: Final = re.compile(r"- (Page|Clause|Source|Fields|Rule|Says|Then|Numbers): (.+)")
 _QUOTED: Final = re.compile(r"`([^`]+)`(?:, |$)")
 
 
@@ -79,6 +79,10 @@ class Entry:
     fields: tuple[FieldTypes, ...] = ()
     rules: tuple[str, ...] = ()
     text: str = ""
+    says: str = ""
+    """A sentence for a person, what to do then, and the fields with the two numbers that disagree (`core.errors.Violation`)."""
+    then: str = ""
+    numbers: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as JSON values."""
@@ -281,7 +285,7 @@ class _Parser:
             return
         if self._heading is None or (name in self._attributes and name != "Fields"):
             raise self._fail(f"'- {name}:' once, under the heading of an entry", value)
-        if name in ("Fields", "Rule") and self._heading[0] is not Sort.ERROR:
+        if name in ("Fields", "Rule", "Says", "Then", "Numbers") and self._heading[0] is not Sort.ERROR:
             raise self._fail(f"'- {name}:' under an error", value)
         self._attributes.setdefault(name, []).append(value)
 
@@ -305,6 +309,9 @@ class _Parser:
             tuple(self._fields(form) for form in given.get("Fields", [])),
             tuple(rules.split(", ")) if rules else (),
             "\n".join(self._text).strip(),
+            given.get("Says", [""])[0],
+            given.get("Then", [""])[0],
+            self._quoted(*given.get("Numbers", [])),
         )
         self._entries.append(entry)
         self._heading, self._text = None, []

@@ -69,7 +69,7 @@ def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[
         (written,) = parse_page(page.protocol, f"# Page\n- Page: `page`\n## Errors\n{error_entry(classes)}").entries
         lacking += [
             f"{kind}: {name} {getattr(written, name)!r}, the page has {getattr(entry, name)!r}"
-            for name in ("clauses", "fields", "rules", "text")
+            for name in ("clauses", "fields", "rules", "text", "says", "then", "numbers")
             if getattr(written, name) != getattr(entry, name)
         ]
         rules = [entries[rule] for rule in entry.rules if rule in entries]
@@ -83,7 +83,7 @@ def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[
 
 
 def error_entry(classes: Sequence[type[Violation]]) -> str:
-    """Return the entry of a kind of error on a page of rules: the clauses, fields and rules of its classes, and their docstrings."""
+    """Return the entry of a kind of error on a page of rules: its classes' clauses, fields, rules, sentences and docstrings."""
     clauses = dict.fromkeys(each.clause for each in classes)
     forms = dict.fromkeys(
         ", ".join(f"`{name}: {kind}`" for name, kind in declared_fields(each)) or "none" for each in classes
@@ -93,6 +93,9 @@ def error_entry(classes: Sequence[type[Violation]]) -> str:
         f"- Clause: {', '.join(f'`{clause}`' for clause in clauses)}",
         *(f"- Fields: {form}" for form in forms),
         *([f"- Rule: {', '.join(rules)}"] if rules else []),
+        *(f"- Says: {each.says}" for each in classes if each.says),
+        *(f"- Then: {each.then}" for each in classes if each.then),
+        *(f"- Numbers: `{each.numbers[0]}`, `{each.numbers[1]}`" for each in classes if each.numbers),
     ]
     text = "\n\n".join(cleandoc(each.__doc__ or "").replace("``", "`") for each in classes)
     return "\n".join([f"### error {classes[0].kind}", "", *attributes, "", text, ""])

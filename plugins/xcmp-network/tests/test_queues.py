@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from network_rule_set import chain_of, check_everything, judged, restored
 from validator_xcmp_network.limits import REMEMBERED_MAX, SHOWN_MAX
-from validator_xcmp_network.pages import decode_state
 from validator_xcmp_network.queues import Entry, IngressQueue, Memory
+from validator_xcmp_network.rules import XCMP_NETWORK
 from validator_xcmp_network.state import FixedChannels, NetworkState, broken_invariants
 
 from validator.core.rules import LaneRules, pages
@@ -187,9 +187,9 @@ def test_malformed_page_is_refused(at: int, page: bytes, message: str) -> None:
     saved = pages(sending(1))
     saved[at] = page
     with pytest.raises(DecodeError, match=message):
-        decode_state(saved)
+        XCMP_NETWORK.from_pages(saved)
 
 
 def test_too_few_pages_are_refused() -> None:
     with pytest.raises(DecodeError, match="expected at least 2 pages, found 1"):
-        decode_state([b"\x01"])
+        XCMP_NETWORK.from_pages([b"\x01"])
