@@ -23,10 +23,9 @@ from validator.codec.encode import BlockOutput, encode_dead_letter, source_of
 from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter
 from validator.lanes import arrived, store
-from validator.lanes.collected import CollectedWrites
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.parked import Parked, Span, held_with
-from validator.lanes.parking import LaneBatch
+from validator.lanes.parking import CollectedWrites, LaneBatch
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import PARA_SLOTS
 from validator.lanes.store import LaneCache, LiveLane
