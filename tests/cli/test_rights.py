@@ -31,9 +31,8 @@ from validator.kafka import refusals, retry
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.reader import TopicReader
 from validator.kafka.settings import admin_config
-from validator.transports.cursors import Cursors
 from validator.transports.lease import Lease
-from validator.transports.output_reader import KafkaOutputReader
+from validator.transports.output_reader import Cursors, KafkaOutputReader
 from validator.transports.record_queue import RecordQueue
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ class Break:
 
 SINK = "validator/lanes/sink.py"
 MARKER = "validator/lanes/marker.py"
-COLLECTED = "validator/lanes/collected.py"
+COLLECTED = "validator/lanes/parking.py"
 STORE = "validator/lanes/store.py"
 SLOTS = "validator/lanes/slots.py"
 PARKING = "validator/lanes/parking.py"

@@ -20,7 +20,7 @@ from tests.unit.lanes.hostile_process import KINDS, NAMES
 from tests.unit.lanes.test_apart import FATAL_AT, LANE, Apart, definition
 from tests.unit.lanes.test_apart import records as records_of
 from tests.unit.lanes.test_confine import can_forbid
-from validator.lanes.apart import batch, host, pace
+from validator.lanes.apart import batch, host
 from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
 from validator.lanes.apart.process import Start
 from validator.lanes.auditing import AuditSettings
@@ -69,7 +69,7 @@ def test_a_process_that_does_not_get_on_is_ended_by_the_clock_of_the_worker(
     processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch, kinds: list[str], said: str
 ) -> None:
     monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
-    monkeypatch.setattr(pace, "BLOCK_CALLS_MAX", 4 if len(kinds) == 1 else 1)
+    monkeypatch.setattr(host, "BLOCK_CALLS_MAX", 4 if len(kinds) == 1 else 1)
     lane = Apart(processes, definition(seconds_max=1))
     began_s = time.monotonic()
     with pytest.raises(LaneProcessFailed, match=re.escape(said)) as failed:
@@ -80,7 +80,7 @@ def test_a_process_that_does_not_get_on_is_ended_by_the_clock_of_the_worker(
 
 def test_a_process_may_take_its_time_for_each_block(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
-    monkeypatch.setattr(pace, "BLOCK_CALLS_MAX", 2)
+    monkeypatch.setattr(host, "BLOCK_CALLS_MAX", 2)
     lane = Apart(processes, definition(seconds_max=2))
     made = [
         each
