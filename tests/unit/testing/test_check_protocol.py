@@ -73,7 +73,7 @@ def test_protocol_whose_rule_raises_fails_in_one_line(tmp_path: Path, monkeypatc
 
 
 def test_rejected_input_that_changes_something_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    change = (CHECK, f"{CHECK}        state.session_index += 1\n")
+    change = (CHECK, f"{CHECK}    state.session_index += 1\n")
     found = failures(checked(tmp_path, monkeypatch, "checkedd", change))
     assert "has changed something" in found["rejected input changes nothing"]
 
