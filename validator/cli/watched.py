@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from validator.cli.rows import COLUMNS, HASH_CHARACTERS, NUMBERS, ROWS, Json, Row, shortened
 from validator.cli.table import cut
+from validator.codec.codec import RecordUnreadable
 from validator.codec.json_form import datum_to_json, shown_json
-from validator.codec.record_format import RecordUnreadable
 from validator.errors import UserError
 from validator.hexadecimal import PREFIX, to_hex
 from validator.topics import TOPICS
