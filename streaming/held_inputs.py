@@ -19,7 +19,7 @@ from validator.kafka.registry import known_ids
 from validator.kafka.settings import SPARING
 from validator.kafka.transaction import KafkaGone
 from validator.lanes.definition import LaneDefinition, job_codec
-from validator.lanes.parked import Place, Span
+from validator.lanes.parked import Partition, Span
 from validator.lanes.parking import InputsGone, Suspect
 from validator.topics import INPUT_TOPICS
 
@@ -46,7 +46,7 @@ class ParkingSettings:
     parked: frozenset[str] = frozenset()
 
     def held_inputs(
-        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Place, span: Span, bytes_max: int
+        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Partition, span: Span, bytes_max: int
     ) -> tuple[list[Arrival], int]:
         """Return a lane's inputs within a span, as `validator.lanes.parking.HeldInputs` says.
 
@@ -62,7 +62,7 @@ class ParkingSettings:
         except UserError as error:
             raise ReadFailed(str(error)) from error
 
-    def _lack(self, lane: str, place: Place, span: Span, kafka: KafkaTable) -> Lack | None:
+    def _lack(self, lane: str, place: Partition, span: Span, kafka: KafkaTable) -> Lack | None:
         """Return whether Kafka no longer has inputs of a span."""
         topic, partition = place
         with TopicReader(kafka, self.prefix, [topic], lane=lane) as reader:
@@ -75,7 +75,7 @@ class ParkingSettings:
         return None
 
     def _read(
-        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Place, span: Span, bytes_max: int
+        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Partition, span: Span, bytes_max: int
     ) -> tuple[list[Arrival], int]:
         codec = job_codec(definitions.values()).knowing(known_ids(self.kafka) or {})
         lanes = {name: definition.records for name, definition in definitions.items()}

@@ -35,7 +35,7 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
 from validator.lanes.meter import LaneMeter, MeterSettings
-from validator.lanes.parked import Fault, Place, Span, point_of
+from validator.lanes.parked import Fault, Partition, Span, point_of
 from validator.lanes.parking import LaneBatch, Suspect, with_handlers
 from validator.lanes.sink import LaneSink
 from validator.lanes.store import LaneCache, Recovery
@@ -74,7 +74,7 @@ class LaneServices:
 
     sink: LaneSink
     lane: str
-    held_inputs: Callable[[Place, Span, int], tuple[list[Arrival], int]]
+    held_inputs: Callable[[Partition, Span, int], tuple[list[Arrival], int]]
     recovered: Callable[[Recovery], None]
 
     def confirm(self, *, corrects: bool) -> None:
@@ -318,7 +318,7 @@ def _unconfigured(
 
     A lane that was configured once has taken some of its records already.
     """
-    consumed: dict[Place, int] = {}
+    consumed: dict[Partition, int] = {}
 
     def outputs() -> Iterator[BlockOutput]:
         nonlocal consumed

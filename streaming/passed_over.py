@@ -23,7 +23,7 @@ def passed_over_folder(checkpoint: Path | str) -> str:
 
 
 class PassedOver:
-    """The notes in a folder, which need not exist; each is the name of a file: topic, partition, first offset and the one behind."""
+    """The notes in a folder, which need not exist: a file's name has topic, partition and first offset, its content the offset behind."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The source of every query: Spark plans a batch as ranges of offsets, and workers read them from Kafka.
 
-In a local job the plan of a batch also names what each worker will read in the next one, if that much waits in Kafka. The worker reads and
-decodes it ahead, while the lanes execute (`streaming.range_reader`).
+In a local job the plan of a batch also names what each worker will read in the next one, if that much waits in Kafka. A process
+of the worker reads and decodes it ahead, while the lanes execute (`streaming.range_reader`).
 
-What a worker has read ahead is a cache of what Kafka has at those offsets: a batch is decided by Spark's log of offsets alone, and reading
+What was read ahead is a cache of what Kafka has at those offsets: a batch is decided by Spark's log of offsets alone, and reading
 it again, in any worker, gives the same.
 
 Spark runs `latestOffset` and `partitions` in a separate process next to the driver.

@@ -54,7 +54,7 @@ batch cannot be read; an exception."""
 
 
 def read(settings: SourceSettings, task: TaskRanges) -> Iterator[pa.RecordBatch]:
-    """Yield a task's inputs as packed runs; after them the worker begins to read ahead.
+    """Yield a task's inputs as packed runs; after them the process that reads begins to read ahead.
 
     Raises `AlreadyFailed`, `UserError` if the worker does not reach the job's folder or its plugins differ from the driver's,
     `InputsRemoved` if Kafka no longer has the ranges, `KafkaGone` if it does not answer, `ReadFailed` if a process that reads was killed.

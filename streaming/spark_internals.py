@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that the job uses of Spark, pyspark and py4j though it is private to them, for the version that `PYSPARK` names.
 
-Nothing else in `streaming` touches a private attribute (`tests/unit/streaming/test_spark_internals.py`). What another version may change
-without notice is in `INTERNALS`, each with what would no longer work; ARCHITECTURE.md shows the table. Texts of Spark's errors are here,
+No other module touches a private attribute of pyspark (`tests/unit/streaming/test_spark_internals.py`). `INTERNALS` lists everything that
+another version may change without notice, also what `streaming.worker_daemon` imports of pyspark's daemon, each with what would no longer
+work; docs/decisions/spark-internals.md shows the table. Texts of Spark's errors are here,
 too.
 """
 
@@ -40,12 +41,25 @@ INTERNALS: Final = (
     Internal("pyspark:SparkContext._active_spark_context", "no session starts after one whose JVM has ended"),
     Internal("pyspark.sql:SparkSession._instantiatedSession", "no session starts after one whose JVM has ended"),
     Internal("pyspark.sql:SparkSession._activeSession", "no session starts after one whose JVM has ended"),
-    Internal("pyspark.accumulators:AccumulatorTCPServer", "a stop waits a second (SparkContext._accumulatorServer)"),
+    Internal("pyspark:SparkContext._jsc", "executors that are lost are not reported"),
+    Internal("pyspark:SparkContext._accumulatorServer", "a stop waits a second"),
+    Internal("pyspark.sql:SparkSession._jvm", "planning processes start with the first batch only"),
+    Internal(
+        "pyspark.sql:SparkSession._jsparkSession",
+        "a batch that hangs is noticed later; a file and its checksum may not agree",
+    ),
+    Internal(
+        "pyspark.errors.exceptions.captured:CapturedException._stackTrace",
+        "causes that only Java's trace has are not recognised",
+    ),
     Internal("pyspark:RDD._jrdd", "workers start with the first batch only"),
     Internal("pyspark.sql.classic.dataframe:DataFrame._jdf", "planning processes start with the first batch only"),
     Internal("pyspark.daemon:manager", "the job's workers of a stage do not start (`streaming.worker_daemon`)"),
     Internal("pyspark.daemon:worker", "the job's workers of a stage do not start (`streaming.worker_daemon`)"),
-    Internal("pyspark.util:enable_faulthandler", "the last words of a worker are not reported"),
+    Internal(
+        "pyspark.util:enable_faulthandler",
+        "the last words of a worker, in a file of the folder PYTHON_FAULTHANDLER_DIR, are not reported",
+    ),
     Internal("org.apache.spark.status.AppStatusStore", "executors that are lost are not reported"),
     Internal("org.apache.spark.sql.execution.ui.SQLAppStatusStore", "a batch that hangs is noticed later"),
     Internal("org.apache.spark.sql.classic.SparkSession", "planning processes start with the first batch only"),

@@ -29,17 +29,13 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
     ("tests/streaming/test_process.py",),
     ("tests/docs/test_first_channel.py",),
     ("tests/bodies/test_network.py",),
-    ("tests/docs/test_deploy_a_handler.py",),
     ("tests/crash/test_short.py",),
     ("tests/streaming/test_changes.py",),
-    ("tests/docs/test_write_a_handler.py",),
-    ("tests/docs/test_compare.py",),
     ("tests/channel/test_end_to_end.py",),
     ("tests/golden/test_job.py",),
-    ("tests/docs/test_channel_peers.py",),
     ("tests/channel/test_gateway_kafka.py",),
     ("tests/streaming/test_artefacts.py",),
-    ("tests/docs/test_real_data.py",),
+    ("tests/docs/test_pages.py",),
     ("tests/contract/test_brokers.py",),
     ("tests/contract/test_embedded_broker.py",),
     ("tests/cli/test_transport_outage.py",),
@@ -70,6 +66,8 @@ class Scheduling(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = _file(nodeid)
+        if file == "tests/docs/test_pages.py":
+            return nodeid  # each page is apart
         return _PLACES[file][1] if file in _PLACES else file
 
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
+from validator_simulators import SimulationSettings
+from validator_simulators.demo.comparison import Comparison
+from validator_simulators.demo.screen import PHASES, DemoProgress, DemoScreen, print_summary
 
 from tests.cli.follower import invoke
-from validator.cli.demo_screen import PHASES, DemoProgress, DemoScreen, print_summary
-from validator.demo.comparison import Comparison
-from validator.simulate import SimulationSettings
+from tests.crash.processes import processes
 
 if TYPE_CHECKING:
     from typing import Any
@@ -46,12 +47,7 @@ def test_every_verdict_of_the_demo_matches_the_model(tmp_path: Path) -> None:
     assert "\x1b" not in done.stderr
     assert "first verdict after" in done.stderr
     assert list((tmp_path / "demo").iterdir()) == []
-    assert running_under(tmp_path) == []
-
-
-def running_under(directory: Path) -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return [line for line in listed.stdout.splitlines() if str(directory) in line]
+    assert [each for each in processes() if str(tmp_path) in each.command] == []
 
 
 def test_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:

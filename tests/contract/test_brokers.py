@@ -14,7 +14,7 @@ from tests.brokers import NODES, OFFSETS, TRANSACTIONS, Cluster, partition_of
 from validator.kafka.settings import COMMITS, admin_config, consumer_config, producer_config
 from validator.kafka.topics import create_topics
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]  # of the tests, not of the product
 
 PREFIX = "cluster."
 GROUP = "group-a"

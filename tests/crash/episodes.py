@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from tests.crash.bodies import BodiesEpisode
 from tests.crash.clusters import CLUSTER_EPISODES, ClusterEpisodes
 from tests.crash.consoles import ConsoleEpisode
@@ -126,7 +128,7 @@ class Episodes:
         world.feed(world.traffic.segment())
         world.wait(lambda: world.fired(identity), "the worker is stopped before it commits")
         assert first.pid is not None
-        stopped = [each.pid for each in of_session(first.pid) if each.state == "T"]
+        stopped = [each.pid for each in of_session(first.pid) if each.state == psutil.STATUS_STOPPED]
         second = self._take_over()
         world.settle()
         send(signal.SIGCONT, *stopped)
@@ -191,7 +193,7 @@ class Episodes:
         world.feed(world.traffic.segment())
         world.wait(lambda: world.fired(identity), "the worker is stopped before it writes its state")
         with full_disk(world, job.pid) as how:
-            send(signal.SIGCONT, *(each.pid for each in of_session(job.pid) if each.state == "T"))
+            send(signal.SIGCONT, *(each.pid for each in of_session(job.pid) if each.state == psutil.STATUS_STOPPED))
             self._outlast(job)
         return self._after_full_disk(job, how), 0
 
@@ -359,5 +361,5 @@ def full_disk(world: World, driver: int) -> Iterator[str]:
         yield "a limit of file sizes"
     finally:
         for pid, limit in limits.items():
-            if Path(f"/proc/{pid}").exists():
+            if psutil.pid_exists(pid):
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identifies the job's processes by /proc, and kills them."""
+"""Identifies the job's processes, and kills them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 STAGES = ("decode", "lanes")
 
@@ -25,14 +26,11 @@ class Process(NamedTuple):
 
 def processes() -> Iterator[Process]:
     """Yield every live process; zombies count as dead."""
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        with suppress(OSError):
-            state, parent, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if state not in "ZX":
-                yield Process(int(folder.name), int(parent), int(session), state, command)
+    for each in psutil.process_iter(["ppid", "status", "cmdline"]):
+        with suppress(ProcessLookupError):
+            if each.info["status"] not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                command = " ".join(each.info["cmdline"] or ())
+                yield Process(each.pid, each.info["ppid"], os.getsid(each.pid), each.info["status"], command)
 
 
 def of_session(session: int) -> list[Process]:
@@ -91,6 +89,13 @@ def workers_among(found: list[Process], stage: str | None = None) -> list[int]:
     return [pid for pid in workers if stage is None or _stage(pid) == stage]
 
 
+def workers_below(jvm: int) -> list[int]:
+    """Return the Python workers of a JVM: the children of the daemons that it has started."""
+    found = list(processes())
+    daemons = {each.pid for each in found if each.parent == jvm and _forks(each)}
+    return [each.pid for each in found if each.parent in daemons]
+
+
 def _daemons(found: list[Process]) -> set[int]:
     """Return the daemons: children of the JVM. Their forked workers have the same command."""
     others = {each.pid for each in found if not _forks(each)}
@@ -102,11 +107,8 @@ def _forks(process: Process) -> bool:
 
 
 def _stage(pid: int) -> str | None:
-    with suppress(OSError):
-        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            name, _, value = entry.partition(b"=")
-            if name == b"VALIDATOR_STAGE":
-                return value.decode()
+    with suppress(psutil.Error):
+        return psutil.Process(pid).environ().get("VALIDATOR_STAGE")
     return None
 
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The short form: a few kills at the critical steps. `make crash` makes all of them."""
+"""The short form: a few kills at the critical steps. `make crash` makes all of them.
+
+Three brokers and a cluster of Spark are left to `make test-all`: the writers of tests/contract meet faults of three brokers without Spark,
+and tests/streaming/test_artefacts.py has executors in separate processes.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +25,14 @@ def test_every_verdict_is_emitted_exactly_once_after_kills() -> None:
     assert every_step_seen(report) == []
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.broker
 def test_every_verdict_is_emitted_exactly_once_after_kills_of_three_brokers() -> None:
     run_short(3, Path("build/crash/brokers"))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.broker
 def test_every_verdict_is_emitted_exactly_once_on_a_cluster_of_spark() -> None:

@@ -92,7 +92,7 @@ NOT_RUN: Final = {
 
 ELSEWHERE: Final = {
     "xcmp-bodies.md": "tests/bodies/test_docs.py",
-    "xcmp-networking.md": "tests/unit/simulate/test_network_reference.py",
+    "xcmp-networking.md": "plugins/simulators/tests/test_network_reference.py",
 }
 """Pages whose commands are run by a test in another folder."""
 
@@ -109,20 +109,3 @@ def test_every_command_is_run_or_has_a_reason(page: Path) -> None:
             path.name for path in TESTS.glob("test_*.py") if f'"{page.name}"' in path.read_text(encoding="utf-8")
         ]
         assert set(running) - {Path(__file__).name}, f"no test in {TESTS.name} runs the commands of {page.name}"
-
-
-def test_every_reason_is_needed() -> None:
-    shown = [
-        each.plain()
-        for page in PAGES
-        for block in blocks(page.read_text(encoding="utf-8"))
-        if block.language == "console"
-        for each in commands(block)
-    ]
-    assert set(NOT_RUN) <= set(shown)
-
-
-def test_every_test_in_another_folder_names_its_page() -> None:
-    for page, test in ELSEWHERE.items():
-        assert (DOCS / page).exists()
-        assert page in (ROOT / test).read_text(encoding="utf-8")

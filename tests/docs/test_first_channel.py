@@ -23,13 +23,6 @@ def commands_of(path: Path) -> list[Command]:
     return [command for block in found for command in commands(block)]
 
 
-def test_every_block_holds_commands() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    found = blocks(text)
-    assert text.count("\n```") == 2 * len(found)
-    assert {block.language for block in found} == {"console"}
-
-
 def test_readme_shows_commands_of_the_page_in_their_order() -> None:
     """So README's own chain is run by running the page: the folder is clean, and what README prints is what the page prints."""
     rest = iter(commands_of(PAGE))

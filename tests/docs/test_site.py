@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,24 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.tree import ROOT
-
-DOCS = ROOT / "docs"
-PLACE = re.compile(r"^ +- (?P<page>[\w./-]+\.md)$", re.MULTILINE)
-
-
-def test_every_page_has_one_place_in_the_navigation() -> None:
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    places = PLACE.findall(text[text.index("\nnav:") : text.index("\nnot_in_nav:")])
-    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    assert len(places) == len(set(places))
-    assert pages - set(places) == set()
-    assert {place for place in set(places) - pages if not (ROOT / place).exists()} == set()
-
-
-def test_every_kind_of_reader_is_named_on_the_first_page() -> None:
-    first = (DOCS / "index.md").read_text(encoding="utf-8")
-    for page in (DOCS / "readers").glob("*.md"):
-        assert f"(readers/{page.name})" in first
 
 
 @pytest.mark.long

@@ -10,6 +10,8 @@ from functools import cache
 from random import Random
 from typing import Any, TypeAlias
 
+from validator_simulators import SimulationSettings
+
 from streaming.options import BATCH_BYTES_MAX
 from tests.codecs import decoded
 from tests.unit.lanes.chains import PREFIX, Chain, Record, chain, definition_of, record
@@ -23,16 +25,15 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.parked import Parked, says_parked, stored_parts
 from validator.lanes.processor import LaneProcessor
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 Item: TypeAlias = Arrival
-Place: TypeAlias = tuple[str, int]
+Partition: TypeAlias = tuple[str, int]
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "ingress-events", "headroom", "receipts")
 """Topics whose records do not depend on how inputs arrived."""
 
-ORDERS: Place = (f"{PREFIX}blocks", 1)
+ORDERS: Partition = (f"{PREFIX}blocks", 1)
 """The partition of operators' orders, which each schedule writes by itself."""
 
 NO_LANE = ""
@@ -46,7 +47,7 @@ class Inputs:
     """The partitions that a job reads, and the expected output of each lane."""
 
     definitions: dict[str, LaneDefinition]
-    partitions: dict[Place, Sequence[tuple[str, Item]]]
+    partitions: dict[Partition, Sequence[tuple[str, Item]]]
     """By topic and partition, in order of offsets: the lane and the decoded record."""
     expected: dict[str, dict[str, list[bytes]]]
     """By lane and topic, the values in order."""
@@ -54,7 +55,7 @@ class Inputs:
     """By lane, the sources of its dead letters."""
     blocks: dict[str, list[int]]
     """By lane, its blocks in order."""
-    ends: dict[str, dict[Place, int]]
+    ends: dict[str, dict[Partition, int]]
     """By lane and place, the offset after its last record."""
     account: dict[str, dict[str, Any]]
     """By lane, its final account."""
@@ -88,7 +89,7 @@ def inputs() -> Inputs:
             topics[topic] += [(each.lane, value) for value in values]
     topics["blocks"] += [(NO_LANE, _block("westend", block, block - 1).value) for block in range(1, 4)]
     topics["candidates"] += [(NO_LANE, value) for value in (b"broken", _candidate("westend", 1, 0).value, b"")]
-    partitions: dict[Place, Sequence[tuple[str, Item]]] = {}
+    partitions: dict[Partition, Sequence[tuple[str, Item]]] = {}
     for topic, pairs in topics.items():
         # lanes share a partition: the output of one says nothing about the output of another in the same batch
         mixed = sorted(enumerate(pairs), key=lambda item: (item[0] * 7 % 5, item[0]))
@@ -164,7 +165,7 @@ def _decoded(topic: str, value: bytes, lane: str, source: Source) -> tuple[str, 
     return made
 
 
-def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, Sequence[tuple[str, Item]]]) -> Inputs:
+def _played(definitions: dict[str, LaneDefinition], partitions: dict[Partition, Sequence[tuple[str, Item]]]) -> Inputs:
     everything = [pair for place in sorted(partitions) for pair in partitions[place]]
     expected: dict[str, dict[str, list[bytes]]] = {}
     dead, blocks, ends, account, snapshots = {}, {}, {}, {}, {}
@@ -206,7 +207,7 @@ def lane_parked(stored: bytes | None) -> Parked | None:
 
 
 def between(
-    of: Inputs, begins: dict[Place, int], ends: dict[Place, int], lanes: Sequence[str]
+    of: Inputs, begins: dict[Partition, int], ends: dict[Partition, int], lanes: Sequence[str]
 ) -> dict[str, list[Item]]:
     """Return, by lane, the items between offsets, in the order in which the lane operator takes them."""
     items: dict[str, list[Item]] = {}
@@ -222,7 +223,7 @@ __all__ = [
     "ORDERS",
     "Inputs",
     "Item",
-    "Place",
+    "Partition",
     "account_of",
     "between",
     "inputs",
@@ -233,7 +234,7 @@ __all__ = [
 
 def in_parts(items: list[Item], random: Random) -> arrived.Inputs:
     """Return a lane's batch in chunks with any borders: another attempt at it has others."""
-    by_place: dict[Place, list[list[Item]]] = {}
+    by_place: dict[Partition, list[list[Item]]] = {}
     for item in sorted(items, key=lambda item: item.source):
         runs = by_place.setdefault((item.source.topic, item.source.partition), [[]])
         if runs[-1] and random.random() < 0.2:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from tests.simulation.inputs import ORDERS, Item, Place
+from tests.simulation.inputs import ORDERS, Item, Partition
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Checkpoint
 from validator.codec.encode import BlockOutput
@@ -31,7 +31,7 @@ from validator.lanes.slots import Slots
 WHILE_SAVING = -1
 """Stands for a fault while the lane's pages are written, after all its output."""
 
-Key: TypeAlias = tuple[str, tuple[tuple[Place, int], ...]]
+Key: TypeAlias = tuple[str, tuple[tuple[Partition, int], ...]]
 
 FAULTS: tuple[Callable[[], BaseException], ...] = (
     lambda: HandlerFault("made", "up", "it did not end within 10 seconds"),

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tests.simulation.inputs import Inputs, Item, Place, between, lane_parked
+from tests.simulation.inputs import Inputs, Item, Partition, between, lane_parked
 from tests.simulation.log import JobKilled, Log, WorkerKilled, Writer, raise_fault
 from tests.simulation.schedule import Schedule
 from tests.simulation.strands import Strand, Strands
@@ -40,7 +40,7 @@ class Checkpoint:
     """The contents of a job's checkpoint folder; copies of it have the same ``id``."""
 
     id: str
-    offsets: list[dict[Place, int]] = field(default_factory=list)
+    offsets: list[dict[Partition, int]] = field(default_factory=list)
     """By batch, the offsets up to which it reads."""
     commits: set[int] = field(default_factory=set)
     states: dict[tuple[int, int], PartitionState] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Checkpoint:
         """Return a partition's state after the last committed batch."""
         return self.states.get((partition, self.version), NOTHING)
 
-    def consumed(self) -> dict[Place, int]:
+    def consumed(self) -> dict[Partition, int]:
         """Return what the job has read of each partition until then."""
         return self.offsets[self.version - 1] if self.version else {}
 
@@ -70,7 +70,7 @@ class PartitionState:
 
     lanes: dict[str, Attempt] = field(default_factory=dict)
     before: PartitionState | None = None
-    ends: dict[Place, int] | None = None
+    ends: dict[Partition, int] | None = None
 
     def check(self, other: PartitionState) -> None:
         """Check that another attempt at the same task has led to the same state; raises `StatesDiffer`.
@@ -99,7 +99,7 @@ class Task:
     partition: int
     by_lane: dict[str, list[Item]]
     before: PartitionState
-    ends: dict[Place, int]
+    ends: dict[Partition, int]
     rival: Strand | None = None
     """Another attempt, parallel to the first."""
     rival_state: PartitionState | None = None
@@ -239,7 +239,7 @@ class Job:
         found = {lane: lane_parked(state.head) for partition in states for lane, state in partition.lanes.items()}
         return {lane: parked for lane, parked in found.items() if parked is not None}
 
-    def held_inputs(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Item], int]:
+    def held_inputs(self, lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Item], int]:
         """Read a lane's inputs again (`validator.lanes.parking.HeldInputs`)."""
         found: list[Item] = []
         for offset in range(span.first, span.end):
@@ -251,7 +251,7 @@ class Job:
                 bytes_max -= 0 if isinstance(item, LaneOrder) else len(item.raw)
         return found, span.end
 
-    def _plan(self, begins: dict[Place, int]) -> dict[Place, int] | None:
+    def _plan(self, begins: dict[Partition, int]) -> dict[Partition, int] | None:
         """Return the offsets up to which the next batch reads, or None if nothing is left."""
         ends, news = {}, False
         everything = self.schedule.chance(0.1)
@@ -266,7 +266,7 @@ class Job:
         return left if any(left[place] > begins.get(place, 0) for place in left) else None
 
     def _run_task(
-        self, number: int, partition: int, begins: dict[Place, int], ends: dict[Place, int]
+        self, number: int, partition: int, begins: dict[Partition, int], ends: dict[Partition, int]
     ) -> PartitionState:
         before = self.checkpoint.states[partition, number] if number else NOTHING
         by_lane = between(self.inputs, begins, ends, self._lanes[partition])

@@ -14,7 +14,7 @@ import pytest
 from streaming import lane_operator, sink
 from tests.repetitions import repetitions
 from tests.simulation import directly
-from tests.simulation.inputs import Item, Place, inputs
+from tests.simulation.inputs import Item, Partition, inputs
 from tests.simulation.log import Log, Writer
 from tests.simulation.search import search
 from tests.simulation.world import World
@@ -147,14 +147,14 @@ def only_one_of_two_attempts_saves(patch: Patch) -> None:
 
 
 def batch_reports_one_record_too_many(patch: Patch) -> None:
-    def one_more(items: Iterable[Item]) -> dict[Place, int]:
+    def one_more(items: Iterable[Item]) -> dict[Partition, int]:
         return {place: offset + 1 for place, offset in consumed_by(items).items()}
 
     patch.setattr(directly, "consumed_by", one_more)
 
 
 def batch_reports_one_record_too_few(patch: Patch) -> None:
-    def one_less(items: Iterable[Item]) -> dict[Place, int]:
+    def one_less(items: Iterable[Item]) -> dict[Partition, int]:
         return {place: offset - 1 for place, offset in consumed_by(items).items()}
 
     patch.setattr(directly, "consumed_by", one_less)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG
 from streaming.spark_internals import WORKER_LATE
-from tests.crash.processes import DAEMONS
+from tests.crash.processes import workers_below
 from tests.sending import send
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
@@ -111,12 +110,7 @@ def python_workers(spark: SparkSession) -> list[int]:
     """Return the process ids of the session's Python workers: children of the daemons that its JVM started."""
     gateway = spark.sparkContext._gateway
     assert gateway is not None
-    listed = subprocess.run(["ps", "-wwAo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()]
-    daemons = {
-        pid for pid, parent, args in rows if int(parent) == gateway.proc.pid and any(each in args for each in DAEMONS)
-    }
-    return [int(pid) for pid, parent, _ in rows if parent in daemons]
+    return workers_below(gateway.proc.pid)
 
 
 @dataclass

@@ -14,6 +14,7 @@ import pytest
 
 from streaming.session import SCRATCH
 from streaming.stages import DECODE, IMPORTS, LANES
+from tests.crash.processes import of_session
 from tests.streaming.harness import produce
 from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import chains
@@ -44,11 +45,9 @@ def test_daemon_leaves_what_cannot_be_imported_to_the_worker() -> None:
     assert found.stdout.strip() == "continues"
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.skipif(
-    not Path("/proc/self/cmdline").exists(), reason="reads the command lines of processes in Linux's /proc"
-)
 def test_planners_of_the_first_query_have_started_before_it(kafka: dict[str, Any], tmp_path: Path) -> None:
     """Each has one daemon: another one would mean that Spark did not find the first. And files of chunks are gone at the end."""
     prefix = "first-batch."
@@ -58,24 +57,15 @@ def test_planners_of_the_first_query_have_started_before_it(kafka: dict[str, Any
     produce(kafka, prefix, chain.records)
     with job(settings) as running:
         running.wait_for(lambda: bool(running.named("batch")), "a batch")
-        planners = _daemons(tmp_path)
+        planners = planners_of(running.process.pid)
         assert (tmp_path / "job" / SCRATCH / "chunks").is_dir()
         assert running.terminate() == exit_codes.OK
     assert not (tmp_path / "job" / SCRATCH / "chunks").exists()
     assert planners == {"lookup_data_sources": 1, "create_data_source": 1, "plan_data_source_read": 1}
 
 
-def _daemons(directory: Path) -> Counter[str]:
-    """Return how many daemons of each kind the job in a folder has for its data sources; their workers are forked from them."""
-    modules: dict[int, str] = {}
-    parents: dict[int, int] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            *_, module = process.joinpath("cmdline").read_text(errors="replace").rstrip("\0").split("\0")
-            environment = process.joinpath("environ").read_text(errors="replace")
-            parent = int(process.joinpath("stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if "data_source" in module and str(directory) in environment:
-            modules[int(process.name)], parents[int(process.name)] = module.rpartition(".")[2], parent
-    return Counter(module for pid, module in modules.items() if parents[pid] not in modules)
+def planners_of(driver: int) -> Counter[str]:
+    """Return how many daemons of each kind a job has for its data sources; their workers are forked from them."""
+    modules = {each: each.command.split()[-1] for each in of_session(driver) if "data_source" in each.command}
+    daemons = [each for each in modules if each.parent not in {other.pid for other in modules}]
+    return Counter(modules[each].rpartition(".")[2] for each in daemons)

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.crash.processes import DAEMONS
+from tests.crash.processes import workers_of
 from tests.streaming.harness import consume, decoded, first_difference, of_lane, produce
 from tests.streaming.processes import JobProcess, job, write_configuration
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
@@ -20,17 +19,6 @@ from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics, list_topics
 
 PREFIX = "outages."
-
-
-def python_workers(process: int) -> list[int]:
-    """Return the Python workers of a job: the processes below the daemons that its JVM has started."""
-    listed = subprocess.run(["ps", "-wwAo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [
-        (int(pid), int(parent), args) for pid, parent, args in (line.split(None, 2) for line in listed.splitlines())
-    ]
-    machines = {pid for pid, parent, args in rows if parent == process and "java" in args}
-    daemons = {pid for pid, parent, args in rows if parent in machines and any(each in args for each in DAEMONS)}
-    return [pid for pid, parent, _ in rows if parent in daemons]
 
 
 @pytest.mark.long
@@ -75,7 +63,7 @@ def test_job_waits_out_a_missing_broker_a_stopped_worker_and_a_broker_that_goes(
             executed(running, 10)
 
             count = len(running.named("waiting"))
-            for pid in python_workers(running.process.pid):
+            for pid in workers_of(running.process.pid):
                 os.kill(pid, signal.SIGSTOP)
             produce(kafka, PREFIX, later)
             assert "the batch has made no progress for " in waits(running, count)

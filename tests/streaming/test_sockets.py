@@ -11,7 +11,7 @@ import pytest
 from tests.streaming.harness import Stream, wait_until
 from tests.streaming.reference import ON_INCLUSION, definition
 
-SETTLED, BATCHES = 10, 50
+SETTLED, BATCHES = 5, 30
 """Batches before the first count, and before the last one."""
 
 SPARE = 10

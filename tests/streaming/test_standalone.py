@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streaming.partitions import divided
+from tests.crash.processes import Process, processes
 from tests.listening import with_children
 from tests.streaming.harness import (
     SAME_WHATEVER_ARRIVES,
@@ -49,17 +49,15 @@ PARTITIONS = 3
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker]
 
 
+def below(cluster: Cluster) -> list[Process]:
+    """Return the processes below the cluster's workers."""
+    pids = with_children({worker.process.pid for worker in cluster.workers})
+    return [each for each in processes() if each.pid in pids and each.command]
+
+
 def python_of(cluster: Cluster) -> set[str]:
     """Return the interpreters that the cluster's executors run."""
-    found = set()
-    for pid in with_children({worker.process.pid for worker in cluster.workers}):
-        try:
-            name = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
-        except OSError:
-            continue
-        if "python" in name:
-            found.add(name)
-    return found
+    return {each.command.split()[0] for each in below(cluster) if "python" in each.command.split()[0]}
 
 
 def test_lanes_on_a_standalone_cluster_survive_a_worker(
@@ -107,12 +105,7 @@ def test_lanes_on_a_standalone_cluster_survive_a_worker(
 
 def executors_of(cluster: Cluster) -> list[int]:
     """Return the JVMs of the cluster's executors."""
-    found = []
-    for pid in with_children({worker.process.pid for worker in cluster.workers}):
-        with suppress(OSError):
-            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+    return [each.pid for each in below(cluster) if "CoarseGrainedExecutorBackend" in each.command]
 
 
 def test_executor_that_is_lost_in_a_batch_costs_only_its_own_tasks(

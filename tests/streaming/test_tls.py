@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PREFIX = "tls."
+CLIENTS = "tls-clients."
 
 
 class Authority:
@@ -125,7 +126,18 @@ def tls_broker(
         yield broker
 
 
+@pytest.mark.broker
+def test_clients_read_and_write_over_tls(tls_broker: TlsBroker, authorities: tuple[Authority, dict[str, Path]]) -> None:
+    kafka, records = tls_broker.kafka_by_tls(authorities[1]["its own"]), chains()[0].records[:5]
+    create_topics(kafka, prefix=CLIENTS)
+    produce(kafka, CLIENTS, records)
+    with TopicReader(kafka, CLIENTS, ["blocks", "candidates"]) as reader:
+        assert {record.value for record in reader.read_to_end()} == {record.value for record in records}
+
+
+@pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.broker
 def test_job_reads_and_writes_over_tls(
     tls_broker: TlsBroker, authorities: tuple[Authority, dict[str, Path]], tmp_path: Path
 ) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from tests.tidy.sbom import archive_hashes, normal
+from tests.tidy.sbom import archive_hashes
 from tests.tidy.tree import ROOT
 
 FOLDER = ROOT / "deploy" / "image"
@@ -36,7 +37,7 @@ def needed(wanted: Iterator[Requirement], *, without: frozenset[str] = frozenset
     left = list(wanted)
     while left:
         requirement = left.pop()
-        name = normal(requirement.name)
+        name = canonicalize_name(requirement.name)
         for extra in ("", *sorted(requirement.extras)):
             if (name, extra) in seen:
                 continue
@@ -56,7 +57,7 @@ def rendered(names: set[str]) -> str:
 
 def files() -> dict[str, str]:
     """Return the content of each file by its name."""
-    ours = frozenset(map(normal, own()))
+    ours = frozenset(map(canonicalize_name, own()))
     run = needed(iter([Requirement(f"validator[{','.join(EXTRAS)}]"), *map(Requirement, own())]), without=ours)
     build = needed(map(Requirement, BACKENDS))
     return {RUN.name: rendered(run - build), BUILD.name: rendered(build)}

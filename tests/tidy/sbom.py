@@ -9,13 +9,13 @@ theirs whenever they are fetched. The same environment gives the same bytes.
 from __future__ import annotations
 
 import json
-import re
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Annotated, Any
 from xml.etree import ElementTree
 
 import typer
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 HASHES = ROOT / "constraints.sha256"
@@ -28,15 +28,10 @@ def archive_hashes(text: str | None = None) -> dict[str, str]:
     return {pin: digest for digest, pin in (line.split("  ") for line in lines if line and not line.startswith("#"))}
 
 
-def normal(name: str) -> str:
-    """Return a distribution's normal name. Source: Python packaging user guide, "Names and normalization"."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def bill(installed: list[Distribution]) -> dict[str, Any]:
     """Return the document."""
     hashes = archive_hashes()
-    found = {normal(each.metadata["Name"]): each for each in installed}
+    found = {canonicalize_name(each.metadata["Name"]): each for each in installed}
     components = [_distribution(name, found[name], hashes) for name in sorted(found)]
     for path in sorted(IVY.glob("*.sha256")):
         components += _jars(path)

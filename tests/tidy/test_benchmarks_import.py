@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("__"))
-NOT_IN_THE_TEST_ENVIRONMENT = {"matplotlib", "psutil", "quixstreams"}
+NOT_IN_THE_TEST_ENVIRONMENT = {"matplotlib", "quixstreams"}
 
 
 @pytest.mark.parametrize("module", MODULES)

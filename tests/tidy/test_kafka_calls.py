@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pytest
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -62,21 +60,6 @@ def test_each_request_is_asked_again_after_errors_that_pass() -> None:
     assert len(found) > 10
 
 
-@pytest.mark.parametrize(
-    ("text", "calls"),
-    [
-        ("admin.list_topics(timeout=5)", ["1: list_topics"]),
-        ("answer(lambda left_s: admin.list_topics(timeout=left_s))", []),
-        ("def ask(left_s):\n    return x.committed([], left_s)\nanswer(ask)", []),
-        ("def ask(left_s):\n    return x.committed([], left_s)\nask(1)", ["2: committed"]),
-        ("answer(partial(self._ask, 1))\nclass A:\n    def _ask(self): x.committed([])", []),
-        ("answer(producer.init_transactions)", []),
-    ],
-)
-def test_request_outside_of_a_question_is_found(text: str, calls: list[str]) -> None:
-    assert [*unanswered(text)] == calls
-
-
 OFFSETS: Final = {"list_offsets", "get_watermark_offsets", "offsets_for_times", "committed", "position"}
 """Methods whose answers look like offsets, also where they are none."""
 
@@ -105,20 +88,6 @@ def test_offsets_are_asked_in_one_place() -> None:
         if "tests" not in path.parts
     }
     assert {path for path, calls in found.items() if calls} == {KNOWS_OFFSETS}
-
-
-@pytest.mark.parametrize(
-    ("text", "calls"),
-    [
-        ("self._consumer.committed([])", ["1: committed"]),
-        ("admin.list_offsets({})", ["1: list_offsets"]),
-        ("x.get_watermark_offsets(place)", ["1: get_watermark_offsets"]),
-        ("feed.position()", []),
-        ("offsets_of(admin, {})", []),
-    ],
-)
-def test_question_about_offsets_is_found(text: str, calls: list[str]) -> None:
-    assert [*offset_calls(text)] == calls
 
 
 ABORTING: Final = {

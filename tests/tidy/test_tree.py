@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -12,9 +11,6 @@ from pathlib import Path
 
 from tests.scheduling import LONGEST_FIRST
 from tests.tidy.tree import ROOT, tracked_or_skip
-
-PUBLIC = r"plugin\.api|plugin\.protocol_api|plugin\.job_api|cli\.command_api|protocols\.kit(\.\w+)?|simulate"
-"""Modules of `validator` that plugins may import; import-linter checks which of them each plugin imports."""
 
 
 def texts(*suffixes: str) -> list[tuple[Path, str]]:
@@ -75,23 +71,6 @@ def test_constraints_are_exact() -> None:
         for line in lines
         if not line.startswith("#") and not re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*", line)
     ] == []
-
-
-def test_light_part_does_not_import_spark() -> None:
-    for path in sorted((ROOT / "validator").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not {name.partition(".")[0] for name in names} & {"pyspark", "streaming"}, path
-
-
-def test_plugins_import_only_public_modules() -> None:
-    for path in sorted((ROOT / "plugins").glob("*/src/**/*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            private = [name for name in names if re.match(rf"(validator|streaming)\b(?!\.({PUBLIC})$)", name)]
-            assert private == [], path
 
 
 def test_wheel_contains_schemas_templates_and_jar_lists(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that a job keeps, for those who look at them from outside, and whether Kafka still has what they need.
+"""The files that a job keeps, and each lane's markers on Kafka: for the job, and for those who look from outside.
 
-In comes a job's folder, which may be in use. Out go batches, offsets, markers and refusals; what advises to remove anything was seen twice.
+In come a job's folder, which may be in use, and Kafka's topics. Out go batches, offsets, markers and refusals; a line that advises to
+remove something rests on two looks.
 """

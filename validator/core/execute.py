@@ -32,7 +32,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
     """Execute a complete block.
 
     Candidates that became available are enacted first. Requests, downward messages and candidates follow by index, then one round of upward
-    dispatch, and the session change last. The rules in force are chosen once, when the block begins. Source: ARCHITECTURE "Inside a block".
+    dispatch, and the session change last. The rules in force are chosen once, when the block begins.
     """
     record = block.record
     now = record.block

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from validator.core.barrier import WaitingBlock, WaitingRecords, read_input, write_input
 from validator.core.counters import COUNTERS, Counters
 from validator.core.execute import Executor, Intervals, execute
 from validator.core.far import FarRecords
@@ -30,7 +31,6 @@ from validator.core.records import block_record
 from validator.core.rules import RuleSet, pages
 from validator.core.scale import Encoding
 from validator.core.types import Block, BlockNumber, BlockRecord
-from validator.core.waiting import WaitingBlock, WaitingRecords, read_input, write_input
 from validator.core.window import DuplicateWindow, Place
 
 _COUNTED = ((RecordKind.REQUEST, "requests"), (RecordKind.DOWNWARD, "downward"), (RecordKind.CANDIDATE, "candidates"))

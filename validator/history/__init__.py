@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executes recorded inputs again: to verify, rebuild, audit and compare lanes, or to ask what other rules would have said.
+"""Executes recorded inputs again: to verify and audit lanes, before a rebuild, and to ask what other rules would have said.
 
-In come a lane's inputs on Kafka and what it has emitted. Out go findings; nothing here writes to a topic.
+In come a lane's inputs and outputs on Kafka, of two deployments if these are compared. Out go findings; nothing here writes to a topic.
 """

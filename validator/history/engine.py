@@ -3,8 +3,8 @@
 
 `recorded_inputs` reads a lane's inputs from Kafka as the job decodes and takes them; files and lists do as well. `Engine` gives them to one
 lane, or to several that differ in their configuration, and an observer gets what each block gave. Observers are `verification` (the
-checkpoint's lane), `emitted` (what a rebuild must lead to), `audit` and `what_if`. Two more comparisons have no inputs to execute:
-`against` reads what two deployments have emitted, and `lanes.auditing` repeats single blocks while the job executes them.
+checkpoint's lane), `emitted` (what a rebuild must lead to), `audit` and `what_if`. Two other comparisons do without this loop: `against`
+reads what two deployments have emitted, and `lanes.auditing` repeats single blocks while the job executes them.
 """
 
 from __future__ import annotations

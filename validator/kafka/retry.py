@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Retries requests to Kafka after transient errors: the one place that knows which errors are transient, and how long to retry.
+"""Retries requests to Kafka after transient errors: the one place that knows which errors are transient, and how long one is retried.
+
+Outages that last longer are waited for in `validator.waiting`; `validator.kafka.calls` bounds the calls of a lane.
 
 librdkafka retries producing, fetching and committing. It returns the errors of other requests to its caller: metadata, offsets, groups and
 admin requests. A topic that was just created has no leader for a moment, and a coordinator that just started has to load.
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient, TopicMetadata
 
-    Place = tuple[str, int]
+    Partition = tuple[str, int]
     """A topic's full name, and one of its partitions."""
 
 T = TypeVar("T")
@@ -203,15 +205,15 @@ def offsets_of(
 
 
 def spans_of(
-    consumer: Consumer, places: Collection[Place], *, patience_s: float | None = None
-) -> dict[Place, tuple[int, int]]:
+    consumer: Consumer, places: Collection[Partition], *, patience_s: float | None = None
+) -> dict[Partition, tuple[int, int]]:
     """Return each partition's first offset and its end, as the consumer sees it: of the committed records, or of all.
 
     `Consumer.get_watermark_offsets` would return the end as the first offset if it does not know that: an empty partition. Raises as
     `answer` does.
     """
 
-    def ask(left_s: float) -> dict[Place, tuple[int, int]]:
+    def ask(left_s: float) -> dict[Partition, tuple[int, int]]:
         first, end = (
             {
                 (found.topic, found.partition): _known(found, found.offset)

@@ -50,7 +50,8 @@ _PRODUCER: Final[dict[str, object]] = {
     "max.in.flight.requests.per.connection": 1,
     # A record counts as sent once all in-sync replicas have it.
     "acks": "all",
-    # Keys go to the partition that Java clients choose, so that every producer agrees (librdkafka's default is CRC32).
+    # Keys go to the partition that Java clients choose, so that every producer agrees (librdkafka's default is CRC32). A table may choose
+    # another: the job reads all partitions, and a lane's own records may move.
     "partitioner": "murmur2_random",
     # Verdicts repeat field values: this halves their size for little CPU time.
     "compression.type": "lz4",
@@ -71,7 +72,10 @@ _CONSUMER: Final[dict[str, object]] = {
     "receive.message.max.bytes": UNPACKED_BYTES_MAX,
 }
 
-_EOF: Final[dict[str, object]] = {"enable.partition.eof": True}
+_EOF: Final[dict[str, object]] = {
+    # How a reader learns that a partition has no more records, since what lies before its end may be markers of transactions.
+    "enable.partition.eof": True
+}
 
 _TO_THE_END: Final[dict[str, object]] = {
     # An empty fetch reports the end, and a broker delays empty fetches by this time (default: 500 ms).
@@ -189,6 +193,13 @@ OF_CURSORS: Final = Writing(
 )
 """The writer of a transport's cursors."""
 
+OF_REPLAYS: Final = Writing(
+    {},
+    # Long enough for a person's largest replay, and readers wait no longer for one that was killed (librdkafka's default).
+    {"transaction.timeout.ms": 60_000},
+)
+"""The writer that puts dead letters back."""
+
 _ADMIN: Final[dict[str, object]] = {
     # An answer within 10 s or an error: a person is waiting (default: 60 s).
     "socket.timeout.ms": 10_000,
@@ -268,7 +279,7 @@ def consumer_config(kafka: KafkaTable, reading: Reading, *, group_id: str) -> di
 def member_config(kafka: KafkaTable, group_id: str, session_ms: int, heartbeat_ms_max: int) -> dict[str, Any]:
     """Return the configuration of the member of a group that has a transport's lease; by its client.id people find the process.
 
-    ``session_ms`` is for a table that has none. Raises `UserError`.
+    A session lasts ``session_ms`` unless the table says otherwise. Four heartbeats have to be lost before it ends. Raises `UserError`.
     """
     config = consumer_config(kafka, LASTING_COMMITS, group_id=group_id)
     found = str(config.get("session.timeout.ms", session_ms))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from validator.codec.inflight import Arrival, has_only_inputs, unpack
 from validator.codec.orders import LaneOrder
-from validator.lanes.parked import Place, Span, held_with
+from validator.lanes.parked import Partition, Span, held_with
 
 PART_RECORDS: Final = 10_000
 """Records of a part of a batch, about: a lane takes a larger batch in several."""
@@ -63,7 +63,7 @@ class PackedInputs(Inputs):
 
     def __init__(self, chunks: Iterable[Chunk]) -> None:
         """Raises `MemoryError`."""
-        self._runs: dict[Place, list[Chunk]] = {}
+        self._runs: dict[Partition, list[Chunk]] = {}
         records = 0
         super().__init__([])
         for each in sorted(chunks):
@@ -115,7 +115,7 @@ class Arrived(NamedTuple):
     """
 
     items: Inputs
-    left: dict[Place, Span]
+    left: dict[Partition, Span]
     too_large: str = ""
 
 
@@ -153,7 +153,7 @@ def _unpacked(chunks: list[Chunk]) -> list[Arrival]:
 
 
 def _places(kept: list[Chunk], remaining: Iterator[Chunk], reason: str) -> Arrived:
-    left: dict[Place, Span] = {}
+    left: dict[Partition, Span] = {}
     orders: list[LaneOrder] = []
     dropped = (kept.pop() for _ in range(len(kept)))
     for each in chain(dropped, remaining):

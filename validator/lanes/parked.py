@@ -27,7 +27,7 @@ PARKED: Final = Encoding("parked lane", 0x81)
 
 POINT_BYTES: Final = 8
 
-Place: TypeAlias = tuple[str, int]
+Partition: TypeAlias = tuple[str, int]
 """A topic, with its prefix, and a partition."""
 
 
@@ -74,11 +74,11 @@ class Parked:
     fault: Fault
     reason: str
     since_block: BlockNumber | None
-    held: dict[Place, Span] = field(default_factory=dict)
+    held: dict[Partition, Span] = field(default_factory=dict)
     skips: frozenset[Source] = frozenset()
     resuming: bool = False
 
-    def holding(self, items: Iterable[Arrival], left: Mapping[Place, Span]) -> Parked:
+    def holding(self, items: Iterable[Arrival], left: Mapping[Partition, Span]) -> Parked:
         """Return the lane with further inputs held; ``left`` are places of more of them."""
         spans = [InputSpan(*place, *span) for place, span in left.items()]
         return replace(self, held=_with_spans(held_with(self.held, items), spans))
@@ -146,7 +146,7 @@ def running(lane: str) -> BlockOutput:
     return _record(lane, "running", None)
 
 
-def held_with(held: dict[Place, Span], items: Iterable[Arrival]) -> dict[Place, Span]:
+def held_with(held: dict[Partition, Span], items: Iterable[Arrival]) -> dict[Partition, Span]:
     """Return what is held once further inputs are; what is between two inputs of a partition belongs to other lanes."""
     held = dict(held)
     for item in items:
@@ -157,7 +157,7 @@ def held_with(held: dict[Place, Span], items: Iterable[Arrival]) -> dict[Place, 
     return held
 
 
-def _with_spans(held: Mapping[Place, Span], spans: Iterable[InputSpan]) -> dict[Place, Span]:
+def _with_spans(held: Mapping[Partition, Span], spans: Iterable[InputSpan]) -> dict[Partition, Span]:
     """Return what is held once further spans are."""
     held = dict(held)
     for topic, partition, first, end in spans:
@@ -187,7 +187,7 @@ def says_parked(record: OutputRecord) -> bool:
     return record.topic == "lanes" and record.key.endswith(b"/parked")
 
 
-def _place(reader: Reader) -> Place:
+def _place(reader: Reader) -> Partition:
     try:
         return reader.bytes().decode(), reader.u32()
     except UnicodeDecodeError as error:

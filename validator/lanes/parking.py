@@ -40,7 +40,7 @@ from validator.lanes.auditing import AuditFailed, Auditor
 from validator.lanes.collected import CollectedWrites
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import ForeignMarker, consumed_by
-from validator.lanes.parked import Fault, Parked, Place, Span, point_of, running, shortened, stored_parts
+from validator.lanes.parked import Fault, Parked, Partition, Span, point_of, running, shortened, stored_parts
 from validator.lanes.processor import Observer, of_new_blocks
 from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBackend, StateUnusable, process_batch
 from validator.plugin.watchdog import handlers_were_called
@@ -74,7 +74,7 @@ class InputsGone(Exception):
 class HeldInputs(Protocol):
     """Reads inputs again."""
 
-    def __call__(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
+    def __call__(self, lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
         """Return a lane's inputs within a span, and the offset up to which they are complete: ``span.end`` unless there are more bytes.
 
         The same arguments give the same result, as long as Kafka has the inputs. Raises `InputsGone`; other exceptions mean that Kafka
@@ -100,7 +100,7 @@ class LaneBatch:
     held_inputs: HeldInputs
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
     known_skips: Collection[Source] = ()
-    left: Mapping[Place, Span] = field(default_factory=dict)
+    left: Mapping[Partition, Span] = field(default_factory=dict)
     was_parked: bool = False
     too_large: str = ""
     checkpoint: str = ""
@@ -110,7 +110,7 @@ class LaneBatch:
     observe: Observer | None = None
     audit: Auditor | None = None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
-    consumed: dict[Place, int] = field(default_factory=dict)
+    consumed: dict[Partition, int] = field(default_factory=dict)
     """By topic and partition, the offset after the last input taken; complete when the output is exhausted."""
     left_at: str = ""
     """The point at which the batch leaves the lane; known when the output is exhausted."""
@@ -210,20 +210,20 @@ class LaneBatch:
 
         return [each if counts(each) else each._replace(inputs=()) for each in self.items.orders]
 
-    def _take(self, held: dict[Place, Span]) -> tuple[list[Arrival], dict[Place, Span]]:
+    def _take(self, held: dict[Partition, Span]) -> tuple[list[Arrival], dict[Partition, Span]]:
         """Return the next share of what is held, and the rest.
 
         If one partition's share has too many bytes, all shares become smaller: blocks without their candidates would only wait.
         """
         total = sum(span.end - span.first for span in held.values())
-        found: list[tuple[Place, Span, list[Arrival], int]] = []
+        found: list[tuple[Partition, Span, list[Arrival], int]] = []
         for place, span in sorted(held.items()):
             share = -(-(span.end - span.first) * min(total, RESUMED_OFFSETS_MAX) // total)
             wanted = Span(span.first, min(span.end, span.first + share))
             found.append((place, wanted, *self.held_inputs(self.lane, place, wanted, RESUMED_BYTES_MAX // len(held))))
         taken = min((Fraction(end - wanted.first, wanted.end - wanted.first) for _, wanted, _, end in found), default=1)
         items: list[Arrival] = []
-        left: dict[Place, Span] = {}
+        left: dict[Partition, Span] = {}
         for place, wanted, inputs, _ in found:
             end = wanted.first + ceil((wanted.end - wanted.first) * taken)
             items += (item for item in inputs if item.source.offset < end)
@@ -244,7 +244,7 @@ class LaneBatch:
         skipped = Skipped(at_fault.skips, at_fault.since_block)
         others: list[BlockOutput] = []
         since = at_fault.since_block
-        consumed: dict[Place, int] = {}
+        consumed: dict[Partition, int] = {}
         observe = of_new_blocks(self.observe, since)
 
         def parts() -> Iterator[list[Input | DeadLetter]]:
@@ -297,7 +297,7 @@ def _knows_nothing(parked: Parked, head: bytes | None) -> bool:
     return head is None and parked.fault is Fault.STATE and not parked.resuming
 
 
-def _reaches(order: LaneOrder, held: Mapping[Place, Span]) -> bool:
+def _reaches(order: LaneOrder, held: Mapping[Partition, Span]) -> bool:
     """Return whether an order to start over names an input that the lane holds: the job had read it when the order was written."""
     return any(span.end > held[place].first for span in order.inputs if (place := (span.topic, span.partition)) in held)
 

@@ -17,7 +17,7 @@ from validator.core.inputs import Source
 from validator.errors import UserError
 from validator.kafka.refusals import why
 from validator.kafka.retry import missing_topics, user_error
-from validator.kafka.settings import producer_config
+from validator.kafka.settings import OF_REPLAYS, producer_config
 from validator.kafka.topics import hidden_topics
 from validator.kafka.transaction import Fenced, FencedWriter, WriteFailed
 from validator.letters.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
@@ -125,7 +125,7 @@ class Replayer:
     """
 
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
-        config = producer_config(kafka, transactional_id=f"{prefix}dead-letter-replay")
+        config = producer_config(kafka, OF_REPLAYS, transactional_id=f"{prefix}dead-letter-replay")
         self._kafka, self._transactional_id = kafka, config["transactional.id"]
         self._bootstrap, self._prefix = config["bootstrap.servers"], prefix
         try:

@@ -8,7 +8,6 @@ installed outside the package folder, such as scripts.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import Distribution, PackageNotFoundError, distributions
@@ -33,11 +32,6 @@ INSTALLER_FILES: Final = frozenset(
     }
 )
 """Files of a ``.dist-info`` folder that depend on how the distribution was installed."""
-
-
-def same_name(name: str) -> str:
-    """Return a distribution's normalized name (PEP 503): ``Remark.Kind`` and ``remark-kind`` are the same."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def find_distribution(name: str) -> Distribution:

@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from validator.document import Node, read_document
 from validator.errors import UserError
-from validator.plugin.files import distribution_files, files_digest, find_distribution, is_editable, same_name
+from validator.plugin.files import distribution_files, files_digest, find_distribution, is_editable
 from validator.plugin.hookspecs import GROUPS
 from validator.plugin.registry import Found, Plugin, Problem
 
@@ -81,7 +83,9 @@ def check_lock(lock: Lock, found: Iterable[Found]) -> list[Problem]:
     problems = []
     for each in found:
         entries = [entry for entry in lock if (entry.group, entry.name) == (each.group, each.name)]
-        own = [entry for entry in entries if same_name(entry.distribution) == same_name(each.distribution)]
+        own = [
+            entry for entry in entries if canonicalize_name(entry.distribution) == canonicalize_name(each.distribution)
+        ]
         right = [entry for entry in own if entry.distribution_version == each.distribution_version]
         if not entries:
             problems.append(Problem(str(each), "the lock does not name it", _AGAIN))
@@ -101,8 +105,8 @@ def check_versions(lock: Lock, plugins: Iterable[Plugin]) -> list[Problem]:
         named = [
             entry.version
             for entry in lock
-            if (entry.group, entry.name, same_name(entry.distribution))
-            == (found.group, found.name, same_name(found.distribution))
+            if (entry.group, entry.name, canonicalize_name(entry.distribution))
+            == (found.group, found.name, canonicalize_name(found.distribution))
         ]
         if plugin.manifest.version not in named:
             problems.append(Problem(str(plugin), f"the lock has version {', '.join(named) or 'none'}", _AGAIN))

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import zipfile
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from email.parser import HeaderParser
 from functools import lru_cache
 from hashlib import sha256
@@ -26,9 +26,12 @@ from importlib.metadata import packages_distributions
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from validator.errors import UserError
 from validator.plugin.archive import check_modules, check_words, unzipped
-from validator.plugin.files import distribution_files, files_digest, find_distribution, is_editable, same_name
+from validator.plugin.files import distribution_files, files_digest, find_distribution, is_editable
 from validator.plugin.limited import BUILD_SECONDS_MAX, run_limited
 
 COMPILED: Final = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dll", ".dylib")
@@ -44,8 +47,6 @@ PRESENT_EXTRA: Final = "spark"
 """The distribution and extra that every worker has, along with their dependencies."""
 
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)[^;]*(?:;(.*))?", re.DOTALL)
-_EXTRA: Final = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 
 
 class Packed(NamedTuple):
@@ -65,7 +66,7 @@ def pack(source: str, output: Path) -> Packed:
     contents = _contents(source)
     folder, name, version = _who(source, contents)
     _check_use(name, version, contents)
-    needs = _needs(name, version, _requirements(contents[f"{folder}/METADATA"]))
+    needs = _needs(name, version, contents[f"{folder}/METADATA"])
     digest = files_digest(contents)
     path = output / _file_name(name, version, digest)
     try:
@@ -192,10 +193,6 @@ def _who(source: str, contents: Mapping[str, bytes]) -> tuple[str, str, str]:
     return folders[0], name, version
 
 
-def _requirements(metadata: bytes) -> list[str]:
-    return HeaderParser().parsestr(metadata.decode("utf-8", "replace")).get_all("Requires-Dist") or []
-
-
 def _refuse_compiled(who: str, contents: Mapping[str, bytes]) -> None:
     for name in contents:
         if name.endswith(COMPILED):
@@ -209,28 +206,30 @@ def _refuse_compiled(who: str, contents: Mapping[str, bytes]) -> None:
             )
 
 
-def _needs(name: str, version: str, requirements: list[str]) -> tuple[str, ...]:
-    """Return the distributions that have to be packed as well, without those that every worker has."""
+def _needs(name: str, version: str, metadata: bytes) -> tuple[str, ...]:
+    """Return the distributions that have to be packed as well, without those that every worker has. Raises `UserError`."""
+    who = f"distribution {name} {version}"
     present: dict[str, str] = {}
-    _close({PRESENT: f"{PRESENT}[{PRESENT_EXTRA}]"}, present, PRESENT_EXTRA)
+    _close([Requirement(f"{PRESENT}[{PRESENT_EXTRA}]")], present)
     needed: dict[str, str] = {}
-    _close(_named(requirements), needed, None, without={*present, same_name(name)}, of=f"{name} {version}")
+    listed = HeaderParser().parsestr(metadata.decode("utf-8", "replace")).get_all("Requires-Dist") or []
+    _close(_applying(listed, frozenset()), needed, without=(*present, canonicalize_name(name)), who=who)
     for other in needed.values():
-        _refuse_compiled_dependency(f"{name} {version}", other)
+        _refuse_compiled_dependency(who, other)
     return tuple(sorted(needed.values()))
 
 
 def _check_use(name: str, version: str, contents: Mapping[str, bytes]) -> None:
     """Raise `UserError` for validator itself, files that cannot be used from an archive, and modules that would hide others."""
     who = f"{name} {version}"
-    if same_name(name) == PRESENT:
+    if canonicalize_name(name) == PRESENT:
         raise UserError(f"distribution {who}: it is the program that plugins extend: install it where workers run")
     _refuse_compiled(who, contents)
-    check_modules(who, contents, _owners(same_name(name)))
+    check_modules(who, contents, _owners(canonicalize_name(name)))
 
 
 def _file_name(name: str, version: str, digest: str) -> str:
-    return f"{same_name(name).replace('-', '_')}-{version}-{digest[:DIGEST_CHARACTERS]}.zip"
+    return f"{canonicalize_name(name).replace('-', '_')}-{version}-{digest[:DIGEST_CHARACTERS]}.zip"
 
 
 def _owners(own: str) -> dict[str, str]:
@@ -238,7 +237,7 @@ def _owners(own: str) -> dict[str, str]:
     return {
         module: names[0]
         for module, names in _modules(tuple(sys.path)).items()
-        if all(same_name(name) != own for name in names)
+        if all(canonicalize_name(name) != own for name in names)
     }
 
 
@@ -249,36 +248,33 @@ def _modules(path: tuple[str, ...]) -> Mapping[str, list[str]]:  # noqa: ARG001 
 
 
 def _close(
-    wanted: dict[str, str], into: dict[str, str], extra: str | None, without: Iterable[str] = (), of: str | None = None
+    wanted: Iterable[Requirement], into: dict[str, str], without: Collection[str] = (), who: str | None = None
 ) -> None:
-    """Add distributions and their dependencies, recursively; one that is not installed is refused if ``of`` is given, else skipped."""
-    for key, name in wanted.items():
+    """Add distributions and their dependencies, recursively; one that is not installed is refused if ``who`` is given, else skipped."""
+    for requirement in wanted:
+        key = canonicalize_name(requirement.name)
         if key in into or key in without:
             continue
         try:
             distribution = find_distribution(key)
         except UserError:
-            if of is not None and not name.endswith(";"):
-                raise UserError(
-                    f"distribution {of}: it needs {name}, which is not installed here: pack it on a machine that has it"
-                ) from None
+            if who is not None:
+                missing = f"{who}: it needs {requirement.name}, which is not installed here"
+                raise UserError(f"{missing}: pack it on a machine that has it") from None
             continue
         into[key] = distribution.metadata["Name"]
-        _close(_named(distribution.requires or [], extra), into, None, without, of)
+        _close(_applying(distribution.requires or [], requirement.extras), into, without, who)
 
 
-def _named(requirements: list[str], extra: str | None = None) -> dict[str, str]:
-    """Return the required distributions by `same_name`; the name of a conditional requirement ends with a semicolon."""
-    named: dict[str, str] = {}
-    for requirement in requirements:
-        if (matched := _REQUIREMENT.match(requirement)) is None:
+def _applying(listed: Iterable[str], extras: Collection[str]) -> Iterator[Requirement]:
+    """Yield the requirements whose marker holds on this machine with one of the extras, or without any."""
+    for text in listed:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
             continue
-        name, marker = matched[1], matched[2] or ""
-        extras = _EXTRA.findall(marker)
-        if not extras or extra in extras:
-            conditional = bool(marker.strip()) and not extras
-            named.setdefault(same_name(name), f"{name};" if conditional else name)
-    return named
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": each}) for each in ("", *extras)):
+            yield requirement
 
 
 def _refuse_compiled_dependency(who: str, name: str) -> None:
@@ -286,7 +282,7 @@ def _refuse_compiled_dependency(who: str, name: str) -> None:
     for path in distribution.files or ():
         if str(path).endswith(COMPILED):
             raise UserError(
-                f"distribution {who}: it needs {name}, whose {path} is compiled and cannot be imported from an archive: install both where "
+                f"{who}: it needs {name}, whose {path} is compiled and cannot be imported from an archive: install both where "
                 "workers run"
             )
 

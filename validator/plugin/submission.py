@@ -189,13 +189,13 @@ def check_commit(forms: RecordForms, records: Sequence[Record], cursors: Mapping
 NO_CURSORS: Final = "cursors: expected a transport that declares them, found one that does not"
 
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 """Topic without its prefix, and partition."""
 
 
 def start_offsets(
-    offsets: Mapping[Place, int], begins: Mapping[Place, int], ends: Mapping[Place, int]
-) -> dict[Place, int]:
+    offsets: Mapping[Partition, int], begins: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> dict[Partition, int]:
     """Return where a reader starts in each partition: ``offsets``, but not before what retention has kept.
 
     Raises ``ValueError`` for the first of ``offsets`` whose partition is not read, that is not a number from 0, or is beyond the end.

@@ -27,8 +27,10 @@ from pathlib import Path
 from threading import Event, Timer
 from typing import Any, Final
 
+from packaging.utils import canonicalize_name
+
 from validator.errors import UserError
-from validator.plugin.files import find_distribution, is_editable, same_name
+from validator.plugin.files import find_distribution, is_editable
 from validator.plugin.hookspecs import GROUPS
 from validator.plugin.pack import build_wheel, pack, unpack
 from validator.testing.case import NOT_FROM_ARCHIVES, packable, python_environment
@@ -194,7 +196,9 @@ def _name_in(archive: Path) -> str:
 
 def _need_plugins(name: str, entries: Iterable[Any]) -> None:
     if not any(entry.group in GROUPS for entry in entries):
-        raise UserError(f"distribution {same_name(name)}: no plugin: it has no entry point of {', '.join(GROUPS)}")
+        raise UserError(
+            f"distribution {canonicalize_name(name)}: no plugin: it has no entry point of {', '.join(GROUPS)}"
+        )
 
 
 def _without(result: Result, prefix: str) -> Result:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.utils import canonicalize_name
+
 from validator.codec.codec import Codec
 from validator.config.chain import Chain
 from validator.core.handlers.dispatch import find_conflicts
 from validator.errors import UserError
-from validator.plugin.files import same_name
 from validator.plugin.protocol_parts import LIMITS
 from validator.plugin.registry import (
     Found,
@@ -231,7 +232,7 @@ def _main(name: str, source: str, only: str) -> None:
         out.flush()
 
     for found in discover():
-        if same_name(found.distribution) == same_name(name):
+        if canonicalize_name(found.distribution) == canonicalize_name(name):
             folder = Path(source) if source else None
             for result in check_plugin(found, folder, lambda doing: report({"progress": doing}), only):
                 report(result.to_json())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from validator.kafka.reader import TopicRecord
     from validator.kafka.settings import KafkaTable
-    from validator.plugin.submission import Place
+    from validator.plugin.submission import Partition
 
 
 class KafkaOutputReader:
@@ -50,7 +50,7 @@ class KafkaOutputReader:
             self.close()
             raise
 
-    def seek(self, offsets: Mapping[Place, int]) -> None:
+    def seek(self, offsets: Mapping[Partition, int]) -> None:
         """Continue from the given offsets, and from the first record of the partitions that are not named. Raises ``ValueError``."""
         with self._open():
             spans = self._reader.spans()
@@ -70,11 +70,11 @@ class KafkaOutputReader:
         record = next_record(self._reader, poll, timeout_s, self._stopping)
         return None if record is None else OutputRecord(*record[:3], record.key or b"", record.value)
 
-    def positions(self) -> dict[Place, int]:
+    def positions(self) -> dict[Partition, int]:
         """Return each partition's next offset."""
         return self._reader.positions()
 
-    def ends(self, *, committed: bool = True) -> dict[Place, int]:
+    def ends(self, *, committed: bool = True) -> dict[Partition, int]:
         """Return the offset after each partition's last committed record, or after the last one of all."""
         with self._open():
             if committed:

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from validator_relay_chain.mock import Speech
-from validator_relay_chain.mock import node as mock_node
+from validator_simulators.relay_chain import Speech
+from validator_simulators.relay_chain import node as mock_node
 
 from tests import hypothesis_profile
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from validator_xcmp_bodies.follow import START, Delivery, Follower, Position
-from validator_xcmp_bodies.outcomes import EventKind, Held, IngressEvent, Place, Watermark
+from validator_xcmp_bodies.follow import START, Delivery, Follower, MessageName
+from validator_xcmp_bodies.outcomes import EventKind, Held, IngressEvent, RecordOffset, Watermark
 
 ROOT = bytes(32)
 
 
-def queued(name: Position, block: int | None = None, kind: EventKind = EventKind.QUEUED) -> IngressEvent:
+def queued(name: MessageName, block: int | None = None, kind: EventKind = EventKind.QUEUED) -> IngressEvent:
     return IngressEvent(name[0] if block is None else block, kind, 7, name[1], name[0], ROOT, 1)
 
 
-def held(name: Position) -> Held:
-    return Held(7, name[1], name[0], ROOT, 1, 1, (Place(0, 0),))
+def held(name: MessageName) -> Held:
+    return Held(7, name[1], name[0], ROOT, 1, 1, (RecordOffset(0, 0),))
 
 
-def taken(follower: Follower, *, complete: bool = True) -> list[Position]:
+def taken(follower: Follower, *, complete: bool = True) -> list[MessageName]:
     return [delivery.position for delivery in follower.deliveries(complete=complete)]
 
 
@@ -27,7 +27,9 @@ NAMES = st.sets(st.tuples(st.integers(1, 5), st.integers(1, 4)), min_size=1, max
 
 
 @given(NAMES, st.randoms(use_true_random=False), st.data())
-def test_order_is_that_of_the_queue_for_any_arrival(names: set[Position], random: object, data: st.DataObject) -> None:
+def test_order_is_that_of_the_queue_for_any_arrival(
+    names: set[MessageName], random: object, data: st.DataObject
+) -> None:
     events = [
         queued(name)
         for block in range(6)
@@ -48,7 +50,7 @@ def test_order_is_that_of_the_queue_for_any_arrival(names: set[Position], random
     assert got == sorted(names)
 
 
-def again(follower: Follower, names: set[Position], events: list[IngressEvent], bodies: list[Held]) -> Follower:
+def again(follower: Follower, names: set[MessageName], events: list[IngressEvent], bodies: list[Held]) -> Follower:
     """Return a follower that starts at the position and has read as much as the one before."""
     left = {(each.sent_at, each.sender) for each in events}
     new = Follower(follower.position)

@@ -13,7 +13,7 @@ from validator_xcmp_bodies import records
 from validator_xcmp_bodies.bodies import Bodies
 from validator_xcmp_bodies.job import DETAIL_CHARACTERS_MAX, open_job
 from validator_xcmp_bodies.limits import PART_BYTES_MAX, PAYLOADS_MAX, parts_max
-from validator_xcmp_bodies.outcomes import BodyPart, EventKind, Held, IngressEvent, Place, Refused, Settings
+from validator_xcmp_bodies.outcomes import BodyPart, EventKind, Held, IngressEvent, RecordOffset, Refused, Settings
 from validator_xcmp_bodies.pages import Pages, restore
 from validator_xcmp_bodies.parts import BodyError, Part, condense, cut, measure
 
@@ -133,7 +133,7 @@ def test_the_content_decides_whose_body_it_is_not_the_key() -> None:
 def test_ten_thousand_parts_of_a_small_body_keep_nothing() -> None:
     bodies = listing()
     for number in range(10_000):
-        bodies.offer(part(number, 10_000), Place(0, number))
+        bodies.offer(part(number, 10_000), RecordOffset(0, number))
     assert bodies.queues[RECIPIENT].waiting_bytes == 0
     assert refusals(bodies) == ["Body/Malformed"] * 10_000
 
@@ -141,17 +141,17 @@ def test_ten_thousand_parts_of_a_small_body_keep_nothing() -> None:
 def test_as_many_parts_as_allowed_keep_no_more_than_the_declared_size() -> None:
     bodies, most = listing(), parts_max(CLAIM.size)
     for number in range(most):
-        bodies.offer(part(number, most, [b""] * 16_000), Place(0, number))
+        bodies.offer(part(number, most, [b""] * 16_000), RecordOffset(0, number))
         kept = bodies.queues[RECIPIENT].waiting_bytes
         assert kept <= 32 * PAYLOADS_MAX
-    bodies.offer(part(), Place(0, most))
+    bodies.offer(part(), RecordOffset(0, most))
     assert any(isinstance(each, Held) for each in bodies.finish()), "the right body is held all the same"
 
 
 def test_a_body_cut_in_another_way_in_every_record_keeps_one_part() -> None:
     bodies = listing()
     for count in range(1, 1_000):
-        bodies.offer(part(0, 1 + count % parts_max(CLAIM.size), [b""]), Place(0, count))
+        bodies.offer(part(0, 1 + count % parts_max(CLAIM.size), [b""]), RecordOffset(0, count))
         assert len(bodies.queues[RECIPIENT].entries[BLOCK, SENDER].kept) <= 1
 
 
@@ -173,11 +173,11 @@ def test_a_body_cut_in_another_way_in_every_record_keeps_one_part() -> None:
 )
 def test_a_wrong_part_is_refused_and_the_right_body_is_held_after_it(wrong: BodyPart, kind: str) -> None:
     bodies = listing()
-    bodies.offer(wrong, Place(0, 0))
+    bodies.offer(wrong, RecordOffset(0, 0))
     assert refusals(bodies) == [kind]
     assert len(bodies.queues) == 1
-    bodies.offer(part(), Place(0, 1))
-    bodies.offer(part(), Place(0, 2))
+    bodies.offer(part(), RecordOffset(0, 1))
+    bodies.offer(part(), RecordOffset(0, 2))
     held, refused = bodies.finish()[:2]
     assert isinstance(held, Held)
     assert isinstance(refused, Refused)
@@ -191,9 +191,11 @@ def test_parts_in_any_order_and_twice_are_held_once() -> None:
     bodies.apply(IngressEvent(BLOCK, EventKind.QUEUED, RECIPIENT, SENDER, BLOCK, found.root, found.size))
     for offset, number in enumerate((2, 0, 2, 0, 1, 1, 0)):
         claim = BodyPart(SENDER, RECIPIENT, BLOCK, found.root, found.size, number, 3, condense(parts[number]))
-        bodies.offer(claim, Place(0, offset))
+        bodies.offer(claim, RecordOffset(0, offset))
     out = bodies.finish()
-    assert [each.places for each in out if isinstance(each, Held)] == [(Place(0, 1), Place(0, 4), Place(0, 0))]
+    assert [each.places for each in out if isinstance(each, Held)] == [
+        (RecordOffset(0, 1), RecordOffset(0, 4), RecordOffset(0, 0))
+    ]
     assert [each.refusal.kind for each in out if isinstance(each, Refused)] == ["Body/Duplicate"] * 4
 
 
@@ -219,7 +221,7 @@ def test_bodies_for_made_up_recipients_are_bounded_and_leave_nothing_behind(monk
     for block in range(BLOCK + 1, BLOCK + 30):
         bodies.advance(block)
         for stranger in range(500):
-            bodies.offer(part(recipient=1_000 * block + stranger), Place(0, offset))
+            bodies.offer(part(recipient=1_000 * block + stranger), RecordOffset(0, offset))
             offset += 1
         refused = refusals(bodies)
         store()
@@ -240,6 +242,6 @@ def test_bodies_for_made_up_recipients_are_bounded_and_leave_nothing_behind(monk
 def test_without_a_buffer_a_stranger_creates_nothing() -> None:
     bodies = listing()
     for stranger in range(3, 5_000):
-        bodies.offer(part(recipient=stranger), Place(0, stranger))
+        bodies.offer(part(recipient=stranger), RecordOffset(0, stranger))
     assert list(bodies.queues) == [RECIPIENT]
     assert set(refusals(bodies)) == {"Body/NotExpected"}

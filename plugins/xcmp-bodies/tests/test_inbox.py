@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 from validator_xcmp_bodies import inbox as module
-from validator_xcmp_bodies.follow import Position
+from validator_xcmp_bodies.follow import MessageName
 from validator_xcmp_bodies.inbox import FolderError, Inbox
 
-MESSAGES: list[Position] = [(5, 1), (5, 3), (6, 1), (6, 2), (10**9, 4)]
+MESSAGES: list[MessageName] = [(5, 1), (5, 3), (6, 1), (6, 2), (10**9, 4)]
 
 
 class Killed(Exception):
@@ -34,7 +34,7 @@ def deliver(folder: Path) -> None:
         inbox.close()
 
 
-def take(folder: Path) -> list[Position]:
+def take(folder: Path) -> list[MessageName]:
     """Take all files away, as a recipient does."""
     names = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
     found = [tuple(json.loads(each.read_text())["position"]) for each in names]
@@ -69,7 +69,7 @@ def test_each_message_is_taken_once_wherever_the_process_is_killed(
 
     counted("_write")
     counted("_rename")
-    taken: list[Position] = []
+    taken: list[MessageName] = []
     for _ in range(200):
         calls_left = random.randrange(1, 12)
         try:

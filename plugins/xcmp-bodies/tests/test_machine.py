@@ -19,8 +19,8 @@ from validator_xcmp_bodies.outcomes import (
     Flow,
     Held,
     IngressEvent,
-    Place,
     QueueStatus,
+    RecordOffset,
     Refused,
     Wanted,
 )
@@ -85,7 +85,7 @@ def batches(draw: st.DrawFn) -> list[list[tuple[Any, ...]]]:
             parts += [(name, claim, part, number, count) for number, part in enumerate(pieces)]
         kept = draw(st.permutations(parts)) if parts else []
         for name, claim, part, number, count in kept[: draw(st.sampled_from((len(kept), len(kept), len(kept) // 2)))]:
-            batch.append(("part", name, claim, part, number, count, Place(0, offset)))
+            batch.append(("part", name, claim, part, number, count, RecordOffset(0, offset)))
             offset += 1
         found.append(batch)
     return found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from validator_xcmp_bodies import records
 from validator_xcmp_bodies.errors import not_expected
 from validator_xcmp_bodies.job import BodiesJob, open_job
-from validator_xcmp_bodies.outcomes import Flow, Held, Place, QueueStatus, Refused, Wanted, Watermark
+from validator_xcmp_bodies.outcomes import Flow, Held, QueueStatus, RecordOffset, Refused, Wanted, Watermark
 from validator_xcmp_bodies.parts import cut, measure, rejoin
 
 from validator.codec.encode import OutputRecord
@@ -41,12 +41,12 @@ def test_a_body_survives_its_records(payloads: list[bytes]) -> None:
 
 def test_outcomes_are_records_of_their_topics() -> None:
     watermark = Watermark(5, (1, 4))
-    held = Held(2, 1, 3, ROOT, 11, 3, (Place(0, 7), Place(0, 9)))
-    refused = Refused(not_expected(1, 2, 3), Place(0, 8), 1, 2, 3, ROOT)
+    held = Held(2, 1, 3, ROOT, 11, 3, (RecordOffset(0, 7), RecordOffset(0, 9)))
+    refused = Refused(not_expected(1, 2, 3), RecordOffset(0, 8), 1, 2, 3, ROOT)
     outcomes = [
         held,
         refused,
-        Refused(not_expected(1, 2, 3), Place(0, 8)),
+        Refused(not_expected(1, 2, 3), RecordOffset(0, 8)),
         Wanted(2, 1, 3, ROOT, 11, 2),
         Flow(1, 2, 8, 3, watermark),
         QueueStatus(2, 9, 1, 1, 0, (3, 1), front_held=False, alarm=True, watermark=watermark),

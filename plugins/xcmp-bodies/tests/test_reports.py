@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from validator_xcmp_bodies import cli, records
-from validator_xcmp_bodies.outcomes import Held, Place
-from validator_xcmp_bodies.reports import Position, RecordsRemoved, Wish, make
+from validator_xcmp_bodies.outcomes import Held, RecordOffset
+from validator_xcmp_bodies.reports import RecordsRemoved, ReportProgress, Wish, make
 
 from validator.errors import UserError
 from validator.kafka.reader import TopicRecord
@@ -42,7 +42,9 @@ class Topic:
         for offset, each in enumerate(self.partitions[partition]):
             if each is not None and offset >= begin:
                 lane, sender = each
-                (record,) = records.encode_outcomes(lane, [Held(2, sender, 5, bytes(32), 7, 1, (Place(0, offset),))])
+                (record,) = records.encode_outcomes(
+                    lane, [Held(2, sender, 5, bytes(32), 7, 1, (RecordOffset(0, offset),))]
+                )
                 yield TopicRecord(records.HELD, partition, offset, record.key, record.value, 0)
 
     def end_of(self, topic: str, partition: int) -> int:
@@ -51,8 +53,8 @@ class Topic:
 
 
 def made(
-    topic: Topic, last: Position | None, block: int, most: int = 100, first: int = 0
-) -> tuple[list[int], Position]:
+    topic: Topic, last: ReportProgress | None, block: int, most: int = 100, first: int = 0
+) -> tuple[list[int], ReportProgress]:
     found, position = make(Wish(LANE, block, first, most), last, topic)  # type: ignore[arg-type]
     rows = [json.loads(line) for line in found]
     assert [(row["lane"], row["block"], row["kind"], row["index"]) for row in rows] == [
@@ -101,13 +103,13 @@ def test_an_end_behind_the_last_record_is_not_mistaken_for_a_gap() -> None:
 
 
 def test_records_that_kafka_lacks_once_are_asked_for_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    answers: list[Exception | tuple[list[str], Position]] = [
+    answers: list[Exception | tuple[list[str], ReportProgress]] = [
         RecordsRemoved("remove the file"),
-        (["line\n"], Position(LANE, 7, 0, 1)),
+        (["line\n"], ReportProgress(LANE, 7, 0, 1)),
     ]
     slept: list[float] = []
 
-    def reports(*_: object) -> tuple[list[str], Position]:
+    def reports(*_: object) -> tuple[list[str], ReportProgress]:
         found = answers.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -134,21 +136,21 @@ def test_records_that_kafka_lacks_once_are_asked_for_again(monkeypatch: pytest.M
 )
 def test_what_contradicts_the_position_is_refused(wish: Wish, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        make(wish, Position(LANE, 10, 0, 0), Topic([]))  # type: ignore[arg-type]
+        make(wish, ReportProgress(LANE, 10, 0, 0), Topic([]))  # type: ignore[arg-type]
 
 
 def test_a_position_is_stored_whole(tmp_path: Path) -> None:
     path = tmp_path / "position"
-    assert Position.read(path) is None
-    position = Position(LANE, 10, 1, 3, {0: 1, 7: 2}, {0: 5, 7: 2})
+    assert ReportProgress.read(path) is None
+    position = ReportProgress(LANE, 10, 1, 3, {0: 1, 7: 2}, {0: 5, 7: 2})
     position.write(path)
-    assert Position.read(path) == position
+    assert ReportProgress.read(path) == position
 
 
 @pytest.mark.parametrize("change", [{"begin": [1]}, {"block": "x"}, {"lane": None, "more": 1}])
 def test_another_file_is_no_position(change: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "position"
-    Position(LANE, 10, 1, 3).write(path)
+    ReportProgress(LANE, 10, 1, 3).write(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(UserError, match="expected a position that `validator messages reports` wrote"):
-        Position.read(path)
+        ReportProgress.read(path)

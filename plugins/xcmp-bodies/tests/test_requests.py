@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from validator_xcmp_bodies import records
 from validator_xcmp_bodies.bodies import Bodies
-from validator_xcmp_bodies.outcomes import BodyPart, EventKind, IngressEvent, Place, Settings, Wanted
+from validator_xcmp_bodies.outcomes import BodyPart, EventKind, IngressEvent, RecordOffset, Settings, Wanted
 from validator_xcmp_bodies.pages import Pages, restore
 from validator_xcmp_bodies.parts import condense, cut, measure
 
@@ -40,7 +40,9 @@ def requested(bodies: Bodies, block: int) -> list[tuple[Name, int]]:
 
 def hold(bodies: Bodies, name: Name) -> None:
     found, (part,) = measure(payloads(name)), cut(payloads(name))
-    bodies.offer(BodyPart(name[1], RECIPIENT, name[0], found.root, found.size, 0, 1, condense(part)), Place(0, name[1]))
+    bodies.offer(
+        BodyPart(name[1], RECIPIENT, name[0], found.root, found.size, 0, 1, condense(part)), RecordOffset(0, name[1])
+    )
 
 
 def test_the_front_is_requested_in_every_block_and_the_rest_ever_less_often() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from validator_xcmp_bodies.bodies import Bodies
-from validator_xcmp_bodies.outcomes import BodyPart, EventKind, Held, IngressEvent, Place, Refused, Settings
+from validator_xcmp_bodies.outcomes import BodyPart, EventKind, Held, IngressEvent, RecordOffset, Refused, Settings
 from validator_xcmp_bodies.parts import condense, cut, measure
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "xcmp_network_samples.json"
@@ -47,7 +47,8 @@ def play(scenario: dict[str, Any]) -> None:
             found, (part,) = measure(payloads), cut(payloads)
             claim = (found.root, found.size, 0, 1)
             bodies.offer(
-                BodyPart(body["sender"], body["recipient"], body["sent_at"], *claim, condense(part)), Place(0, offset)
+                BodyPart(body["sender"], body["recipient"], body["sent_at"], *claim, condense(part)),
+                RecordOffset(0, offset),
             )
             offset += 1
             outcomes = [each for each in bodies.finish() if isinstance(each, Held | Refused)]

@@ -5,32 +5,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from validator_simulators import settings_of_profile
+from validator_simulators.demo.command import configuration
+from validator_simulators.router.traffic import RouterSimulation
 
-from validator.cli.demo import configuration
 from validator.config import load_config
 from validator.config.toml import to_toml
-from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.simulate import settings_of_profile
-
-# Unicode without surrogates; TOML allows NUL only escaped, and json escapes it
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-plain = st.integers(0, 2**128) | st.booleans() | texts
-values = plain | st.lists(plain, max_size=3)
-tables = st.recursive(
-    st.dictionaries(texts, values, max_size=3),
-    lambda below: st.dictionaries(texts, values | below | st.lists(below, min_size=1, max_size=3), max_size=3),
-    max_leaves=10,
-)
-
-
-@given(tables)
-def test_written_table_is_read_back(table: dict[str, Any]) -> None:
-    assert tomllib.loads(to_toml(table)) == table
 
 
 def test_none_is_left_out() -> None:

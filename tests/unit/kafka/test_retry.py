@@ -315,9 +315,8 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Bro
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-@pytest.mark.parametrize("code", TRANSIENT)
-def test_caller_continues_after_transient_errors(stub: Callable[..., Broker], code: int, caller: str) -> None:
-    broker = stub(code, 3)
+def test_caller_continues_after_transient_errors(stub: Callable[..., Broker], caller: str) -> None:
+    broker = stub(KafkaError._TRANSPORT, 3)  # `answer` is tested with each of the errors
     ask, expected = CALLERS[caller]
     assert ask(broker) == expected
     assert broker.calls

@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import PREFIX, Chain, chain, definition_of, inputs_of
@@ -23,16 +24,15 @@ from validator.lanes.arrived import Chunk, Inputs, PackedInputs
 from validator.lanes.auditing import Auditor
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
-from validator.lanes.parked import Parked, Place, Span, stored_parts
+from validator.lanes.parked import Parked, Partition, Span, stored_parts
 from validator.lanes.parking import InputsGone, LaneBatch, Suspect
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache
-from validator.simulate import SimulationSettings
 
 BATCHES = 6
 FAULTY_BATCH = 3
-ORDERS: Place = (f"{PREFIX}blocks", 9)
+ORDERS: Partition = (f"{PREFIX}blocks", 9)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Running:
         sink.commit(self.chain.lane, batch.consumed)
         self.store.commit(attempt)
 
-    def held(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
+    def held(self, lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
         """Read inputs again."""
         assert lane == self.chain.lane
         assert bytes_max > 0
@@ -111,7 +111,7 @@ class Running:
     def ordered(self, *skips: Source, start_over: bool = False, checkpoint: str = "here") -> LaneOrder:
         """Return such an order."""
         orders = sum(source[:2] == ORDERS for source in self.kafka)
-        ends: dict[Place, int] = {}
+        ends: dict[Partition, int] = {}
         for topic, partition, offset in self.kafka if start_over else ():
             ends[topic, partition] = max(offset + 1, ends.get((topic, partition), 0))
         inputs = tuple(InputSpan(*place, 0, end) for place, end in sorted(ends.items()))
@@ -141,7 +141,7 @@ def chunk(items: list[Arrival]) -> Chunk:
 
 def chunks_of_items(items: list[Arrival], size: int) -> list[Chunk]:
     """Return inputs in chunks."""
-    by_place: dict[Place, list[Arrival]] = {}
+    by_place: dict[Partition, list[Arrival]] = {}
     for item in sorted(items, key=lambda item: item.source):
         by_place.setdefault((item.source.topic, item.source.partition), []).append(item)
     return [chunk(run[at : at + size]) for run in by_place.values() for at in range(0, len(run), size)]

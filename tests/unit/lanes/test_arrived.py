@@ -17,7 +17,7 @@ from validator.lanes import arrived as module
 from validator.lanes import parking as parking_module
 from validator.lanes.arrived import Chunk, Inputs, arrived, runs
 from validator.lanes.marker import consumed_by
-from validator.lanes.parked import Fault, Place, Span, held_with, says_parked
+from validator.lanes.parked import Fault, Partition, Span, held_with, says_parked
 from validator.lanes.parking import LaneBatch
 from validator.lanes.store import LaneCache
 
@@ -224,7 +224,7 @@ def test_shares_stay_in_proportion_if_one_partition_has_too_many_bytes(
     heavy = max(before, key=lambda place: before[place].end - before[place].first)
     held = running.held
 
-    def some(lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
+    def some(lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
         items, end = held(lane, place, span, bytes_max)
         if place != heavy:
             return items, end

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, TopicPartition
+from validator_simulators import SimulationSettings
 
 from streaming.chunk_files import PassedOn, chunk_of
 from streaming.decode_stage import DecodeSettings
@@ -22,7 +23,6 @@ from streaming.range_reader import RangeReader
 from streaming.ranges import OffsetRange
 from tests.unit.lanes.chains import PREFIX, chain, definition_of
 from validator.codec.inflight import Arrival, unpack
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 CHAIN = chain(SimulationSettings(seed=3, blocks=8, candidates_per_block=4, session_length_blocks=5))
@@ -33,7 +33,7 @@ VALUES = {
 }
 A, B = (f"{PREFIX}blocks", 0), (f"{PREFIX}candidates", 1)
 
-Place: TypeAlias = tuple[str, int]
+Partition: TypeAlias = tuple[str, int]
 Row: TypeAlias = tuple[str, int, int, bytes | None, bytes | None]
 """Topic, partition, offset, key, value."""
 
@@ -69,14 +69,14 @@ class PlayedKafka:
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = random.Random(seed)
-        self.rows: dict[Place, list[Row]] = {}
-        self.ends: dict[Place, int] = {}
+        self.rows: dict[Partition, list[Row]] = {}
+        self.ends: dict[Partition, int] = {}
         self.consumers: list[PlayedConsumer] = []
-        self.errors: dict[Place, tuple[int, int]] = {}
+        self.errors: dict[Partition, tuple[int, int]] = {}
         """The offset at which each partition fails for all consumers, and the code."""
         self.raises: BaseException | None = None
         """What the next poll raises."""
-        self.turns: list[Place] = []
+        self.turns: list[Partition] = []
         """The partitions that give the next messages, one each; after that any."""
         self.chunk_max = 9
         self.now = 0.0
@@ -87,7 +87,7 @@ class PlayedKafka:
         self.consumers.append(PlayedConsumer(self, config))
         return self.consumers[-1]
 
-    def write(self, place: Place, records: int, *, gap: int = 0) -> None:
+    def write(self, place: Partition, records: int, *, gap: int = 0) -> None:
         """Write records, and a marker of some offsets behind them."""
         rows, end = self.rows.setdefault(place, []), self.ends.get(place, 0)
         values = VALUES[place[0].removeprefix(PREFIX)]
@@ -114,12 +114,12 @@ class PlayedConsumer:
 
     def __init__(self, kafka: PlayedKafka, config: dict[str, Any]) -> None:
         self.kafka, self.config = kafka, config
-        self.at: dict[Place, int] = {}
+        self.at: dict[Partition, int] = {}
         self.given: Counter[tuple[str, int, int]] = Counter()
         self.closed = 0
         self.assigned = 0
         self.rng = random.Random(kafka.rng.random())
-        self.ended: dict[Place, int] = {}
+        self.ended: dict[Partition, int] = {}
         self._next: list[Message] = []
 
     def assign(self, places: Sequence[TopicPartition]) -> None:
@@ -178,7 +178,7 @@ class PlayedConsumer:
         self.given[row[:3]] += 1
         return Message(row)
 
-    def _can(self, place: Place) -> bool:
+    def _can(self, place: Partition) -> bool:
         end = self.kafka.ends.get(place, 0)
         fails_at = self.kafka.errors.get(place, (1 << 62, 0))[0]
         return self.at[place] < end or self.ended.get(place) != self.at[place] or fails_at <= end

@@ -15,22 +15,23 @@ PROGRAM = """
 import subprocess, sys
 from pathlib import Path
 import streaming.logs as logs
-logs.OUTPUT_LOG_BYTES_MAX = 1000
+logs.OUTPUT_LOG_BYTES_MAX = 300
 with logs.own_output(Path(sys.argv[1])) as own:
     logs.logger(own).info("ready", lane="polkadot")
     print("printed", flush=True)
-    for number in range(200):
+    for number in range(60):
         subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.stderr.write('noise {number} \\xff 100 %s' + chr(10))"], check=True)
     own.write("written\\n")
 print("after", file=sys.stderr)
 """
 
 
-@pytest.fixture
-def output(tmp_path: Path) -> tuple[str, Path]:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True)
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("output")
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, check=True)
     assert done.stdout == ""
-    return done.stderr, tmp_path / "logs"
+    return done.stderr, folder / "logs"
 
 
 def test_standard_error_has_only_log(output: tuple[str, Path]) -> None:
@@ -44,11 +45,11 @@ def test_other_output_is_kept_up_to_size_limit(output: tuple[str, Path]) -> None
     _, logs = output
     files = sorted(logs.iterdir())
     assert [file.name for file in files] == [OUTPUT_LOG, f"{OUTPUT_LOG}.1"]
-    assert all(0 < file.stat().st_size <= 1000 for file in files)
+    assert all(0 < file.stat().st_size <= 300 for file in files)
     lines = [line for file in reversed(files) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert lines[-1].startswith("noise 199 ")
+    assert lines[-1].startswith("noise 59 ")
     numbers = [int(line.split()[1]) for line in lines]
-    assert numbers == list(range(numbers[0], 200)), "no line is lost or cut"
+    assert numbers == list(range(numbers[0], 60)), "no line is lost or cut"
 
 
 FLOOD = """

@@ -100,8 +100,7 @@ class HandlerDispatcher:
     """Dispatches upward messages to handlers; the block alone decides which ones are in force.
 
     ``epochs`` are ascending by block, the first from block 0. A message may use ``weight_max``, or the weight of a whole round if that is
-    None. A message that no handler takes is charged ``default_weight``. ``context`` makes each message's context. Source: ARCHITECTURE
-    "Plugins".
+    None. A message that no handler takes is charged ``default_weight``. ``context`` makes each message's context.
     """
 
     def __init__(

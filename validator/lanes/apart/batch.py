@@ -24,7 +24,7 @@ from validator.lanes.apart.wire import Nonsense, Say, outputs_to_bytes, place_of
 from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.auditing import fault_key, is_chosen
 from validator.lanes.definition import LaneDefinition, named_handlers
-from validator.lanes.parked import Fault, Place, Span, point_of, stored_parts
+from validator.lanes.parked import Fault, Partition, Span, point_of, stored_parts
 from validator.lanes.parking import RESUMED_BYTES_MAX, LaneBatch
 from validator.lanes.store import Head, LaneCache, Recovery, StateBackend
 
@@ -45,7 +45,7 @@ _SLOT_NUMBER_MAX: Final = 2**31 - 1
 class Services(Protocol):
     """What a worker does for the process of a lane."""
 
-    def held_inputs(self, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
+    def held_inputs(self, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
         """Return inputs of the lane (`validator.lanes.parking.HeldInputs`)."""
 
     def confirm(self, *, corrects: bool) -> None:
@@ -65,7 +65,7 @@ class ApartBatch:
     request: BatchRequest
     chunks: Iterable[Chunk]
     memory_bytes: int
-    consumed: dict[Place, int] = field(default_factory=dict)
+    consumed: dict[Partition, int] = field(default_factory=dict)
     """By topic and partition, the offset after the last input taken; complete when the output is exhausted."""
     left_at: str = ""
     """The point at which the batch leaves the lane; known when the output is exhausted."""

@@ -18,7 +18,7 @@ from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
 from validator.lanes.apart.wire import Nonsense
 from validator.lanes.arrived import Chunk
-from validator.lanes.parked import Place, Span, held_with, stored_parts
+from validator.lanes.parked import Partition, Span, held_with, stored_parts
 from validator.lanes.store import Head
 from validator.metrics.report import LANE, Report
 from validator.topics import DEAD_LETTERS, LANES, METRICS
@@ -56,13 +56,13 @@ class Given:
         for place, span in held_with({}, items).items():
             self._add(place, span)
 
-    def check(self, place: Place, span: Span) -> None:
+    def check(self, place: Partition, span: Span) -> None:
         """Raise `Nonsense` if some of a span has not been given."""
         known = self._spans.get(place)
         if known is None or not known.first <= span.first <= span.end <= known.end:
             raise Nonsense(f"inputs {span.first} to {span.end} of {place[0]}[{place[1]}], which it does not have")
 
-    def check_taken(self, place: Place, offset: int) -> None:
+    def check_taken(self, place: Partition, offset: int) -> None:
         """Raise `Nonsense` if the inputs of a place do not go as far."""
         known = self._spans.get(place)
         if known is None or not known.first <= offset <= known.end:
@@ -80,7 +80,7 @@ class Given:
             raise Nonsense("a reason of more than a line")
         parked.record(lane)
 
-    def _add(self, place: Place, span: Span) -> None:
+    def _add(self, place: Partition, span: Span) -> None:
         known = self._spans.get(place, span)
         self._spans[place] = Span(min(known.first, span.first), max(known.end, span.end))
 

@@ -55,7 +55,7 @@ from validator.lanes.auditing import (
 )
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.meter import LaneMeter, MeterSettings
-from validator.lanes.parked import Place, Span
+from validator.lanes.parked import Partition, Span
 from validator.lanes.parking import LaneBatch, Suspect
 from validator.lanes.store import LaneCache, Recovery
 from validator.plugin.watchdog import show_calls
@@ -179,7 +179,7 @@ class LaneServer:
                 return
             yield Chunk(*pickle.loads(data))  # noqa: S301 - the worker's
 
-    def _held_inputs(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:  # noqa: ARG002
+    def _held_inputs(self, lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:  # noqa: ARG002
         found: tuple[list[Arrival], int] = asked(self._wire, Say.HELD, place_to_bytes(*place, *span, bytes_max))
         return found
 

@@ -19,8 +19,8 @@ from validator_xcmp_bodies.outcomes import (
     EventKind,
     IngressEvent,
     Outcome,
-    Place,
     QueueStatus,
+    RecordOffset,
     Refused,
     Settings,
 )
@@ -62,7 +62,7 @@ class Bodies:
         """Note that a block is executed."""
         self.height = max(self.height, block)
 
-    def offer(self, part: BodyPart, place: Place) -> None:
+    def offer(self, part: BodyPart, place: RecordOffset) -> None:
         """Take a part of a body, or refuse it."""
         queue = self.queues.get(part.recipient)
         if queue is None or (part.sent_at, part.sender) not in queue.entries:
@@ -95,7 +95,7 @@ class Bodies:
             out = [each for each in out if not (isinstance(each, Refused) and self._was_refused(each.place))]
         return out
 
-    def _was_refused(self, place: Place) -> bool:
+    def _was_refused(self, place: RecordOffset) -> bool:
         return place.offset < self.refused_below.get(place.partition, 0)
 
     def statuses(self) -> Iterator[QueueStatus]:

@@ -34,13 +34,12 @@ from validator.plugin.protocol_api import U32_MAX
 from validator_xcmp_bodies import alarms, records
 from validator_xcmp_bodies.bodyfile import SHOWN_CHARACTERS, body_of
 from validator_xcmp_bodies.fetch import BodyFetcher
-from validator_xcmp_bodies.follow import START, Delivery, Follower, Position
+from validator_xcmp_bodies.follow import START, Delivery, Follower, MessageName
 from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.limits import REPORTS_PER_BLOCK, REPORTS_PER_BLOCK_MAX
 from validator_xcmp_bodies.options import alarm_blocks
 from validator_xcmp_bodies.parts import BodyError
-from validator_xcmp_bodies.reports import Position as Stored
-from validator_xcmp_bodies.reports import RecordsRemoved, Wish
+from validator_xcmp_bodies.reports import RecordsRemoved, ReportProgress, Wish
 from validator_xcmp_bodies.reports import make as make_reports
 from validator_xcmp_bodies.sender import Content, Sender, by_content
 from validator_xcmp_bodies.shown import show_messages, show_statuses
@@ -200,7 +199,7 @@ def reports(
     config = connected(config_path)
     _check_chain(config, chain)
     wish = Wish(chain, block, first_index, min(reports_max, REPORTS_PER_BLOCK_MAX - first_index))
-    last = Stored.read(position)
+    last = ReportProgress.read(position)
     with working("reading what is held"):
         try:
             lines, made = _reports(config, wish, last)
@@ -213,7 +212,7 @@ def reports(
     say(f"{made.requests - first_index} reports; block {block} has {made.requests} channel requests")
 
 
-def _reports(config: Config, wish: Wish, last: Stored | None) -> tuple[list[str], Stored]:
+def _reports(config: Config, wish: Wish, last: ReportProgress | None) -> tuple[list[str], ReportProgress]:
     with TopicReader(config.kafka, config.topics.prefix, [records.HELD], tail=0) as reader:
         return make_reports(wish, last, reader)
 
@@ -226,7 +225,7 @@ def _check_chain(config: Config, chain: str) -> None:
 # --- following ---
 
 
-def _position(text: str | None) -> Position:
+def _position(text: str | None) -> MessageName:
     if text is None:
         return START
     numbers = [int(each) for each in text.split("/") if POSITION_NUMBER.fullmatch(each)]

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from validator.cli.command_api import POLL_S, TopicReader, UserError
 from validator_xcmp_bodies import records
-from validator_xcmp_bodies.outcomes import Held, Place
+from validator_xcmp_bodies.outcomes import Held, RecordOffset
 from validator_xcmp_bodies.parts import BodyError
 from validator_xcmp_bodies.reading import gone, read_body
 
@@ -36,7 +36,7 @@ class BodyFetcher:
         except BodyError as error:
             raise UserError(str(error)) from error
 
-    def _value(self, place: Place) -> bytes:
+    def _value(self, place: RecordOffset) -> bytes:
         self._reader.restart(records.BODIES, place.partition, place.offset)
         deadline = time.monotonic() + FETCH_S_MAX
         while time.monotonic() < deadline:

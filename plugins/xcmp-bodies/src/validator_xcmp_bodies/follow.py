@@ -15,8 +15,8 @@ from typing import NamedTuple
 from validator.plugin.protocol_api import BlockNumber, ParaId
 from validator_xcmp_bodies.outcomes import EventKind, Held, IngressEvent, Watermark
 
-Position = tuple[BlockNumber, ParaId]
-START: Position = (-1, 0)
+MessageName = tuple[BlockNumber, ParaId]
+START: MessageName = (-1, 0)
 """Before every message."""
 
 
@@ -28,11 +28,11 @@ class Delivery(NamedTuple):
     """
 
     held: Held
-    acks: tuple[Position, ...]
+    acks: tuple[MessageName, ...]
     watermark: Watermark
 
     @property
-    def position(self) -> Position:
+    def position(self) -> MessageName:
         """The name of the message."""
         return self.held.sent_at, self.held.sender
 
@@ -40,10 +40,10 @@ class Delivery(NamedTuple):
 class Follower:
     """One recipient's queue as far as it has been read; nothing at or before ``position`` is handed over."""
 
-    def __init__(self, position: Position = START) -> None:
+    def __init__(self, position: MessageName = START) -> None:
         self.position = position
-        self._queued: set[Position] = set()
-        self._held: dict[Position, Held] = {}
+        self._queued: set[MessageName] = set()
+        self._held: dict[MessageName, Held] = {}
         self._newest: BlockNumber = -1
 
     def apply(self, event: IngressEvent) -> None:
@@ -79,11 +79,11 @@ class Follower:
             acks = tuple(each for each in sorted(self._queued) if each <= name)
             yield Delivery(held, acks, self._claim(name))
 
-    def waits_for(self) -> Position | None:
+    def waits_for(self) -> MessageName | None:
         """Return the first message that has not been handed over, or None."""
         return min((name for name in self._queued if name > self.position), default=None)
 
-    def _claim(self, name: Position) -> Watermark:
+    def _claim(self, name: MessageName) -> Watermark:
         block, _ = name
         same = sorted(sender for sent_at, sender in self._queued if sent_at == block)
         if same[-1] == name[1]:

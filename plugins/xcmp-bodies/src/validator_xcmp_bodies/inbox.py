@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from validator_xcmp_bodies.follow import START, Position
+from validator_xcmp_bodies.follow import START, MessageName
 
 POSITION: Final = ".position"
 LOCK: Final = ".lock"
@@ -50,7 +50,7 @@ class Inbox:
         with os.scandir(self._folder) as entries:
             return sum(not entry.name.startswith(".") for entry in entries) >= self._files_max
 
-    def put(self, position: Position, document: dict[str, Any]) -> None:
+    def put(self, position: MessageName, document: dict[str, Any]) -> None:
         """Add a message; its position becomes that of the inbox."""
         name = _name(position)
         prepared = self._folder / (PREPARED + name)
@@ -59,7 +59,7 @@ class Inbox:
         self.position = position
         _rename(prepared, self._folder / name)
 
-    def _read_position(self) -> Position:
+    def _read_position(self) -> MessageName:
         path = self._folder / POSITION
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ class Inbox:
                 prepared.unlink()
 
 
-def _name(position: Position) -> str:
+def _name(position: MessageName) -> str:
     """Return the name of a message's file; names sort as messages do."""
     block, sender = position
     return f"{block:010}-{sender:010}{SUFFIX}"

@@ -37,7 +37,16 @@ from validator_xcmp_bodies import records
 from validator_xcmp_bodies.bodies import Bodies
 from validator_xcmp_bodies.errors import malformed
 from validator_xcmp_bodies.options import Options
-from validator_xcmp_bodies.outcomes import BodyPart, EventKind, Held, IngressEvent, Outcome, Place, Refused, Wanted
+from validator_xcmp_bodies.outcomes import (
+    BodyPart,
+    EventKind,
+    Held,
+    IngressEvent,
+    Outcome,
+    RecordOffset,
+    Refused,
+    Wanted,
+)
 from validator_xcmp_bodies.pages import Pages, recovered_pages, restore
 from validator_xcmp_bodies.parts import BodyError, Condensed
 from validator_xcmp_bodies.queue import Content, Name
@@ -222,10 +231,10 @@ class Bucket:
             elif topic == records.RECEIPTS:
                 bodies.advance(plain)
             elif isinstance(plain, str):
-                bodies.say(Refused(malformed(plain), Place(partition, offset)))
+                bodies.say(Refused(malformed(plain), RecordOffset(partition, offset)))
             else:
                 *claim, condensed = plain
-                bodies.offer(BodyPart._make((*claim, Condensed(*condensed))), Place(partition, offset))
+                bodies.offer(BodyPart._make((*claim, Condensed(*condensed))), RecordOffset(partition, offset))
         outcomes = bodies.finish()
         self._count(outcomes)
         return records.encode_outcomes(self._lane, outcomes)

@@ -33,7 +33,7 @@ class IngressEvent(NamedTuple):
     size: int
 
 
-class Place(NamedTuple):
+class RecordOffset(NamedTuple):
     """Where a record of `xcmp.bodies` is."""
 
     partition: int
@@ -62,14 +62,14 @@ class Held(NamedTuple):
     root: Hash
     size: int
     payloads: int
-    places: tuple[Place, ...]
+    places: tuple[RecordOffset, ...]
 
 
 class Refused(NamedTuple):
     """A record of `xcmp.bodies` that is dropped; the claim's fields are None if the record cannot be read."""
 
     refusal: Refusal
-    place: Place
+    place: RecordOffset
     sender: ParaId | None = None
     recipient: ParaId | None = None
     sent_at: BlockNumber | None = None

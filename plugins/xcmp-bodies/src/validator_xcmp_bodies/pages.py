@@ -11,9 +11,9 @@ from typing import Final
 
 from validator.plugin.protocol_api import DecodeError, Encoding, Reader, Writer
 from validator_xcmp_bodies.bodies import Bodies
-from validator_xcmp_bodies.outcomes import BodyPart, Place, Settings, Watermark
+from validator_xcmp_bodies.outcomes import BodyPart, RecordOffset, Settings, Watermark
 from validator_xcmp_bodies.parts import Condensed
-from validator_xcmp_bodies.queue import Content, Entry, Kept, Name, Queue, Unlisted
+from validator_xcmp_bodies.queue import Content, Kept, ListedBody, Name, Queue, Unlisted
 
 PAGE: Final = Encoding("page of bodies")
 
@@ -109,7 +109,7 @@ def _u32(value: int) -> bytes:
     return value.to_bytes(4)
 
 
-def _place_name(place: Place) -> bytes:
+def _place_name(place: RecordOffset) -> bytes:
     return _u32(place.partition) + place.offset.to_bytes(8)
 
 
@@ -128,7 +128,7 @@ def encode_recovered(adopted: Mapping[int, dict[Name, Content]], refused_below: 
         _write_content(out, content)
     out.compact(len(refused_below))
     for partition, offset in sorted(refused_below.items()):
-        _write_place(out, Place(partition, offset))
+        _write_place(out, RecordOffset(partition, offset))
     return bytes(out.buffer)
 
 
@@ -185,14 +185,14 @@ def _decode_queue(recipient: int, settings: Settings, page: bytes) -> Queue:
     queue = Queue(recipient, settings, watermark=watermark, alarm=reader.boolean())
     for _ in range(reader.compact()):
         name = reader.u32(), reader.u32()
-        entry = Entry(reader.hash(), reader.u64(), reader.u64(), reader.u64())
+        entry = ListedBody(reader.hash(), reader.u64(), reader.u64(), reader.u64())
         entry.held = reader.option(lambda: _read_content(reader))
         queue.add(name, entry)
     reader.end()
     return queue
 
 
-def _encode_part(name: tuple[int, int], entry: Entry, number: int) -> bytes:
+def _encode_part(name: tuple[int, int], entry: ListedBody, number: int) -> bytes:
     out = PAGE.begin()
     place, content = entry.kept[number]
     for value in (*name, number, entry.parts):
@@ -234,13 +234,13 @@ def _decode_unlisted(recipient: int, page: bytes) -> Unlisted:
     return Unlisted(BodyPart(sender, recipient, sent_at, root, size, part, parts, content), place, since)
 
 
-def _write_place(out: Writer, place: Place) -> None:
+def _write_place(out: Writer, place: RecordOffset) -> None:
     out.u32(place.partition)
     out.u64(place.offset)
 
 
-def _read_place(reader: Reader) -> Place:
-    return Place(reader.u32(), reader.u64())
+def _read_place(reader: Reader) -> RecordOffset:
+    return RecordOffset(reader.u32(), reader.u64())
 
 
 def _write_condensed(out: Writer, content: Condensed) -> None:

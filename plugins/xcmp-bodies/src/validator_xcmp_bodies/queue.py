@@ -25,8 +25,8 @@ from validator_xcmp_bodies.outcomes import (
     Held,
     IngressEvent,
     Outcome,
-    Place,
     QueueStatus,
+    RecordOffset,
     Refused,
     Settings,
     Wanted,
@@ -45,18 +45,18 @@ class Content(NamedTuple):
     """A verified body: the number of its payloads, and the places of its parts in their order."""
 
     payloads: int
-    places: tuple[Place, ...]
+    places: tuple[RecordOffset, ...]
 
 
 class Kept(NamedTuple):
     """A part that waits for the others."""
 
-    place: Place
+    place: RecordOffset
     content: Condensed
 
 
 @dataclass(slots=True)
-class Entry:
+class ListedBody:
     """A logical message that is not acknowledged.
 
     ``due`` is the block from which on its body is requested again as long as it is behind the front (`Queue.front_block`).
@@ -76,7 +76,7 @@ class Unlisted(NamedTuple):
     """A part of a body that the queue does not list, with the height at which it came."""
 
     part: BodyPart
-    place: Place
+    place: RecordOffset
     since: BlockNumber
 
     @property
@@ -91,7 +91,7 @@ class Queue:
 
     recipient: ParaId
     settings: Settings
-    entries: dict[Name, Entry] = field(default_factory=dict)
+    entries: dict[Name, ListedBody] = field(default_factory=dict)
     order: list[Name] = field(default_factory=list)
     """The names of the entries, ascending."""
     contents: dict[tuple[Hash, int], list[Name]] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Queue:
             self._normalise()
 
     def _list(self, name: Name, event: IngressEvent, out: list[Outcome]) -> None:
-        entry = Entry(event.root, event.size, event.sent_at + self.settings.wanted_after_blocks)
+        entry = ListedBody(event.root, event.size, event.sent_at + self.settings.wanted_after_blocks)
         self.add(name, entry)
         self._note(event.sender)
         if (adopted := self.adopted.pop(name, None)) is not None:
@@ -140,7 +140,7 @@ class Queue:
             for part, place, _ in sorted(waited, key=_by_place):
                 self.offer(part, place, event.block, out)
 
-    def add(self, name: Name, entry: Entry) -> None:
+    def add(self, name: Name, entry: ListedBody) -> None:
         """Add an entry to the queue, without saying anything."""
         self.entries[name] = entry
         insort(self.order, name)
@@ -174,7 +174,7 @@ class Queue:
 
     # --- bodies ---
 
-    def offer(self, part: BodyPart, place: Place, height: BlockNumber, out: list[Outcome]) -> None:
+    def offer(self, part: BodyPart, place: RecordOffset, height: BlockNumber, out: list[Outcome]) -> None:
         """Take a part, or refuse its record.
 
         Refusals in the order in which they are checked (N-31): the body is not listed, the claimed size or root is not the listed one, the
@@ -189,7 +189,7 @@ class Queue:
         else:
             self._keep(name, entry, part, place, out)
 
-    def _buffer(self, part: BodyPart, place: Place, height: BlockNumber, out: list[Outcome]) -> None:
+    def _buffer(self, part: BodyPart, place: RecordOffset, height: BlockNumber, out: list[Outcome]) -> None:
         candidate = Unlisted(part, place, height)
         if self.unlisted_of.get(part.sender, 0) + candidate.bytes <= self.settings.unlisted_bytes:
             self.buffer(candidate)
@@ -213,7 +213,7 @@ class Queue:
         if not self.unlisted_of[sender]:
             del self.unlisted_of[sender]
 
-    def _check(self, part: BodyPart, entry: Entry) -> Refusal | None:
+    def _check(self, part: BodyPart, entry: ListedBody) -> Refusal | None:
         if part.size != entry.size:
             return size_mismatch(entry.size, part.size)
         if part.root != entry.root:
@@ -224,7 +224,7 @@ class Queue:
             return malformed(f"part {part.part} of {part.parts}, expected at most {parts_max(entry.size)} parts")
         return None
 
-    def _keep(self, name: Name, entry: Entry, part: BodyPart, place: Place, out: list[Outcome]) -> None:
+    def _keep(self, name: Name, entry: ListedBody, part: BodyPart, place: RecordOffset, out: list[Outcome]) -> None:
         again = duplicate(name[1], self.recipient, name[0])
         there = entry.kept.get(part.part)
         if there is not None and there.content == part.content and entry.parts == part.parts:
@@ -245,7 +245,7 @@ class Queue:
         elif len(entry.kept) == entry.parts:
             self._complete(name, entry, out)
 
-    def _complete(self, name: Name, entry: Entry, out: list[Outcome]) -> None:
+    def _complete(self, name: Name, entry: ListedBody, out: list[Outcome]) -> None:
         kept = [entry.kept[number] for number in range(entry.parts)]
         actual = sum(each.content.size for each in kept)
         if actual != entry.size:
@@ -263,23 +263,23 @@ class Queue:
                 self._drop(other, twin, duplicate(other[1], self.recipient, other[0]), out)
                 self._hold(other, twin, content, out)
 
-    def _alike(self, name: Name, entry: Entry) -> list[tuple[Name, Entry]]:
+    def _alike(self, name: Name, entry: ListedBody) -> list[tuple[Name, ListedBody]]:
         """Return the other entries with the same content, in the queue's order: one body answers all of them."""
         names = self.contents[entry.root, entry.size]
         return [(other, self.entries[other]) for other in names if other != name]
 
-    def _hold(self, name: Name, entry: Entry, content: Content, out: list[Outcome]) -> None:
+    def _hold(self, name: Name, entry: ListedBody, content: Content, out: list[Outcome]) -> None:
         entry.held = content
         self.changed = True
         sent_at, sender = name
         out.append(Held(self.recipient, sender, sent_at, entry.root, entry.size, content.payloads, content.places))
 
-    def _drop(self, name: Name, entry: Entry, refusal: Refusal, out: list[Outcome]) -> None:
+    def _drop(self, name: Name, entry: ListedBody, refusal: Refusal, out: list[Outcome]) -> None:
         """Drop an incomplete body and refuse the records of its parts."""
         out += [self._refused_kept(name, entry, entry.kept[number], refusal) for number in sorted(entry.kept)]
         entry.kept, entry.parts = {}, 0
 
-    def _refused_kept(self, name: Name, entry: Entry, kept: Kept, refusal: Refusal) -> Refused:
+    def _refused_kept(self, name: Name, entry: ListedBody, kept: Kept, refusal: Refusal) -> Refused:
         return Refused(refusal, kept.place, name[1], self.recipient, name[0], entry.root)
 
     # --- the end of a batch ---
@@ -361,20 +361,20 @@ class Queue:
         """The lowest block of which a body is missing: nothing behind it can be acknowledged before all of it (N-20)."""
         return next((name[0] for name in self.order if self.entries[name].held is None), None)
 
-    def _due(self, height: BlockNumber) -> Iterator[tuple[Name, Entry]]:
+    def _due(self, height: BlockNumber) -> Iterator[tuple[Name, ListedBody]]:
         front = self.front_block
         for name in self.order:
             entry = self.entries[name]
             if entry.held is None and self._due_from(entry, is_front=name[0] == front) <= height:
                 yield name, entry
 
-    def _due_from(self, entry: Entry, *, is_front: bool) -> BlockNumber:
+    def _due_from(self, entry: ListedBody, *, is_front: bool) -> BlockNumber:
         """Return when a body is requested again; at the front the wait is never longer than the first one."""
         if is_front and entry.requests:
             return entry.due - self._interval(entry) + self.settings.wanted_after_blocks
         return entry.due
 
-    def _interval(self, entry: Entry) -> int:
+    def _interval(self, entry: ListedBody) -> int:
         """Return the blocks from the last request of a body behind the front to its next one: twice as many each time."""
         interval = self.settings.wanted_after_blocks << min(entry.requests, 32)
         return min(interval, max(self.settings.wanted_interval_blocks_max, self.settings.wanted_after_blocks))
@@ -384,9 +384,9 @@ class Queue:
         self.changed = True
 
 
-def _by_place(unlisted: Unlisted) -> Place:
+def _by_place(unlisted: Unlisted) -> RecordOffset:
     return unlisted.place
 
 
-def _refused(refusal: Refusal, part: BodyPart, place: Place) -> Refused:
+def _refused(refusal: Refusal, part: BodyPart, place: RecordOffset) -> Refused:
     return Refused(refusal, place, part.sender, part.recipient, part.sent_at, part.root)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from validator.plugin.job_api import RecordUnreadable
 from validator_xcmp_bodies import records
-from validator_xcmp_bodies.outcomes import Held, Place
+from validator_xcmp_bodies.outcomes import Held, RecordOffset
 from validator_xcmp_bodies.parts import BodyError, Part, measure, rejoin
 
 
-def read_body(lane: str, held: Held, value_at: Callable[[Place], bytes]) -> list[bytes]:
+def read_body(lane: str, held: Held, value_at: Callable[[RecordOffset], bytes]) -> list[bytes]:
     """Return the payloads of a held body; ``value_at`` returns the record at a place, and raises if it is gone.
 
     Raises `BodyError`: a record that is no part, parts that cannot be joined, another root or size than the listed one.
@@ -28,12 +28,12 @@ def read_body(lane: str, held: Held, value_at: Callable[[Place], bytes]) -> list
     return payloads
 
 
-def gone(place: Place) -> str:
+def gone(place: RecordOffset) -> str:
     """Return what to say of a record that retention has removed."""
     return f"{records.BODIES} {place.partition}/{place.offset}: the record is gone; bodies are kept for [jobs.xcmp-bodies] retention_hours"
 
 
-def _part(place: Place, value: bytes) -> Part:
+def _part(place: RecordOffset, value: bytes) -> Part:
     try:
         return records.decode_body(value)[2]
     except (RecordUnreadable, BodyError) as error:

@@ -22,8 +22,8 @@ from validator_xcmp_bodies.outcomes import (
     Held,
     IngressEvent,
     Outcome,
-    Place,
     QueueStatus,
+    RecordOffset,
     Refused,
     Wanted,
     Watermark,
@@ -186,7 +186,7 @@ def decode_event(value: bytes) -> tuple[str, IngressEvent | None]:
 def decode_held(value: bytes) -> tuple[str, Held]:
     """Return the lane and a record of `xcmp.bodies.held`. Raises `RecordUnreadable`."""
     record = decode(HELD, value)
-    places = tuple(Place(place["partition"], place["offset"]) for place in record["places"])
+    places = tuple(RecordOffset(place["partition"], place["offset"]) for place in record["places"])
     return record["lane"], Held._make((*(record[field] for field in Held._fields[:-1]), places))
 
 

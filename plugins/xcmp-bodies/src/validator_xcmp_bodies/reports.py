@@ -24,7 +24,7 @@ Offsets = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ReportProgress:
     """The reports of one block: those of the records from ``begin`` to before ``end``.
 
     ``requests`` is what the block's record announces: the ``first_index`` other requests before the reports, and the reports.
@@ -73,7 +73,7 @@ class Wish:
     first_index: int
     reports_max: int
 
-    def range(self, last: Position | None) -> tuple[Offsets, Offsets | None]:
+    def range(self, last: ReportProgress | None) -> tuple[Offsets, Offsets | None]:
         """Return where the block's records begin, and where they end if that is decided already.
 
         Raises `UserError` for another chain, an earlier block, and the same block with another first index.
@@ -110,12 +110,14 @@ def lines(wish: Wish, held: Iterable[Held]) -> Iterator[str]:
         yield json.dumps(report) + "\n"
 
 
-def make(wish: Wish, last: Position | None, reader: TopicReader) -> tuple[list[str], Position]:
+def make(wish: Wish, last: ReportProgress | None, reader: TopicReader) -> tuple[list[str], ReportProgress]:
     """Return a block's reports as lines, and the position after them: store it before the lines go anywhere. Raises `UserError`."""
     begin, end = wish.range(last)
     held = _Held(wish, reader, begin, end)
     found = list(lines(wish, held))
-    return found, Position(wish.lane, wish.block, wish.first_index, wish.first_index + len(found), begin, held.reached)
+    return found, ReportProgress(
+        wish.lane, wish.block, wish.first_index, wish.first_index + len(found), begin, held.reached
+    )
 
 
 class RecordsRemoved(UserError):

@@ -27,7 +27,7 @@ from validator_xcmp_bodies.inbox import Inbox
 from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.limits import INBOX_FILES, INBOX_FILES_MAX, OUTBOX_FILES_MAX
 from validator_xcmp_bodies.outbox import Outbox
-from validator_xcmp_bodies.outcomes import Place, Wanted
+from validator_xcmp_bodies.outcomes import RecordOffset, Wanted
 from validator_xcmp_bodies.parts import BodyError
 from validator_xcmp_bodies.reading import gone, read_body
 from validator_xcmp_bodies.sender import Name, Sender
@@ -285,7 +285,7 @@ class Delivering:
         self._inbox.put(delivery.position, message_document(self._lane, delivery, payloads))
         LOG.info("message %d/%d delivered", *delivery.position)
 
-    def _value(self, place: Place) -> bytes:
+    def _value(self, place: RecordOffset) -> bytes:
         reader = self._reader = self._reader or self._context.reader([records.BODIES])
         at = records.BODIES, place.partition
         if reader.positions().get(at) != place.offset:

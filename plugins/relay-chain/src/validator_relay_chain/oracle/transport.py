@@ -26,7 +26,7 @@ POLL_S: Final = 0.5
 """Seconds that the judge waits for a record."""
 CURSOR_VERSION: Final = 1
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 
 
 def run(lanes: Iterable[str], context: TransportContext) -> None:
@@ -184,7 +184,7 @@ class Bench:
         _seek(self._facts_reader, state["facts"])
 
 
-def _plain(positions: Mapping[Place, int]) -> list[list[Any]]:
+def _plain(positions: Mapping[Partition, int]) -> list[list[Any]]:
     return [[*place, offset] for place, offset in sorted(positions.items())]
 
 
