@@ -8,7 +8,7 @@ ones. A channel request is flat, with a ``kind``, so none of its arguments may h
 record whose schema has the attribute ``"json": "pair"`` is the array of its fields (a channel is ``[sender, recipient]``). One with
 ``"json": "sparse"`` is an object without its null fields.
 
-A transport of a busy chain sends every record through here. So each schema also gets a function of its own, whose source is made here, and
+A transport of a busy chain sends every record through here. So each schema also gets a separate function, whose source is made here, and
 which converts what is usual at a fifth of the cost: a plain object with every field, and hex in lower case without ``0x``. On anything else
 it raises an exception of `UNUSUAL`, and the careful way converts the record or says what is wrong with it. Nothing of a record or of a file
 ends up in the source but names of fields and symbols, as literals.
