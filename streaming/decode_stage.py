@@ -13,9 +13,8 @@ import pyarrow as pa
 from streaming.chunk_files import PassedOn, whole
 from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES
 from streaming.workers import check_plugins
-from validator.codec.arrivals import NO_LANE, arrival, oversized
-from validator.codec.dead_letters import fitted
-from validator.codec.inflight import Arrival, pack
+from validator.codec.encode import fitted
+from validator.codec.inflight import NO_LANE, Arrival, arrival, oversized, pack
 from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Unreadable, Withheld
 from validator.core.limits import DEAD_LETTER_END_BYTES, ORDER_BYTES_MAX

@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from validator.checkpoint.second_look import PERSON_S, Lack, SecondLook, SeenTwice
-from validator.codec.arrivals import arrival
-from validator.codec.inflight import Arrival
+from validator.codec.inflight import Arrival, arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
 from validator.kafka.calls import PROGRESS_S_MAX

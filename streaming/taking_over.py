@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from streaming.reasons import BatchFailed
 from streaming.transactions import take_over
 from validator.checkpoint.markers import NOT_WRITTEN, written_of
-from validator.codec.arrivals import NO_LANE
+from validator.codec.inflight import NO_LANE
 from validator.errors import Unavailable, UserError
 from validator.history.engine import skipped_records
 from validator.job.orders import lane_reports

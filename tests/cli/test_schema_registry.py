@@ -15,9 +15,8 @@ from tests.codecs import encoded
 from tests.registry_stand_in import StandIn, stand_in
 from tests.sending import committed, send
 from validator.client import connect
-from validator.codec.dead_letters import fitted
 from validator.codec.decode import decode_record
-from validator.codec.encode import encode_dead_letter
+from validator.codec.encode import encode_dead_letter, fitted
 from validator.codec.framing import framed_id, id_header
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.config import load_config

@@ -11,8 +11,8 @@ from streaming import taking_over
 from streaming.taking_over import known_of_lanes, writers
 from streaming.transactions import TransactionalWriter
 from validator.checkpoint.markers import LaneOnKafka
-from validator.codec.arrivals import NO_LANE
 from validator.codec.encode import encode_dead_letter
+from validator.codec.inflight import NO_LANE
 from validator.config import Config
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.history.engine import skipped_records

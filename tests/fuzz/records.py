@@ -14,13 +14,12 @@ from tests.fuzz.target import Target
 from validator.ask.answerer import Answerer
 from validator.client import in_memory
 from validator.client.backend import MemoryBackend
-from validator.codec.codec import ORDER_SCHEMA
+from validator.codec.codec import ORDER_SCHEMA, RecordFormat, RecordUnreadable
 from validator.codec.decode import decode_record
 from validator.codec.dry_runs import DryRunRequest, decode_answer, encode_request
 from validator.codec.inflight import pack, unpack
 from validator.codec.json_form import encode_input, to_json
 from validator.codec.orders import decode_order, encode_order
-from validator.codec.record_format import RecordFormat, RecordUnreadable
 from validator.codec.schemas import HEADER_SIZE, Schema, SchemaSet
 from validator.codec.strict import StrictReader, strict_reader
 from validator.core.inputs import DeadLetter, RecordKind, Source

@@ -24,6 +24,8 @@ def test_page_of_records_and_types_of_the_client_are_up_to_date() -> None:
         "run python -m tests.tidy.record_page"
     )
     assert record_page.PAGE.read_text(encoding="utf-8") == record_page.render(), "run python -m tests.tidy.record_page"
+    types = record_page.MODULE.read_text(encoding="utf-8")
+    assert types == record_page.render_module(), "run python -m tests.tidy.record_page"
 
 
 def test_every_key_of_the_configuration_has_a_row() -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from validator.ask.dry_run import KINDS, Standing, ask, records_of
+from validator.codec.codec import RecordUnreadable
 from validator.codec.dry_runs import DryRunAnswer, decode_request, encode_answer
-from validator.codec.record_format import RecordUnreadable
 from validator.core.limits import (
     DRY_RUN_ANSWER_BYTES_MAX,
     DRY_RUN_HEADROOM_MAX,

@@ -31,9 +31,9 @@ from validator.cli.common import (
 from validator.cli.progress import until_first, working
 from validator.cli.rows import ACCEPTED, COLUMNS, HASH_CHARACTERS, NUMBERS, REJECTED, ROWS, Row, shortened
 from validator.cli.table import FittedTable, PlainTable, VisibleConsole, cut, print_table
+from validator.codec.codec import RecordUnreadable
 from validator.codec.framing import framed_id
 from validator.codec.json_form import datum_to_json, shown_json
-from validator.codec.record_format import RecordUnreadable
 from validator.config import load_config
 from validator.config.explain import no_chain
 from validator.errors import UserError

@@ -28,9 +28,9 @@ from validator.client.records import (
     Verdict,
 )
 from validator.client.streams import POLL_S, Start, Stream, Wanted, offsets_of, read_record
+from validator.codec.codec import RecordUnreadable
 from validator.codec.dry_runs import DryRunRequest
 from validator.codec.json_form import to_json
-from validator.codec.record_format import RecordUnreadable
 from validator.config import Config, load_config
 from validator.config.explain import explain
 from validator.config.load import names_at

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from validator.codec.encode import write
 from validator.codec.framing import plain_form
-from validator.codec.reading import record_reader
-from validator.codec.record_types import RecordType, Shape
-from validator.codec.schemas import schemas, schemas_of
-from validator.codec.shared_shapes import block_shape, shape_downward
+from validator.codec.record_types import RecordType, Shape, block_shape, shape_downward
+from validator.codec.schemas import HEADER_SIZE, SchemaSet, schemas, schemas_of
+from validator.codec.strict import NotCanonical, record_reader
 from validator.core.inputs import RecordKind
 from validator.errors import UserError
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
@@ -193,3 +193,33 @@ def _kind(record: RecordType, protocol: ProtocolRecords, known: SchemaSet) -> Re
 def shared_codec() -> Codec:
     """Return the codec without protocols: for outputs, blocks and downward messages, which all protocols share."""
     return Codec.of(())
+
+
+class RecordUnreadable(ValueError):
+    """The bytes are no record of the expected kind; the text says why."""
+
+
+class RecordFormat:
+    """Reads every version of a record, and writes the current one."""
+
+    def __init__(self, schemas: SchemaSet, name: str) -> None:
+        self.schemas = schemas
+        self.schema: Schema = schemas[name]
+        self._readers = {each.header: record_reader(each, self.schema) for each in schemas.versions[name]}
+
+    def encode(self, datum: dict[str, Any]) -> bytes:
+        """Return the record's bytes; ``datum`` is in the form that fastavro takes."""
+        return write(self.schema, datum)
+
+    def decode(self, value: bytes) -> dict[str, Any]:
+        """Return the record as fastavro returns it. Raises `RecordUnreadable`: another kind of record, bytes that no writer writes."""
+        read = self._readers.get(value[:HEADER_SIZE])
+        if read is None:
+            raise RecordUnreadable(
+                f"expected a record {self.schema.name}, found bytes that start with {value[:10].hex()}"
+            )
+        try:
+            datum: dict[str, Any] = read(value, HEADER_SIZE)
+        except NotCanonical as error:
+            raise RecordUnreadable(error.within(self.schema.name)) from error
+        return datum

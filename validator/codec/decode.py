@@ -11,7 +11,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from validator.codec.dead_letters import fitted
+from validator.codec.encode import fitted
 from validator.codec.framing import framed_id
 from validator.codec.record_types import check_count, check_u32
 from validator.codec.schemas import HEADER_SIZE, MARKER

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final, NamedTuple
 
-from validator.codec.record_format import RecordFormat, RecordUnreadable
+from validator.codec.codec import RecordFormat, RecordUnreadable
 from validator.codec.schemas import schemas
 from validator.core.limits import DRY_RUN_CORRELATION_BYTES_MAX, LANE_NAME_LENGTH_MAX, RECORD_BYTES_MAX
 

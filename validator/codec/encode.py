@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from fastavro import schemaless_writer
 
-from validator.codec.dead_letters import fitted
 from validator.codec.schemas import schemas, short_name
 from validator.codec.strict import Named
-from validator.core.inputs import DeadReason, Source
-from validator.core.limits import U128_MAX
+from validator.core.hashing import blake2b_256
+from validator.core.inputs import DeadLetter, DeadReason, Source, Whole
+from validator.core.limits import DEAD_LETTER_DETAIL_CHARACTERS_MAX, DEAD_LETTER_END_BYTES, RECORD_BYTES_MAX, U128_MAX
 from validator.core.outcomes import (
     ChannelEvent,
     ChannelHeadroom,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from validator.core.errors import FieldValue, Violation
     from validator.core.inputs import DeadLetter
     from validator.core.outcomes import Executed, Receipt
+
 
 LONG_MAX: Final = 2**63 - 1
 """The greatest Avro long."""
@@ -390,3 +391,19 @@ _IN_EXPRESSIONS: Final = {
     "_long_max": LONG_MAX,
 }
 """What the expressions of `_writers` name besides a tuple's fields."""
+
+
+def fitted(letter: DeadLetter, raw_bytes_max: int = RECORD_BYTES_MAX) -> DeadLetter:
+    """Return a dead letter within the limits, unchanged if it is.
+
+    Of a value of more than ``raw_bytes_max``, by default `RECORD_BYTES_MAX`, the first and last `DEAD_LETTER_END_BYTES` stay, and ``whole``
+    describes the rest. A broker checks the size of a compressed batch, so a value that compresses well may be larger than what a producer
+    may send.
+    """
+    if len(letter.detail) > DEAD_LETTER_DETAIL_CHARACTERS_MAX:
+        letter = letter._replace(detail=f"{letter.detail[: DEAD_LETTER_DETAIL_CHARACTERS_MAX - 3]}...")
+    raw = letter.raw
+    if len(raw) > raw_bytes_max:
+        ends = raw[:DEAD_LETTER_END_BYTES] + raw[-DEAD_LETTER_END_BYTES:]
+        letter = letter._replace(raw=ends, whole=Whole(len(raw), blake2b_256(raw)))
+    return letter

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.codec.codec import ORDER_SCHEMA
 from validator.codec.encode import write
-from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, schemas
-from validator.codec.strict import NotCanonical
+from validator.codec.strict import NotCanonical, record_reader
 from validator.core.inputs import Source
 from validator.core.limits import (
     ORDER_CHECKPOINT_LENGTH_MAX,

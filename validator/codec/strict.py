@@ -6,8 +6,9 @@ Readers go further, and take any byte for true, a branch of -1 for the last one,
 content could then have different bytes, and two readers could disagree. This reader accepts the shortest integers, at most one block for
 each array or map, and bytes that every reader understands alike; the field and the byte of anything else are in the error.
 
-Two readers are made of each schema. The one in `compiled` is quick and handles what is usual. Here are nested functions, each of which
-takes the bytes and a position, and returns a value and the position after it; they decide on all other records and name the place.
+Two readers are made of each schema. One is source code that handles what is usual, at a third of the other's cost. On anything else it
+raises an exception of `UNUSUAL`. The other one is nested functions, each of which takes the bytes and a position, and returns a value and
+the position after it; they decide on all other records and name the place.
 An array item may take one byte on the wire and about two hundred in memory, so a few megabytes of hostile bytes could
 become gigabytes. Items are therefore counted, all arrays of a record together, and a block that exceeds the limit is refused before
 any of its items is built. Source: Avro 1.12 specification, "Binary encoding".
@@ -17,13 +18,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import cache, lru_cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from validator.codec.compiled import UNUSUAL, compiled
+from fastavro import schemaless_reader
+from fastavro.read import SchemaResolutionError
+
 from validator.core.limits import RECORDS_PER_BLOCK_MAX
 
 if TYPE_CHECKING:
-    from validator.codec.schemas import Json
+    from validator.codec.schemas import Json, Schema
+
 
 ITEMS_MAX: Final = 4 * RECORDS_PER_BLOCK_MAX
 """Maximum array and map items of one record, all its arrays together."""
@@ -86,7 +92,7 @@ def strict_reader(schema: Json, *, name_records: bool = False) -> StrictReader:
     """
     compiler = _Compiler(schema, name_records=name_records)
     read = compiler.compile(schema)
-    quick = compiled(schema, compiler.resolved, _several_bytes, ITEMS_MAX, name_records=name_records)
+    quick = compiled(schema, compiler.resolved, name_records=name_records)
 
     def read_all(data: bytes, at: int) -> Any:
         try:
@@ -391,3 +397,192 @@ class _Compiler:
         if isinstance(schema, dict) and schema["type"] == "fixed":
             return int(schema["size"] > 0)
         return int(schema != "null")
+
+
+UNUSUAL: Final = (IndexError, ValueError, struct.error)
+"""What a compiled reader raises on bytes that it does not accept."""
+
+_ZIGZAG: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
+_FORMATS: Final = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
+_NAMES_MAX: Final = 64
+"""Branches and symbols whose index takes one byte."""
+
+
+def compiled(
+    schema: Any,
+    resolve: Callable[[Any], Any],
+    *,
+    name_records: bool,
+) -> StrictReader:
+    """Return the reader of a schema without recursion.
+
+    ``resolve`` returns the type that a name stands for. Nothing of a record ends up in its source but names of fields, as literals.
+    """
+    source = _Source(resolve, name_records=name_records)
+    value = source.value(schema)
+    lines = (
+        "def read(data, at):",
+        "    items = 0",
+        *source.lines,
+        "    if at != len(data): raise ValueError",
+        f"    return {value}",
+    )
+    names = {**source.names, "zigzag": _ZIGZAG, "several": _several_bytes, "items_max": ITEMS_MAX}
+    exec(compile("\n".join(lines), "<reader of a schema>", "exec"), names)  # noqa: S102 - the source is our own
+    read: StrictReader = names["read"]
+    return read
+
+
+class _Source:
+    """Lines of source, and what they refer to by name."""
+
+    def __init__(self, resolve: Callable[[Any], Any], *, name_records: bool) -> None:
+        self.resolve = resolve
+        self.name_records = name_records
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {}
+        self.depth = 1
+        self.count = 0
+
+    def add(self, *lines: str) -> None:
+        self.lines += ["    " * self.depth + line for line in lines]
+
+    def name(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def value(self, schema: Any) -> str:
+        """Add what reads a value, and return the expression that it is in."""
+        schema = self.resolve(schema)
+        into = self.name()
+        if isinstance(schema, list):
+            self.union(schema, into)
+            return into
+        kind = schema if isinstance(schema, str) else schema["type"]
+        getattr(self, f"read_{kind}")(schema, into)
+        return into
+
+    def long(self, into: str) -> None:
+        self.add(
+            f"{into} = data[at]",
+            f"if {into} < 128:",
+            f"    {into} = zigzag[{into}]; at += 1",
+            "elif 0 < (more := data[at + 1]) < 128:",
+            f"    {into} = {into} & 127 | more << 7; {into} = ({into} >> 1) ^ -({into} & 1); at += 2",
+            "else:",
+            f"    {into}, at = several(data, at)",
+        )
+
+    def size(self, into: str) -> None:
+        self.long(into)
+        self.add(f"if {into} < 0: raise ValueError")
+
+    def union(self, branches: list[Any], into: str) -> None:
+        self.add("branch = data[at]; at += 1")
+        for index, branch in enumerate(branches[:_NAMES_MAX]):
+            self.add(f"{'el' if index else ''}if branch == {2 * index}:")
+            self.depth += 1
+            value, resolved = self.value(branch), self.resolve(branch)
+            is_named = self.name_records and isinstance(resolved, dict) and resolved["type"] == "record"
+            self.add(f"{into} = ({resolved['name']!r}, {value})" if is_named else f"{into} = {value}")
+            self.depth -= 1
+        self.add("else: raise ValueError")
+
+    def read_null(self, _schema: Any, into: str) -> None:
+        self.add(f"{into} = None")
+
+    def read_boolean(self, _schema: Any, into: str) -> None:
+        self.add(f"{into} = (False, True)[data[at]]; at += 1")
+
+    def read_long(self, _schema: Any, into: str) -> None:
+        self.long(into)
+
+    def read_int(self, _schema: Any, into: str) -> None:
+        self.long(into)
+        self.add(f"if not -{2**31} <= {into} < {2**31}: raise ValueError")
+
+    def read_float(self, schema: Any, into: str) -> None:
+        kind = schema if isinstance(schema, str) else schema["type"]
+        self.names[f"unpack_{kind}"] = _FORMATS[kind].unpack_from
+        self.add(f"({into},) = unpack_{kind}(data, at); at += {_FORMATS[kind].size}")
+        self.add(f"if {into} != {into}: raise ValueError")
+
+    read_double = read_float
+
+    def read_bytes(self, _schema: Any, into: str) -> None:
+        self.size(into)
+        self.add(f"end = at + {into}; {into} = data[at:end]; at = end")
+
+    def read_string(self, _schema: Any, into: str) -> None:
+        self.size(into)
+        self.add(f"end = at + {into}; {into} = data[at:end].decode(); at = end")
+
+    def read_fixed(self, schema: Any, into: str) -> None:
+        self.add(f"end = at + {schema['size']}; {into} = data[at:end]; at = end")
+
+    def read_enum(self, schema: Any, into: str) -> None:
+        symbols = f"symbols_{into}"
+        self.names[symbols] = tuple(
+            symbol for each in schema["symbols"][:_NAMES_MAX] for symbol in (each, None)
+        )  # indices are even
+        self.add(f"{into} = {symbols}[data[at]]; at += 1", f"if {into} is None: raise ValueError")
+
+    def read_record(self, schema: Any, into: str) -> None:
+        values = [f"{field['name']!r}: {self.value(field['type'])}" for field in schema["fields"]]
+        self.add(f"{into} = {{{', '.join(values)}}}")
+
+    def read_array(self, schema: Any, into: str) -> None:
+        self.blocks(f"{into} = []", lambda: f"{into}.append({self.value(schema['items'])})")
+
+    def read_map(self, schema: Any, into: str) -> None:
+        def entry() -> str:
+            key = self.value("string")
+            self.add(f"if {key} in {into}: raise ValueError")
+            return f"{into}[{key}] = {self.value(schema['values'])}"
+
+        self.blocks(f"{into} = {{}}", entry)
+
+    def blocks(self, empty: str, item: Callable[[], str]) -> None:
+        """Add what reads at most one block of items. An item takes a byte or more, so that a false count ends with the bytes."""
+        count = self.name()
+        self.add(empty)
+        self.size(count)
+        self.add(f"if {count}:")
+        self.depth += 1
+        self.add(f"items += {count}", "if items > items_max: raise ValueError", f"for _ in range({count}):")
+        self.depth += 1
+        self.add(item())
+        self.depth -= 1
+        self.add("if data[at]: raise ValueError", "at += 1")
+        self.depth -= 1
+
+
+READERS_MAX: Final = 1_024
+"""Readers that a process keeps: codecs of the same schemas share them."""
+
+
+@lru_cache(maxsize=READERS_MAX)
+def record_reader(schema: Schema, current: Schema, *, name_records: bool = False) -> StrictReader:
+    """Return what reads the bytes of a record from a position on, up to the last one.
+
+    ``schema`` is the writer's. With ``name_records``, a record inside a union is the pair of its name and itself. The reader raises
+    `NotCanonical`. It is compiled when it is first used, since a codec has many that a process never needs.
+    """
+
+    @cache
+    def compiled() -> StrictReader:
+        return strict_reader(schema.parsed, name_records=name_records)
+
+    def read(data: bytes, at: int) -> Any:
+        return compiled()(data, at)
+
+    def read_resolved(data: bytes, at: int) -> Any:
+        compiled()(data, at)
+        stream = BytesIO(data)
+        stream.seek(at)
+        try:
+            return schemaless_reader(stream, schema.parsed, current.parsed, name_records)
+        except SchemaResolutionError as error:
+            raise NotCanonical(at, f"a value of the current {current.name}", str(error)) from error
+
+    return read if schema.canonical == current.canonical else read_resolved

@@ -12,8 +12,7 @@ from validator.checkpoint.files import checkpoint_id, consumed_by_batch, last_co
 from validator.checkpoint.kafka import cut_inputs
 from validator.checkpoint.markers import read_markers
 from validator.checkpoint.second_look import PERSON_S, SecondLook
-from validator.codec.arrivals import arrival
-from validator.codec.inflight import Arrival
+from validator.codec.inflight import Arrival, arrival
 from validator.codec.json_form import shown_json
 from validator.codec.orders import InputSpan, LaneOrder, encode_order
 from validator.config.explain import chain_of

@@ -28,8 +28,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from validator.codec.dead_letters import fitted
-from validator.codec.encode import BlockOutput
+from validator.codec.encode import BlockOutput, fitted
 from validator.codec.inflight import Arrival
 from validator.codec.orders import LaneOrder
 from validator.core.handlers.errors import HandlerFault, place_of

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple, Protocol
 
+from validator.codec.codec import RecordFormat, RecordUnreadable
 from validator.codec.encode import OutputRecord
-from validator.codec.record_format import RecordFormat, RecordUnreadable
 from validator.codec.schemas import SchemaSet, schemas
 from validator.errors import UserError, in_one_line
 from validator.metrics.own import Measure, PluginMetric

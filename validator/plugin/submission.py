@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from validator.codec.codec import Codec
+from validator.codec.codec import Codec, RecordUnreadable
 from validator.codec.json_form import datum_to_json, encode_input, encode_json, to_json
-from validator.codec.record_format import RecordUnreadable
 from validator.core.handlers.handler import KIND
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError

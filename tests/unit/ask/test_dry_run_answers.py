@@ -19,7 +19,7 @@ from validator.ask.dry_run_transport import DryRunPlugin, DryRunSettings, Servic
 from validator.ask.standings import CheckpointStandings
 from validator.client import in_memory
 from validator.client.backend import MemoryBackend
-from validator.codec.codec import shared_codec
+from validator.codec.codec import RecordUnreadable, shared_codec
 from validator.codec.dry_runs import (
     DryRunAnswer,
     DryRunRequest,
@@ -29,7 +29,6 @@ from validator.codec.dry_runs import (
     request_format,
 )
 from validator.codec.json_form import to_json
-from validator.codec.record_format import RecordUnreadable
 from validator.core.limits import DRY_RUN_REASON_CHARACTERS_MAX
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition

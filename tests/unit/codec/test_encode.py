@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from tests.unit.codec import records as make
 from validator.codec.codec import shared_codec
-from validator.codec.dead_letters import fitted
 from validator.codec.decode import decode_record
-from validator.codec.encode import Encoder, LaneStatus, encode_dead_letter, verdict_id, write
+from validator.codec.encode import Encoder, LaneStatus, encode_dead_letter, fitted, verdict_id, write
 from validator.codec.inflight import pack, unpack
 from validator.codec.json_form import encode_json, to_json
 from validator.codec.schemas import schemas

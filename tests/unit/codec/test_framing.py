@@ -13,7 +13,6 @@ from validator_simulators import SimulationSettings
 
 from tests.codecs import codec_for, encoded
 from tests.unit.lanes.chains import chain
-from validator.codec.arrivals import arrival
 from validator.codec.decode import decode_record
 from validator.codec.framing import (
     ID_MAX,
@@ -23,6 +22,7 @@ from validator.codec.framing import (
     plain_form,
     plain_header,
 )
+from validator.codec.inflight import arrival
 from validator.codec.orders import LaneOrder, encode_order
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source

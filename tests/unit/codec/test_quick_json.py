@@ -14,8 +14,7 @@ from tests import avro_data
 from tests.codecs import codec_for
 from tests.unit.codec.records import INPUTS
 from validator.codec import json_form
-from validator.codec.json_form import datum_to_json, encode_input
-from validator.codec.quick_json import UNUSUAL, QuickWriter, quick_writer
+from validator.codec.json_form import UNUSUAL, QuickWriter, datum_to_json, encode_input, quick_writer
 from validator.codec.schemas import HEADER_SIZE, make_schema
 from validator.codec.strict import ITEMS_MAX, strict_reader
 from validator.core.inputs import RecordKind

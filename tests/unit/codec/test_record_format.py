@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from validator.codec.codec import RecordFormat, RecordUnreadable
 from validator.codec.encode import write
-from validator.codec.record_format import RecordFormat, RecordUnreadable
 from validator.codec.schemas import Json, SchemaSet, make_schema
 
 NEW: Json = {

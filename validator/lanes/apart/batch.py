@@ -15,9 +15,8 @@ from typing import Any, Final, Protocol, Self
 from validator.codec.encode import BlockOutput, OutputRecord, reason_of, source_header, source_of
 from validator.codec.inflight import Arrival, has_only_inputs, unpack
 from validator.codec.orders import LaneOrder
-from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, schemas
-from validator.codec.strict import StrictReader
+from validator.codec.strict import StrictReader, record_reader
 from validator.core.inputs import DeadReason, Source
 from validator.core.limits import PARK_REASON_CHARACTERS_MAX, RECORD_BYTES_MAX, U32_MAX
 from validator.core.scale import DecodeError
