@@ -384,7 +384,7 @@ class Guess:
         self.index = index
 
     def read(self, body: bytes, counter: int) -> bytes | None:
-        """Return ``sealed`` if a frame continues as this message under this counter without a fault; None leaves it to `parse_message`."""
+        """Return ``sealed`` if a frame continues as this message under this counter, without a fault; None leaves it to `parse_message`."""
         middle = b'%08x","ctr":%d,"payload":"' % (self.index, counter)
         start = GUESSED_BYTES + len(middle)
         if counter > COUNTER_MAX or not body.startswith(middle, GUESSED_BYTES) or not body.endswith(b'"}', start):
