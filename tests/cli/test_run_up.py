@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
-from validator.cli import up
+from validator.cli import run
 from validator.job import process as job_module
 from validator.kafka.process import start_time
 from validator.topics import INPUT_TOPICS
@@ -269,7 +269,7 @@ def test_second_signal_is_explained_for_both_signals(capsys: pytest.CaptureFixtu
         def stop(self, *, keep_broker: bool) -> None:
             pass
 
-    assert up._serve(Stopped(), restarts_max=0, keep_broker=False, as_json=False) == 0  # type: ignore[arg-type]
+    assert run._serve(Stopped(), restarts_max=0, keep_broker=False, as_json=False) == 0  # type: ignore[arg-type]
     line = "stopping after the current batch; another Ctrl-C or SIGTERM stops it at once\n"
     assert capsys.readouterr().err == line
 

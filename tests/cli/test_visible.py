@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from validator.cli import compare, explain, rows, state_tables
+from validator.cli import compare, rows, rules, state
 from validator.cli.common import say
 from validator.cli.job_log import log_printer
 from validator.cli.main import app
@@ -119,7 +119,7 @@ def test_a_table_shows_text_as_text(text: str, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("text", [HOSTILE, MARKUP], ids=["control", "markup"])
 def test_a_cell_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for table in (state_tables._table(("a", "b"), [(text, text)]), state_tables._table(("a",), [(text,)], left=("a",))):
+    for table in (state._table(("a", "b"), [(text, text)]), state._table(("a",), [(text,)], left=("a",))):
         print_table(table)
         assert len(capsys.readouterr().out.splitlines()) == 2
     lines = PlainTable(("a", "b")).lines([(text, text)])
@@ -131,7 +131,7 @@ def test_a_section_of_a_plugin_is_visible(capsys: pytest.CaptureFixture[str]) ->
     section = StateSection(
         HOSTILE, facts=((HOSTILE, HOSTILE),), columns=("a",), rows=((HOSTILE,),), left=("a",), text=HOSTILE
     )
-    print_table(Group(*state_tables._shown([section])))
+    print_table(Group(*state._shown([section])))
     shown = capsys.readouterr().out
     assert shown.count("owned") == 5
     assert all(map(is_visible, shown.split("\n")))
@@ -142,10 +142,10 @@ def test_a_rule_of_a_plugin_is_visible(capsys: pytest.CaptureFixture[str]) -> No
         protocol=HOSTILE, name=HOSTILE, sort=Sort.ERROR, group=HOSTILE, title=HOSTILE, text=HOSTILE, clauses=(HOSTILE,), sources=(HOSTILE,),
         fields=(((HOSTILE, HOSTILE),),), rules=(HOSTILE,), reference=HOSTILE,
     )  # fmt: skip
-    explain._list([entry], as_json=False)
-    explain._print([entry], as_json=False)
+    rules._list([entry], as_json=False)
+    rules._print_entries([entry], as_json=False)
     piped = capsys.readouterr().out
-    rendered = on_terminal(Group(*explain._rendered(entry)))
+    rendered = on_terminal(Group(*rules._rendered(entry)))
     for output in (piped, rendered):
         assert "owned" in output
         assert all(map(is_visible, output.split("\n")))

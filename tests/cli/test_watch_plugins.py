@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.follower import invoke, lines
 from tests.sending import send
-from validator.cli.watched import watchable, watched
+from validator.cli.watch import watchable, watched
 from validator.codec.dry_runs import DryRunAnswer, DryRunRequest, encode_answer, encode_request
 from validator.codec.json_form import encode_json
 from validator.config import Config

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from validator.config import Config
-    from validator.console.kept import KeptVerdict
-    from validator.console.lane import LaneModel
+    from validator.console.model import KeptVerdict, LaneModel
     from validator.kafka.reader import TopicRecord
 
 PORT = 8480

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from validator.console.pages import PAGES
+from validator.console.app import PAGES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "console.md"
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from validator.console import connections
-from validator.console.connections import CONNECTIONS_MAX, server_of
+from validator.console import serve
 from validator.console.limits import STREAMS_MAX
+from validator.console.serve import CONNECTIONS_MAX, server_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -93,7 +93,7 @@ def test_streams_make_no_room(served: Served) -> None:
 
 
 def test_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_S", SOON_S)
+    monkeypatch.setattr(serve, "HEAD_S", SOON_S)
     with served.connection() as silent, served.connection() as slow, served.connection() as stream:
         assert served.status("/events?page=/", stream) == b"HTTP/1.1 200 OK"
         with suppress(ConnectionError):
@@ -106,7 +106,7 @@ def test_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.Monke
 
 
 def test_next_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_S", SOON_S)
+    monkeypatch.setattr(serve, "HEAD_S", SOON_S)
     with served.connection() as slow:
         slow.sendall(served.head("/healthz"))
         answer = b""
@@ -131,7 +131,7 @@ def form(served: Served, size: int) -> bytes:
 
 @pytest.mark.parametrize("sends", ["nothing", "slowly"])
 def test_body_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch, sends: str) -> None:
-    monkeypatch.setattr(connections, "BODY_S", SOON_S)
+    monkeypatch.setattr(serve, "BODY_S", SOON_S)
     with served.connection() as slow:
         slow.sendall(form(served, 10_000))
         with suppress(ConnectionError):
@@ -143,7 +143,7 @@ def test_body_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPa
 
 
 def test_body_that_arrives_is_answered(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_S", SOON_S)
+    monkeypatch.setattr(serve, "HEAD_S", SOON_S)
     body = b"form_token=wrong"
     with served.connection() as slow:
         slow.sendall(form(served, len(body)))
@@ -154,7 +154,7 @@ def test_body_that_arrives_is_answered(served: Served, monkeypatch: pytest.Monke
 
 def test_client_that_does_not_read_is_closed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for it would stay in memory, and a stream would hold its place forever."""
-    monkeypatch.setattr(connections, "ANSWER_S", SOON_S)
+    monkeypatch.setattr(serve, "ANSWER_S", SOON_S)
     monkeypatch.setattr(type(served.web.app), "_frames", lambda *_: endless())
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

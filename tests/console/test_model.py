@@ -10,14 +10,11 @@ import pytest
 
 from tests.console.records import BLOCK_MS, LATENCY_MS, START_MS, dead_letter, simulated, verdict
 from validator.codec.json_form import shown_json
-from validator.console import lane as lane_module
 from validator.console import model as model_module
-from validator.console.attention import causes
-from validator.console.channel_map import draw
-from validator.console.kept import KeptChannel
-from validator.console.lane import LaneModel
-from validator.console.model import Model
-from validator.console.verdict_rows import Wanted, listed
+from validator.console.channels import draw
+from validator.console.model import KeptChannel, LaneModel, Model
+from validator.console.overview import causes
+from validator.console.verdicts import Wanted, listed
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.job.lag import Lag
@@ -107,7 +104,7 @@ def test_partitions_in_any_order_show_the_same(chain_records: Sequence[TopicReco
 def test_requests_follow_their_events(lane: LaneModel) -> None:
     events: dict[tuple[int, int], str] = {}
     for event in lane.events:
-        if event["event"] in ("requested", *lane_module.ENDING):
+        if event["event"] in ("requested", *model_module.ENDING):
             events[event["sender"], event["recipient"]] = event["event"]
     assert set(lane.requests) == {ends for ends, event in events.items() if event == "requested"}
     assert lane.requests
@@ -137,7 +134,7 @@ def test_oldest_verdicts_of_the_largest_lane_are_forgotten(monkeypatch: pytest.M
 
 def test_number_of_lanes_and_entries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_module, "LANES_MAX", 2)
-    monkeypatch.setattr(lane_module, "PARAS_MAX", 3)
+    monkeypatch.setattr(model_module, "PARAS_MAX", 3)
     model = Model()
     model.take([verdict(f"lane-{number}", 1, 0) for number in range(5)])
     assert list(model.lanes) == ["lane-0", "lane-1"]
@@ -253,7 +250,7 @@ def test_wrong_filter_is_named(query: dict[str, str]) -> None:
 
 
 def test_map_draws_full_channels_first(lane: LaneModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validator.console.channel_map.MAP_CHANNELS_MAX", 5)
+    monkeypatch.setattr("validator.console.channels.MAP_CHANNELS_MAX", 5)
     drawn = draw(lane.channels, "/lanes/polkadot")
     assert drawn.channels == 5
     assert str(drawn.svg).count("e-bad") == 5

@@ -17,8 +17,8 @@ from tests.console.conftest import Web
 from tests.console.records import HOSTILE, START_MS, dead_letter, verdict
 from validator.codec.json_form import shown_json
 from validator.console import app as app_module
-from validator.console import verdict_rows
-from validator.console.pages import PAGES, STILL
+from validator.console import verdicts
+from validator.console.app import PAGES, STILL
 from validator.console.rendering import parts
 from validator.core.types import BlockNumber
 from validator.kafka.reader import TopicRecord
@@ -266,7 +266,7 @@ def test_many_verdicts_leave_pages_short(web: Web, monkeypatch: pytest.MonkeyPat
         decoded.append(topic)
         return shown_json(topic, value)
 
-    monkeypatch.setattr(verdict_rows, "shown_json", counted)
+    monkeypatch.setattr(verdicts, "shown_json", counted)
     web.model.take([verdict("westend", 1 + at // 50, at % 50, None) for at in range(3_000)])
     text = web.get("/lanes/westend/verdicts?view=every")
     assert text.count("data-row=") == 100

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from validator.console.rules import entries_of, pages
-from validator.console.sentences import sentences, why
+from validator.console.verdicts import entries_of, rule_pages, sentences, why
 
 FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
     entry.name: {name: (kind,) for form in entry.fields for name, kind in form}
-    for page in pages()
+    for page in rule_pages()
     if page.protocol in ("router", "lane")
     for entry in page.entries
     if entry.sort == "error"

@@ -15,7 +15,7 @@ from validator_xcmp import proof_json
 from tests.fuzz.records import PROTOCOLS, codec
 from tests.fuzz.target import TEXT_WORDS, Target, refused
 from tests.unit.lanes.chains import chain
-from validator.cli.json_lines import parse
+from validator.cli.common import parse
 from validator.codec.json_form import encode_input, to_json
 from validator.config import load_config
 from validator.core.inputs import RecordKind

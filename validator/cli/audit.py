@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -13,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from validator import exit_codes
 from validator.checkpoint.kafka import refuse_missing
-from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.common import ConfigPath, Json, kafka_table, print_json, say, terminated_as_interrupted
+from validator.cli.export import inputs_of
 from validator.cli.progress import counting, working
-from validator.cli.recorded_files import inputs_of
-from validator.cli.table import cells, cut_on_terminal, print_table
+from validator.cli.table import cells, cut_on_terminal, print_table, table_of
 from validator.config import load_config
 from validator.config.unknown import chain_of
 from validator.errors import UserError
@@ -76,7 +75,7 @@ def audit(
         if against is not None:
             compared = _against(config, against, lane)
             if as_json:
-                sys.stdout.write(json.dumps(_against_document(compared)) + "\n")
+                print_json(_against_document(compared))
             else:
                 print_table(_against_tables(compared, str(against)))
             raise typer.Exit(exit_codes.OK if compared.block is None else exit_codes.DISAGREEMENT)
@@ -84,9 +83,7 @@ def audit(
     if result.blocks == 0:
         raise UserError(f"lane {lane}: no block could be executed: {result.waits_for}")
     if as_json:
-        for finding in result.findings:
-            sys.stdout.write(json.dumps({"lane": lane, **asdict(finding)}) + "\n")
-        sys.stdout.write(json.dumps(_summary(result)) + "\n")
+        print_json(*({"lane": lane, **asdict(finding)} for finding in result.findings), _summary(result))
     else:
         print_table(_tables(result))
     raise typer.Exit(exit_codes.OK if not result.faults else exit_codes.DISAGREEMENT)
@@ -159,7 +156,7 @@ def _tables(result: Audit) -> Group:
         Text(f"  {words}, {result.notes:,} note{'' if result.notes == 1 else 's'}"),
         Text(""),
     ]
-    table = _table("check", "made", numbers=1)
+    table = table_of("check", "made", numbers=1)
     for name, times in result.checks.items():
         table.add_row(*cells((name, f"{times:,}")))
     for name, reason in result.skipped.items():
@@ -167,7 +164,7 @@ def _tables(result: Audit) -> Group:
     parts.append(table)
     if result.findings:
         shown, left_out = _shown(result)
-        table = _table("found by", "block", "about", "what")
+        table = table_of("found by", "block", "about", "what")
         for finding in shown:
             sort = "" if finding.fault else " (note)"
             block = "" if finding.block is None else str(finding.block)
@@ -226,7 +223,7 @@ def _against_tables(result: Against, other: str) -> Group:
 
 
 def _differences(differences: Any, other: str) -> Table:
-    table = _table("in", "at", "field", "own", other)
+    table = table_of("in", "at", "field", "own", other)
     for each in differences[:FINDINGS_SHOWN]:
         table.add_row(*cells((each.topic, each.place, each.field, _short(each.own), _short(each.other))))
     if len(differences) > FINDINGS_SHOWN:
@@ -237,12 +234,3 @@ def _differences(differences: Any, other: str) -> Table:
 def _short(value: Any) -> str:
     text = "none" if value is None else value if isinstance(value, str) else json.dumps(value)
     return cut_on_terminal(text, 79)
-
-
-def _table(*headings: str, numbers: int = 0) -> Table:
-    first_number = len(headings) - numbers
-    columns = (
-        Column(heading, justify="right" if at >= first_number else "left", overflow="fold")
-        for at, heading in enumerate(headings)
-    )
-    return Table(*columns, box=None, padding=(0, 2, 0, 0))

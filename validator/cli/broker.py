@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator broker start|stop|status|settings`."""
+"""`validator broker` and `validator jars`: the embedded Kafka broker, and what it and Spark start from."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Annotated, Final
 import typer
 
 from validator import exit_codes
+from validator.cli.common import embedded_broker, say, terminated_as_interrupted
 from validator.cli.progress import jar_progress, working
 from validator.errors import UserError
-from validator.kafka.broker import BrokerStatus, EmbeddedBroker
+from validator.kafka.broker import BrokerStatus
+from validator.kafka.class_archive import PROGRAMS, class_archive
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 from validator.kafka.login import java_properties
 from validator.private import write_private
-from validator.resources import state_directory
 
 WHERE: Final = (
     "The broker is found by its folder: `broker` below `.validator` in the working directory, or below VALIDATOR_HOME if that is set. "
@@ -46,11 +47,6 @@ Port = Annotated[
         help="Port of the broker, kept for later starts; if it is taken, nothing starts. Default: the one before, or a free one.",
     ),
 ]
-
-
-def embedded_broker(port: int | None = None) -> EmbeddedBroker:
-    """Return the embedded broker below the state directory."""
-    return EmbeddedBroker(state_directory() / "broker", port)
 
 
 @app.command(epilog=WHERE)
@@ -120,3 +116,41 @@ def _print(found: BrokerStatus, as_json: bool, what: str) -> None:
     else:
         text = f"broker {what}: data in {found.directory}"
     sys.stdout.write(text + "\n")
+
+
+def jars(
+    classpath: Annotated[
+        bool, typer.Option("--classpath", help="Print only a class path with Kafka's Java client, for `java -cp`.")
+    ] = False,
+) -> None:
+    """Fetch and verify the jars of the broker, and make the archives with which Spark and the broker start faster.
+
+    What is already there is not made again. A short run of a job makes the archives, which takes about half a minute.
+    """
+    if classpath:
+        with jar_progress() as progress:
+            (folder,) = {jar.parent for jar in ensure_jars(progress=progress)}
+        typer.echo(f"{folder}/*")
+        return
+    with jar_progress() as progress:
+        fetched = ensure_jars(progress=progress)
+    print(f"{len(fetched)} jars in {fetched[0].parent}")  # noqa: T201
+    _make_archives()
+
+
+def _make_archives() -> None:
+    """Make the archives of classes that are missing or damaged; without them Spark and the broker only start more slowly."""
+    archives = {program: class_archive(program) for program in PROGRAMS}
+    missing = {program: each for program, each in archives.items() if each is not None and not each.is_usable()}
+    if archives["spark"] is None or not missing:
+        return
+    from validator.job.training import train
+
+    try:
+        with terminated_as_interrupted(), working("a short run of a job, with which Spark and the broker start faster"):
+            train(missing)
+    except (UserError, OSError) as error:
+        say(f"Spark and the broker will start more slowly: {error}")
+    else:
+        for program, archive in missing.items():
+            print(f"the archive of classes of {program} is {archive.path}")  # noqa: T201

@@ -21,15 +21,21 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from validator import exit_codes
-from validator.cli.broker import embedded_broker
-from validator.cli.common import ConfigPath, Json, kafka_table, load_job_config, say, terminated_as_interrupted
+from validator.cli.common import (
+    ConfigPath,
+    Json,
+    connected,
+    load_job_config,
+    say,
+    terminated_as_interrupted,
+)
+from validator.cli.common import parse as read_line
 from validator.cli.job_log import describe, log_printer
-from validator.cli.json_lines import parse as read_line
 from validator.cli.progress import jar_progress, until_first, working
 from validator.cli.rows import ACCEPTED, REJECTED, deposits, why
-from validator.cli.run import TOPICS_S_MAX, run_job
+from validator.cli.run import TOPICS_S_MAX, run_job, service_of
 from validator.cli.table import VisibleConsole
-from validator.cli.transport import run_named
+from validator.cli.transport import prepared, run_transport
 from validator.codec.json_form import encode_input, to_json
 from validator.config import DEFAULT_PROTOCOL, Config, load_config
 from validator.config.limits import find_limits
@@ -53,7 +59,7 @@ from validator.private import write_private
 from validator.resources import state_directory
 from validator.topics import INPUT_TOPICS
 from validator.transports.meter import measuring
-from validator.transports.runner import TransportGroup, choose_transport, create_topics_of_jobs
+from validator.transports.runner import choose_transport
 from validator.transports.runner import run_transport as run_chosen_transport
 from validator.waiting import Patience, wait_out
 
@@ -115,12 +121,6 @@ SIDE_TASK_END_S_MAX: Final = 5.0
 """Seconds that a side task may take to end; after that it is left alone."""
 
 
-def connected(config_path: ConfigPath) -> Config:
-    """Return the configuration with the address of its Kafka, or of the embedded broker, which must be running. Raises `UserError`."""
-    config = load_config(config_path)
-    return config.model_copy(update={"kafka": kafka_table(config)})
-
-
 def executed_blocks(config: Config) -> dict[str, int]:
     """Return the last executed block of each lane that has one, as the lanes' job says it. Raises `UserError`."""
     statuses = lane_reports(config).statuses
@@ -166,16 +166,6 @@ def transport_config(config: Config, name: str) -> Any:
     return choose_transport(config, name).config
 
 
-def run_transport(
-    name: str, config_path: ConfigPath, changed: Callable[[Config], Config] = lambda config: config
-) -> bool:
-    """Run a transport until it ends, or until Ctrl-C or SIGTERM; return whether a signal ended it.
-
-    ``changed`` returns the configuration with what an option replaces. Raises `UserError`, `GivenUp`, ``typer.Exit``.
-    """
-    return run_named(name, config_path, changed)
-
-
 @contextmanager
 def transport_beside(name: str, config_path: ConfigPath) -> Iterator[threading.Event]:
     """Run a transport in a thread of this process until the block is left; the event says that it has ended by itself.
@@ -183,11 +173,7 @@ def transport_beside(name: str, config_path: ConfigPath) -> Iterator[threading.E
     As a separate process it would outlive this one if that is killed. What ends it is said on standard error, and this process continues.
     Raises `UserError` as `run_transport` does before it starts.
     """
-    config = load_config(config_path)
-    chosen = choose_transport(config, name)
-    config = config.model_copy(update={"kafka": kafka_table(config)})
-    create_topics_of_jobs(config, chosen)
-    group = TransportGroup(config.kafka, config.topics.prefix, chosen.name)
+    config, chosen, group = prepared(name, load_config(config_path))
     stop, ended = threading.Event(), threading.Event()
 
     def run_once() -> None:
@@ -249,11 +235,7 @@ def service_running(config_path: ConfigPath, *, as_json: bool = False) -> Iterat
     this process gets SIGTERM, and ``typer.Exit`` has the job's code. Raises `UserError`, `GivenUp`.
     """
     config = load_job_config(config_path)
-    embedded = not config.kafka.get("bootstrap.servers")
-    if embedded:
-        with jar_progress() as progress:
-            ensure_jars(progress=progress)
-    service = Service(config, embedded_broker() if embedded else None, log_printer(as_json=as_json))
+    service = service_of(config, log_printer(as_json=as_json))
     stopping, codes = threading.Event(), list[int]()
 
     def watch() -> None:

@@ -4,17 +4,24 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
-from validator.cli.json_lines import lines, opened
+from validator.cli.common import (
+    ConfigPath,
+    Json,
+    did_you_mean,
+    drop_output,
+    kafka_table,
+    lines,
+    opened,
+    say,
+    terminated_as_interrupted,
+)
 from validator.cli.progress import working
 from validator.codec.json_form import shown_json
 from validator.config import load_config
@@ -59,8 +66,7 @@ def compare(
     each, then one with the counts.
     """
     if topic not in PLACES:
-        close = get_close_matches(topic, PLACES, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(topic, PLACES)
         raise UserError(f"TOPIC: expected {' or '.join(PLACES)}, found {topic!r}{hint}")
     if found is not None and wait:
         raise UserError("expected --found or --wait, found both")
@@ -77,8 +83,8 @@ def compare(
             report.add(difference)
         report.end(expectation)
         sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has ended; the interpreter's flush at exit must not meet the broken pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        drop_output()
     if expectation.differences:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from validator.cli.common import ConfigPath, kafka_table, say, terminated_as_interrupted
-from validator.config import load_config
+from validator.cli.common import ConfigPath, connected, say, terminated_as_interrupted
 from validator.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,8 +36,7 @@ def console(
     It reads Kafka as any consumer does, and the job's checkpoint; only the form of a dead letter writes. The address that it prints has a
     random token: whoever has it may read everything. Use another address than one of this machine only behind a proxy with TLS.
     """
-    config = load_config(config_path)
-    config = config.model_copy(update={"kafka": kafka_table(config)})
+    config = connected(config_path)
     running = running_console(config, listen, read_only=read_only)
     with terminated_as_interrupted(), running:
         sys.stdout.write(f"{running.url}\n")

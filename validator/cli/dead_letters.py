@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -17,7 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.common import (
+    ConfigPath,
+    Json,
+    connected,
+    did_you_mean,
+    drop_output,
+    kafka_table,
+    say,
+    terminated_as_interrupted,
+)
 from validator.cli.fitted import FittedTable
 from validator.cli.lanes import lane_statuses
 from validator.cli.progress import working
@@ -262,8 +269,7 @@ def replay(
     if repaired is not None and len(places or ()) != 1:
         raise UserError(f"--as: expected exactly one PLACE, found {len(places or ()) or '--all'}")
     wanted = Filter(lane, _reason(reason))
-    config = load_config(config_path)
-    config = config.model_copy(update={"kafka": kafka_table(config)})
+    config = connected(config_path)
     prefix = config.topics.prefix
     report = _Report(config.dead_letters.attempts_max, as_json=as_json)
     with ExitStack() as stack:
@@ -379,8 +385,7 @@ def time(timestamp_ms: int) -> str:
 def _reason(reason: str | None) -> str | None:
     if reason is None or reason.upper() in DeadReason.__members__:
         return reason and reason.upper()
-    close = get_close_matches(reason.upper(), DeadReason.__members__, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(reason.upper(), DeadReason.__members__)
     raise UserError(f"--reason: expected {', '.join(DeadReason.__members__)}, found {reason!r}{hint}")
 
 
@@ -388,9 +393,8 @@ def _write(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # `| head` has ended: the replay continues, and the interpreter's flush at exit must not meet the broken pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the replay continues
+        drop_output()
 
 
 def _say(text: str) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -12,17 +10,24 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Group
-from rich.table import Column, Table
 from rich.text import Text
 
 from validator import exit_codes
 from validator.ask.dry_run import KINDS, ask, document_of
 from validator.ask.standings import standing_of_checkpoint, standing_of_file
-from validator.cli.common import ConfigPath, Json, say, terminated_as_interrupted
-from validator.cli.json_lines import LINE_BYTES_MAX, opened, parse
+from validator.cli.common import (
+    LINE_BYTES_MAX,
+    ConfigPath,
+    Json,
+    opened,
+    parse,
+    print_json,
+    say,
+    terminated_as_interrupted,
+)
 from validator.cli.progress import working
 from validator.cli.rows import ROWS, why
-from validator.cli.table import cells, print_table
+from validator.cli.table import cells, print_table, table_of
 from validator.config import load_config
 from validator.core.outcomes import InputKind
 from validator.errors import UserError
@@ -77,7 +82,7 @@ def dry_run(
     for each in answer["errors"]:
         each["rule"] = references.of(each["kind"], each["clause"], standing.protocol.name)
     if as_json:
-        sys.stdout.write(json.dumps(answer) + "\n")
+        print_json(answer)
     else:
         print_table(_tables(answer))
     if answer["kind"] == InputKind.CANDIDATE and answer["para_id"] not in registered:
@@ -116,13 +121,13 @@ def _tables(answer: dict[str, Any]) -> Group:
         said = "rejected: the first violation; there may be others"
     parts: list[Any] = [Text(f"{title}, {where}"), Text(f"  {said}")]
     if errors:
-        table = _table("violation", "broken clause")
+        table = table_of("violation", "broken clause")
         for error in errors:
             shown = {name: value for name, value in error.items() if name not in ("clause", "rule")}
             table.add_row(*cells((why(shown), error["clause"])))
         parts += [Text(""), table]
     after = answer["headroom_after"] or [None] * len(answer["headroom"])
-    table = _table("headroom of", "now", *(["after it"] if answer["ok"] else []), "details")
+    table = table_of("headroom of", "now", *(["after it"] if answer["ok"] else []), "details")
     for now, then in zip(answer["headroom"], after, strict=True):
         _, _, who, left, details = ROWS["headroom"](now)
         if then is None:
@@ -131,7 +136,3 @@ def _tables(answer: dict[str, Any]) -> Group:
             _, _, _, left_then, details = ROWS["headroom"](then)
             table.add_row(*cells((who, left, left_then, details)))
     return Group(*parts, Text(""), table)
-
-
-def _table(*headings: str) -> Table:
-    return Table(*(Column(heading, overflow="fold") for heading in headings), box=None, padding=(0, 2, 0, 0))

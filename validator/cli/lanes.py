@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, kafka_table, say
+from validator.cli.common import ConfigPath, Json, connected, kafka_table, print_json, say
 from validator.cli.progress import working
 from validator.config import load_config
 from validator.document import Node, read_document
@@ -77,8 +77,7 @@ def lanes(
     """
     if context.invoked_subcommand is not None:
         return
-    config = load_config(config_path)
-    config = config.model_copy(update={"kafka": kafka_table(config)})
+    config = connected(config_path)
     with working("reading the lanes' progress"):
         reports = lane_reports(config)
         found = reports.statuses
@@ -105,7 +104,7 @@ def lanes(
             for lane in names
         ]
     if as_json:
-        sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
+        print_json(*rows)
     else:
         width = max((len(printable(row["lane"])) for row in rows), default=0)
         for row in rows:
@@ -305,7 +304,7 @@ def import_(
     with working("importing the state"):
         imported = import_state(config, lane, file, first_block, executed_block)
     if as_json:
-        typer.echo(json.dumps(imported.to_json()))
+        print_json(imported.to_json())
     else:
         counts = ", ".join(f"{number} {name}" for name, number in imported.counts.items())
         typer.echo(f"lane {lane} starts with block {imported.first_block}: {counts}; stored as {imported.file}")
@@ -345,8 +344,7 @@ def resume_(
     """
     from validator.job.orders import order_to_resume, resume
 
-    config = load_config(config_path)
-    config = config.model_copy(update={"kafka": kafka_table(config)})
+    config = connected(config_path)
     skips = [place_of(text, config.topics.prefix) for text in skip or ()]
     if not wait:
         with working("looking at the lane"):

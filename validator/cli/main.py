@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # name -> ("module:attribute", help), in the order of the help page
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("validator.cli.init:init", "Write a configuration with two paras, and sample records for them."),
-    "up": ("validator.cli.up:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
+    "up": ("validator.cli.run:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
     "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
     "health": ("validator.cli.health:health", "Say whether a running job is healthy, for supervisors and containers."),
     "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),
@@ -68,7 +68,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Serve local web pages that show the lanes live.",
     ),
     "explain": (
-        "validator.cli.explain:explain",
+        "validator.cli.rules:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",
     ),
     "rules": (
@@ -86,7 +86,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schemas": ("validator.cli.schemas:app", "List, show, check and register the Avro schemas."),
     "topics": ("validator.cli.topics:app", "Create and list the topics."),
     "broker": ("validator.cli.broker:app", "Start, stop and inspect the embedded Kafka broker."),
-    "jars": ("validator.cli.jars:jars", "Fetch the broker's jars ahead of time."),
+    "jars": ("validator.cli.broker:jars", "Fetch the broker's jars ahead of time."),
 }
 
 

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from validator import exit_codes
+from validator.cli.common import print_json
 from validator.document import Node, parse_document
 from validator.errors import UserError
 from validator.plugin.protocol_api import ProofFormat
@@ -32,7 +32,7 @@ def prove(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> N
 
     Exit code 2 if the document is malformed.
     """
-    _print(_proofs(protocol, kind).prove(kind, _document(file)))
+    print_json(_proofs(protocol, kind).prove(kind, _document(file)))
 
 
 def verify(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> None:
@@ -42,7 +42,7 @@ def verify(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> 
     document is not JSON or one of the other members is malformed.
     """
     result = _proofs(protocol, kind).verify(kind, _document(file))
-    _print(result)
+    print_json(result)
     if not result["ok"]:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
@@ -72,7 +72,3 @@ def _document(file: Path) -> Node:
     if len(data) > DOCUMENT_BYTES_MAX:
         raise UserError(f"{name}: expected at most {DOCUMENT_BYTES_MAX} bytes, found more")
     return parse_document(data, name)
-
-
-def _print(result: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(result) + "\n")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from validator import exit_codes
-from validator.cli.common import say
+from validator.cli.common import print_json, say
 from validator.cli.progress import working
 from validator.document import Node, printable, read_document
 from validator.errors import PluginFailed, UserError
@@ -81,7 +81,7 @@ class _Run:
         if self._as_json:
             output = _output(scenarios, vectors)
             self.warned = self.warned or any("skipped" in each for each in output.get("scenarios", ()))
-            typer.echo(json.dumps(output))
+            print_json(output)
             return
         outcomes = Counter(map(self._report, scenarios))
         for document in vectors:

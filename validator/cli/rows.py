@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from validator.cli.table import cut
-from validator.core.limits import U32_MAX
+from validator.core.limits import U32_MAX, UNREACHED
 from validator.hexadecimal import bare
 from validator.visible import printable
 
@@ -28,9 +28,6 @@ SHORT_CHARACTERS: Final = {
     "details": 160,
 }
 """Characters of long cells on a terminal, by heading; a pipe gets all of them."""
-
-UNREACHED: Final = U32_MAX // 2
-"""Messages or bytes of a limit beyond which it is shown as none: chains set the greatest number for "no limit"."""
 
 
 def shortened(headings: Row, row: Row) -> Row:

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator rules list|show|diff`: the rules that a chain can choose by height, in words."""
+"""`validator rules` and `validator explain`: the rules that a chain can choose by height, and the text behind a code, in words."""
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.console import Group
+from rich.markdown import Markdown
 from rich.table import Column, Table
+from rich.text import Text
 
-from validator.cli.common import ConfigPath, Json, say
-from validator.cli.table import cells, print_table, several
+from validator.cli.common import ConfigPath, Json, print_json, say
+from validator.cli.table import PlainTable, VisibleConsole, cells, print_table, several
 from validator.config import DEFAULT_PROTOCOL, load_config
 from validator.config.unknown import chain_of
 from validator.core.limits import U32_MAX
@@ -19,13 +21,20 @@ from validator.core.rules import in_force
 from validator.errors import UserError
 from validator.lanes.configured import rules_runtime
 from validator.plugin.rule_choice import suggestion
+from validator.plugin.rule_features import close_features_and_profiles, find_feature_or_profile
+from validator.plugin.rule_pages import Sort, close_names, find_entries, installed_pages, series_of
 from validator.plugin.runtime import installed_protocol
+from validator.visible import printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
+
+    from rich.console import RenderableType
 
     from validator.config import Chain
     from validator.plugin.protocol_api import RuleProfiles
+    from validator.plugin.rule_pages import Entry, RulesPage
+
 
 NO_PROFILE: Final = "no named profile"
 
@@ -57,7 +66,7 @@ def list_(config_path: ConfigPath = None, protocol: Protocol = DEFAULT_PROTOCOL,
     for features, chains in chosen.items():
         rows.append({"profile": None, "plus": _ordered(profiles, features), "minus": [], "chains": chains})
     if as_json:
-        _write_json(rows)
+        print_json(*rows)
         return
     table = _table("profile", "what it changes", "chains")
     for row in rows:
@@ -172,7 +181,7 @@ def _print(profiles: RuleProfiles, changes: Iterable[tuple[str, str]], empty: st
         {"change": sign or None, "feature": feature, "says": profiles.features[feature]} for sign, feature in changes
     ]
     if as_json:
-        _write_json(rows)
+        print_json(*rows)
         return
     if not rows:
         sys.stdout.write(f"{empty}\n")
@@ -188,5 +197,120 @@ def _table(*headings: str) -> Table:
     return Table(Column(headings[0], no_wrap=True), *headings[1:], box=None, padding=(0, 2, 0, 0))
 
 
-def _write_json(rows: list[dict[str, Any]]) -> None:
-    sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
+_HEADINGS = ("protocol", "code", "type", "title")
+_STYLES = {Sort.ERROR: "bold red", Sort.REASON: "bold red", Sort.READING: "bold yellow", Sort.INVARIANT: "bold cyan"}
+
+
+def explain(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CODE]",
+            help="A code (R-12, I-06), an error kind, a clause, which may be several words, or a feature or profile of rules by "
+            "height. Case does not matter.",
+        ),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Only this protocol's page; lane: the page of what all protocols share.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the rule, reading, invariant or error behind a code, from the pages of all installed protocols.
+
+    A feature prints its rules, a profile what it changes. Without CODE, list all entries.
+    """
+    pages = _pages(protocol)
+    if not words:
+        _list([entry for page in pages for entry in page.entries], as_json=as_json)
+        return
+    wanted = " ".join(words)
+    entries = find_entries(pages, wanted) or find_feature_or_profile(pages, wanted)
+    if not entries:
+        close = " or ".join(map(repr, close_features_and_profiles(pages, wanted) or close_names(pages, wanted)))
+        where = f"protocol {protocol}" if protocol else "any installed protocol"
+        hint = f"; did you mean {close}?" if close else ""
+        series = series_of(pages, wanted)
+        hint += f"; these codes go from {series[0]} to {series[1]}" if series else ""
+        raise UserError(
+            f"CODE: expected a code, an error kind, a clause, a feature or a profile of {where}, found {wanted!r}{hint}"
+        )
+    _print_entries(entries, as_json=as_json)
+
+
+def _pages(protocol: str | None) -> Sequence[RulesPage]:
+    pages, problems = installed_pages()
+    for problem in problems:  # the other pages are still usable
+        say(f"validator: {problem}")
+    if protocol is None:
+        return pages
+    chosen = [page for page in pages if page.protocol == protocol]
+    if not chosen:
+        known = ", ".join(page.protocol for page in pages)
+        raise UserError(f"--protocol: expected one with a page of rules ({known}), found {protocol!r}")
+    return chosen
+
+
+def _list(entries: Sequence[Entry], *, as_json: bool) -> None:
+    if as_json:
+        print_json(*(entry.to_json() for entry in entries))
+        return
+    rows = [(entry.protocol, entry.name, str(entry.sort), entry.title or _first_line(entry)) for entry in entries]
+    console = VisibleConsole()
+    if not console.is_terminal:
+        sys.stdout.write(PlainTable(_HEADINGS).lines(rows))
+        return
+    columns = (Column(heading, no_wrap=heading == "code") for heading in _HEADINGS)
+    table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
+    for row, entry in zip(rows, entries, strict=True):
+        protocol, name, *rest = cells(row)
+        name.stylize(_STYLES.get(entry.sort, "bold"))
+        table.add_row(protocol, name, *rest)
+    console.print(table)
+
+
+def _print_entries(entries: Sequence[Entry], *, as_json: bool) -> None:
+    if as_json:
+        print_json(*(entry.to_json() for entry in entries))
+        return
+    console = VisibleConsole()
+    if console.is_terminal:
+        for at, entry in enumerate(entries):
+            console.print(Group(*([Text()] if at else []), *_rendered(entry)))
+    else:
+        sys.stdout.write("\n".join(printable_lines(_plain(entry)) for entry in entries))
+
+
+def _facts(entry: Entry) -> list[tuple[str, str]]:
+    facts = [("clause", clause) for clause in entry.clauses]
+    facts += [("source", ", ".join(entry.sources))] if entry.sources else []
+    facts += [("fields", ", ".join(f"{name}: {kind}" for name, kind in form) or "none") for form in entry.fields]
+    facts += [("rule", ", ".join(entry.rules))] if entry.rules else []
+    return [*facts, ("page", entry.reference)]
+
+
+def _heading(entry: Entry) -> str:
+    return f"{entry.name}  {entry.title}" if entry.title else entry.name
+
+
+def _about(entry: Entry) -> str:
+    return f"{entry.protocol}, {entry.sort}, {entry.group}"
+
+
+def _rendered(entry: Entry) -> list[RenderableType]:
+    facts = Table.grid(padding=(0, 2))
+    for name, value in _facts(entry):
+        facts.add_row(Text(name, style="dim"), *cells([value]))
+    heading = Text.assemble((_heading(entry), _STYLES.get(entry.sort, "bold")), f"  ({_about(entry)})")
+    text: list[RenderableType] = [Text(), Markdown(printable_lines(entry.text), hyperlinks=False)] if entry.text else []
+    return [heading, facts, *text]
+
+
+def _plain(entry: Entry) -> str:
+    lines = [f"{_heading(entry)}  ({_about(entry)})", *(f"  {name}: {value}" for name, value in _facts(entry))]
+    if entry.text:
+        lines += ["", entry.text]
+    return "\n".join(lines) + "\n"
+
+
+def _first_line(entry: Entry) -> str:
+    return entry.text.partition("\n")[0]

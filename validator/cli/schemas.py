@@ -12,7 +12,7 @@ import typer
 from rich.table import Column, Table
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath
+from validator.cli.common import ConfigPath, print_json
 from validator.cli.progress import working
 from validator.cli.table import print_table
 from validator.codec.compatibility import check_schemas, policy
@@ -48,8 +48,7 @@ def list_(as_json: Json = False) -> None:
     ]
     rows.sort(key=lambda row: (order.get(row["topic"], len(order)), row["topic"] or "", row["name"]))
     if as_json:
-        for row in rows:
-            _write(json.dumps(row))
+        print_json(*rows)
         return
     table = Table("record", "topic", "fingerprint", Column("version", justify="right"), box=None)
     for row in rows:
@@ -79,7 +78,7 @@ def check(as_json: Json = False) -> None:
     known, _ = _installed()
     problems = check_schemas(known)
     if as_json:
-        _write(json.dumps({"ok": not any(problems.values()), "problems": problems}))
+        print_json({"ok": not any(problems.values()), "problems": problems})
     else:
         for name, found in problems.items():
             _write(f"{'FAIL' if found else 'ok  '} {name}: {policy(known[name])}, version {known[name].version}")
@@ -106,7 +105,7 @@ def register(config_path: ConfigPath = None, as_json: Json = False) -> None:
     with working(f"registering schemas at {config.schema_registry.url}"):
         for each in register_in(config, records_in(*_installed())):
             if as_json:
-                _write(json.dumps(each._asdict()))
+                print_json(each._asdict())
             table.add_row(each.subject, str(each.version), str(each.schema_id), "new" if each.is_new else "")
     if not as_json:
         print_table(table)

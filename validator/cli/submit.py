@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
@@ -14,8 +12,18 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
-from validator.cli.json_lines import lines, opened, parse
+from validator.cli.common import (
+    ConfigPath,
+    Json,
+    did_you_mean,
+    kafka_table,
+    lines,
+    opened,
+    parse,
+    print_json,
+    say,
+    terminated_as_interrupted,
+)
 from validator.cli.progress import working
 from validator.codec.json_form import encode_input
 from validator.config import load_config
@@ -61,8 +69,7 @@ def submit(
     not acknowledged. Send the same lines again then: a record that arrives twice counts once.
     """
     if kind not in INPUT_TOPICS:
-        close = get_close_matches(kind, INPUT_TOPICS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(kind, INPUT_TOPICS)
         raise UserError(f"KIND: expected {', '.join(INPUT_TOPICS)}, found {kind!r}{hint}")
     config = load_config(config_path)
     sender = RecordSender(kafka_table(config), config.topics.prefix)
@@ -78,7 +85,7 @@ def submit(
             say(f"validator: interrupted: {submission.outcome()}")
             raise typer.Exit(exit_codes.INTERRUPTED) from None
     if as_json:
-        typer.echo(json.dumps({"kind": kind, "sent": sender.delivered, "bad": submission.bad}))
+        print_json({"kind": kind, "sent": sender.delivered, "bad": submission.bad})
     else:
         typer.echo(f"{sender.delivered} {kind} sent" + (f", {submission.bad} bad lines" if submission.bad else ""))
     if submission.bad:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
 
 from validator.visible import printable, printable_lines
@@ -66,6 +67,16 @@ def cut(text: str, characters: int) -> str:
 def cut_on_terminal(text: str, characters: int) -> str:
     """Return a text in full for a pipe, and on a terminal its beginning if it is longer."""
     return cut(text, characters) if VisibleConsole().is_terminal else text
+
+
+def table_of(*headings: str, numbers: int = 0) -> Table:
+    """Return a table whose last ``numbers`` columns hold numbers."""
+    first_number = len(headings) - numbers
+    columns = (
+        Column(heading, justify="right" if at >= first_number else "left", overflow="fold")
+        for at, heading in enumerate(headings)
+    )
+    return Table(*columns, box=None, padding=(0, 2, 0, 0))
 
 
 def print_table(table: RenderableType) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from validator.cli.common import ConfigPath, Json, kafka_table
+from validator.cli.common import ConfigPath, Json, kafka_table, print_json
 from validator.cli.progress import working
 from validator.cli.table import print_table
 from validator.config import load_config
@@ -75,9 +74,7 @@ def create(
     with working("creating the topics"):
         made = _create(config, transport or ())
     if as_json:
-        sys.stdout.write(
-            json.dumps({"created": [name for name, new in made.items() if new], "topics": list(made)}) + "\n"
-        )
+        print_json({"created": [name for name, new in made.items() if new], "topics": list(made)})
     else:
         sys.stdout.write("".join(f"{name}  {'created' if new else 'exists'}\n" for name, new in made.items()))
 
@@ -95,7 +92,7 @@ def list_(
         kafka = _kafka(config, bootstrap_servers)
         states = list_topics(kafka, prefix=config.topics.prefix if prefix is None else prefix)
     if as_json:
-        sys.stdout.write("".join(json.dumps(asdict(state)) + "\n" for state in states))
+        print_json(*map(asdict, states))
         return
     numeric = (Column(name, justify="right", no_wrap=True) for name in ("partitions", "records"))
     table = Table(Column("topic", no_wrap=True), "direction", "cleanup", *numeric, "purpose", box=None)

@@ -18,7 +18,8 @@ from validator.config import load_config
 from validator.errors import LeaseLost, Unavailable
 from validator.plugin.limits import ENDING_S_MAX
 from validator.transports.meter import measuring
-from validator.transports.runner import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
+from validator.transports.runner import TransportGroup, choose_transport, create_topics_of_jobs
+from validator.transports.runner import run_transport as run_chosen_transport
 from validator.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from validator.config import Config
     from validator.transports.lease import Lease
+    from validator.transports.runner import Chosen
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,19 +60,25 @@ def run(
     again as standby. While Kafka is away it waits, as long as `[job] give_up_after` says. Exit code 0 if it ended, 2 if it, its
     configuration or Kafka has a problem, 3 if Kafka was away for too long.
     """
-    run_named(name, config_path)
+    run_transport(name, config_path)
 
 
-def run_named(name: str, config_path: Path | None, changed: Callable[[Config], Config] = lambda config: config) -> bool:
-    """Run a transport as the command does, under the configuration that ``changed`` returns; return whether a signal asked it to end.
-
-    Raises `UserError`, `GivenUp`, ``typer.Exit``.
-    """
-    config = changed(load_config(config_path))
+def prepared(name: str, config: Config) -> tuple[Config, Chosen, TransportGroup]:
+    """Return the configuration with Kafka's address, a transport, whose jobs have their topics then, and its group. Raises `UserError`."""
     chosen = choose_transport(config, name)
     config = config.model_copy(update={"kafka": kafka_table(config)})
     create_topics_of_jobs(config, chosen)
-    group = TransportGroup(config.kafka, config.topics.prefix, chosen.name)
+    return config, chosen, TransportGroup(config.kafka, config.topics.prefix, chosen.name)
+
+
+def run_transport(
+    name: str, config_path: Path | None, changed: Callable[[Config], Config] = lambda config: config
+) -> bool:
+    """Run a transport until it ends, or until Ctrl-C or SIGTERM; return whether a signal asked it to end.
+
+    ``changed`` returns the configuration with what an option replaces. Raises `UserError`, `GivenUp`, ``typer.Exit``.
+    """
+    config, chosen, group = prepared(name, changed(load_config(config_path)))
     stop, ended = Event(), Event()
 
     def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -87,7 +95,7 @@ def run_named(name: str, config_path: Path | None, changed: Callable[[Config], C
 
     def run_once() -> None:
         try:
-            run_transport(
+            run_chosen_transport(
                 chosen,
                 group,
                 stop,

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator watch`: shows an output topic as a live table, or as JSON lines."""
+"""`validator watch`: shows an output topic, or a topic of a plugin, as a live table or as JSON lines."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 import select
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -17,18 +18,30 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
-from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.common import (
+    ConfigPath,
+    Json,
+    did_you_mean,
+    drop_output,
+    kafka_table,
+    print_json,
+    say,
+    terminated_as_interrupted,
+)
 from validator.cli.fitted import FittedTable
-from validator.cli.framed import FramedRecords
 from validator.cli.progress import until_first, working
-from validator.cli.rows import ACCEPTED, COLUMNS, REJECTED
-from validator.cli.table import PlainTable, VisibleConsole, print_table
-from validator.cli.watched import PARA_FIELDS, Watched, watchable, watched
+from validator.cli.rows import ACCEPTED, COLUMNS, HASH_CHARACTERS, NUMBERS, REJECTED, ROWS, Row, shortened
+from validator.cli.table import PlainTable, VisibleConsole, cut, print_table
+from validator.codec.framing import framed_id
+from validator.codec.json_form import datum_to_json, shown_json
+from validator.codec.record_format import RecordUnreadable
 from validator.config import load_config
 from validator.config.unknown import no_chain
 from validator.errors import UserError
+from validator.hexadecimal import PREFIX, to_hex
 from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import RuleReferences, installed_pages
+from validator.topics import TOPICS
 from validator.visible import printable
 
 if TYPE_CHECKING:
@@ -37,7 +50,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from validator.config import Config
-    from validator.kafka.reader import TopicReader
+    from validator.kafka.reader import TopicRecord
+    from validator.transports.topics import PluginTopic
 
 
 TAIL_FOLLOWING: Final = 20
@@ -114,15 +128,15 @@ def watch(
             sys.stdout.flush()
         except KeyboardInterrupt:
             return
-        except BrokenPipeError:  # `| head` has ended; the interpreter's flush at exit must not meet the broken pipe
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:
+            drop_output()
 
 
 def _list(config: Config, *, as_json: bool) -> None:
     with working("looking at the plugins"):
         rows = watchable(config)
     if as_json:
-        sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
+        print_json(*rows)
         return
     table = Table(Column("topic", no_wrap=True), "written by", "purpose", box=None)
     for row in rows:
@@ -220,7 +234,7 @@ def _show(shown: Watched, chunks: Iterable[list[dict[str, Any]]], *, as_json: bo
     chunks = until_first(chunks, f"waiting for {shown.name}")
     if as_json:
         for chunk in chunks:
-            sys.stdout.write("".join(json.dumps(record) + "\n" for record in chunk))
+            print_json(*chunk)
             sys.stdout.flush()
     elif not console.is_terminal:
         plain = PlainTable(shown.columns, shown.numbers)
@@ -287,3 +301,151 @@ def begin_with_last(reader: TopicReader, topic: str, records: int) -> None:
                 looked_at.remove(each)
         further = min(8 * further, FURTHER_OFFSETS_MAX)
     reader.start_at({(topic, each): offset for each, offset in starts.items()})
+
+
+PARA_FIELDS: Final = ("para_id", "sender", "recipient")
+"""Fields that name a para."""
+
+CELL_CHARACTERS: Final = 80
+"""Characters of a list or an object in a cell on a terminal."""
+
+_OF_NO_PARA: Final = ("receipts", "dead-letters", "lanes")
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A topic that can be watched, and how its records are shown."""
+
+    name: str
+    columns: Row
+    numbers: frozenset[str]
+    """Headings of right-aligned columns."""
+    row: Callable[[dict[str, Any]], Row]
+    """Returns a record's cells in full, as a pipe gets them."""
+    short: Callable[[Row], Row]
+    """Shortens them for a terminal."""
+    decode: Callable[[bytes], dict[str, Any]]
+    """Returns a record in JSON form. Raises `UserError`."""
+    has_para: bool
+    missing: str
+    """What to do if the topic does not exist."""
+
+
+def watched(topic: str, config: Config) -> Watched:
+    """Return how a topic is watched. Raises `UserError` if it is neither an output topic nor one of an installed plugin."""
+    if topic in ROWS:
+        return Watched(
+            topic,
+            COLUMNS[topic],
+            NUMBERS,
+            ROWS[topic],
+            partial(shortened, COLUMNS[topic]),
+            partial(shown_json, topic),
+            topic not in _OF_NO_PARA,
+            "create the topics with `validator topics create`",
+        )
+    from validator.transports.topics import plugin_topics  # imports every plugin
+
+    there = plugin_topics(config)
+    if topic in there:
+        return _of_plugin(there[topic])
+    known = [*ROWS, *there]
+    raise UserError(f"TOPIC: expected {', '.join(known)}, found {topic!r}{did_you_mean(topic, known)}")
+
+
+def watchable(config: Config) -> list[dict[str, Any]]:
+    """Return every topic that can be watched: ``topic``, ``owner`` and ``purpose``."""
+    from validator.transports.topics import plugin_topics  # imports every plugin
+
+    own = [
+        {"topic": each.name, "owner": "job", "purpose": each.purpose}
+        for name in ROWS
+        for each in TOPICS
+        if each.name == name
+    ]
+    return own + [
+        {"topic": each.name, "owner": each.owner, "purpose": each.purpose} for each in plugin_topics(config).values()
+    ]
+
+
+def _of_plugin(topic: PluginTopic) -> Watched:
+    schema = topic.form.format.schema
+    fields = {field["name"]: field["type"] for field in schema.source["fields"]}
+    columns = tuple(name for name in topic.form.columns or fields if name in fields)
+    headings = tuple(name.replace("_", " ") for name in columns)
+
+    def decode(value: bytes) -> dict[str, Any]:
+        try:
+            return datum_to_json(schema, topic.form.format.decode(value), digits=to_hex)
+        except RecordUnreadable as error:
+            raise UserError(f"{topic.name}: {error}") from None
+
+    return Watched(
+        topic.name,
+        headings,
+        frozenset(heading for name, heading in zip(columns, headings, strict=True) if _is_number(fields[name])),
+        lambda record: tuple(printable(_cell(record[name])) for name in columns),
+        lambda row: tuple(map(_short, row)),
+        decode,
+        any(name in fields for name in PARA_FIELDS),
+        f"start the {topic.owner}, which creates it",
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    """Return whether values of an Avro type are numbers, or absent."""
+    if isinstance(kind, list):
+        return all(_is_number(each) for each in kind if each != "null")
+    name = kind.get("logicalType") or kind["type"] if isinstance(kind, dict) else kind
+    return name in ("int", "long", "u8", "u16", "u32", "u64", "u128")
+
+
+def _cell(value: Any) -> str:
+    """Format a value as a person reads it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def _short(cell: str) -> str:
+    """Return a cell for a terminal: the beginning of a hash, of a list or of an object."""
+    if cell.startswith(PREFIX):
+        return cut(cell, len(PREFIX) + HASH_CHARACTERS)
+    return cut(cell, CELL_CHARACTERS) if cell.startswith(("[", "{")) else cell
+
+
+IDS_MAX: Final = 100
+"""Ids that are named, one line each: anyone who may write records may make up ids."""
+
+
+class FramedRecords:
+    """Names each schema id once instead of every record that has it; without a schema registry, only the first record."""
+
+    def __init__(self, registry: str | None) -> None:
+        self._registry = registry
+        self._named: set[int] = set()
+        self._more = 0
+
+    def takes(self, record: TopicRecord) -> bool:
+        """Return whether a record that cannot be decoded is in Confluent's framing, and say so unless its id has been named."""
+        schema_id = framed_id(record.value)
+        if schema_id is None:
+            return False
+        if schema_id in self._named or len(self._named) >= (IDS_MAX if self._registry else 1):
+            self._more += 1
+            return True
+        self._named.add(schema_id)
+        where = f"validator: {record.topic}[{record.partition}]@{record.offset}"
+        found = f"found a record in Confluent's framing, with schema id {schema_id}"
+        if self._registry is None:
+            say(f"{where}: {found}: to read these, set [schema_registry] url; they are not shown")
+        else:
+            say(f"{where}: {found}, for which {self._registry} has no schema of ours; such records are not shown")
+        return True
+
+    def end(self) -> None:
+        """Say how many records were left out and not named."""
+        if self._more:
+            say(f"validator: {self._more} more records in Confluent's framing are not shown")

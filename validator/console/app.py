@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The web application: pages, their live updates as server-sent events, the search, and the form of dead letters."""
+"""The web application: pages by address, their live updates as server-sent events, the search, and the form of dead letters."""
 
 from __future__ import annotations
 
@@ -22,20 +22,47 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route, compile_path
 
-from validator.console.context import ConsoleContext, Missing, Page
-from validator.console.find import find
-from validator.console.letter_pages import executed_blocks, letter_page
-from validator.console.letters import Answer, Form
+from validator.console.channels import channel_page, channels_page
+from validator.console.context import ConsoleContext, Missing, Page, Query, link_of
+from validator.console.letters import Answer, Form, executed_blocks, letter_page, letters_page
 from validator.console.limits import FIELDS_MAX, FRAME_S, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
-from validator.console.pages import PAGES, STILL, PageOf
+from validator.console.model import KeptVerdict, LaneModel
+from validator.console.overview import overview_page, runtime_page
+from validator.console.paras import para_page, paras_page, stored_page
 from validator.console.rendering import parts, render
 from validator.console.security import Guard, Secrets, is_same
+from validator.console.verdicts import rule_page, verdict_page, verdicts_page
 from validator.errors import UserError
 from validator.letters.dead_letters import Place
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from validator.console.model import Model
+
+
+PageOf = Callable[[ConsoleContext, dict[str, str], Query], Page]
+
+PAGES: Final[tuple[tuple[str, PageOf], ...]] = (
+    ("/", overview_page),
+    ("/lanes/{lane}", overview_page),
+    ("/lanes/{lane}/verdicts", verdicts_page),
+    ("/lanes/{lane}/verdicts/{block:int}/{kind}/{index:int}", verdict_page),
+    ("/lanes/{lane}/channels", channels_page),
+    ("/lanes/{lane}/channels/{sender:int}/{recipient:int}", channel_page),
+    ("/lanes/{lane}/paras", paras_page),
+    ("/lanes/{lane}/paras/{para:int}", para_page),
+    ("/lanes/{lane}/paras/{para:int}/state", stored_page),
+    ("/lanes/{lane}/runtime", runtime_page),
+    ("/dead-letters", letters_page),
+    ("/dead-letters/{partition:int}/{offset:int}", letter_page),
+    ("/rules", rule_page),
+)
+"""Every page; each of them is live, except those of which a reader reads Kafka or the checkpoint."""
+
+STILL: Final = frozenset({letter_page, stored_page, rule_page})
+"""Pages without live updates."""
 
 ASSETS: Final = {"console.css": "text/css", "console.js": "text/javascript"}
 NO_STORE: Final = {"cache-control": "no-store"}
@@ -268,3 +295,38 @@ def _digests() -> dict[str, str]:
 def _digest(name: str) -> str:
     data = files("validator.console").joinpath("static", name).read_bytes()
     return blake2b(data, digest_size=6).hexdigest()
+
+
+_CHANNEL: Final = re.compile(r"(\d{1,10})\s*(?:→|->|,|>)\s*(\d{1,10})")
+HASH_DIGITS_MIN: Final = 16
+
+
+def find(model: Model, lane_name: str, wanted: str) -> str | None:
+    """Return the address of what is wanted, None if nothing here has it. The chosen lane is searched first."""
+    with model.lock:
+        lanes = sorted(model.lanes.values(), key=lambda lane: lane.name != lane_name)
+        number = wanted.replace(",", "").removeprefix("#")
+        for lane in lanes:
+            link = link_of(lane.name)
+            if channel := _CHANNEL.fullmatch(wanted):
+                return f"{link}/channels/{int(channel[1])}/{int(channel[2])}"
+            if number.isascii() and number.isdecimal() and len(number) <= 10:
+                if int(number) in lane.paras:
+                    return f"{link}/paras/{int(number)}"
+                if any(block.block == int(number) for block in lane.blocks):
+                    return f"{link}/verdicts?block={int(number)}"
+            if (verdict := _by_hash(lane, wanted)) is not None:
+                return f"{link}/verdicts/{verdict.block}/{quote(verdict.kind, safe='')}/{verdict.index}"
+            if any(wanted in (error, error.rpartition("/")[2]) for error in lane.tally.error):
+                error = next(error for error in lane.tally.error if wanted in (error, error.rpartition("/")[2]))
+                return f"{link}/verdicts?rule={quote(error, safe='')}"
+    return None
+
+
+def _by_hash(lane: LaneModel, wanted: str) -> KeptVerdict | None:
+    """Return the verdict whose record holds a hash or its beginning: an id, a candidate's hash, an MQC head."""
+    digits = wanted.removeprefix("0x").lower()
+    if len(digits) < HASH_DIGITS_MIN or len(digits) % 2 or not re.fullmatch("[0-9a-f]+", digits):
+        return None
+    needle = bytes.fromhex(digits)
+    return next((verdict for verdict in lane.newest() if needle in verdict.value), None)

@@ -12,16 +12,15 @@ from urllib.parse import quote
 from validator import __version__
 from validator.config import DEFAULT_PROTOCOL
 from validator.console.model import Model
-from validator.console.shown import clock
+from validator.console.rendering import clock
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 
 if TYPE_CHECKING:
     from validator.config import Config
-    from validator.console.follow import Follower
-    from validator.console.lane import LaneModel
+    from validator.console.follow import Follower, StoredLanes
     from validator.console.letters import Letters
-    from validator.console.stored import StoredLanes
+    from validator.console.model import LaneModel
     from validator.job.lag import Lag
     from validator.transports.lines import Fed
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the topics into the model, in one thread, and counts in another how far lanes are behind.
+"""Reads the topics into the model, in one thread, and counts in another how far lanes are behind; reads the checkpoint when somebody asks.
 
 It reads as any consumer does: committed records, no consumer group, nothing is written. If Kafka is away, the model keeps what it has, and
 reading is tried again.
@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections import OrderedDict
 from contextlib import ExitStack
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
+from validator.ask.state import document, restore, stored_lanes
 from validator.console.limits import (
     LAG_INTERVAL_S,
     LAG_SHARE_MAX,
     LARGE_RECORDS_TAIL,
     RECORDS_TAIL,
+    STATE_AGE_S,
     STOP_S,
     VERDICTS_MAX,
 )
@@ -28,14 +31,17 @@ from validator.kafka.reader import TopicReader
 from validator.kafka.retry import ANSWER_S_MAX
 from validator.kafka.settings import SPARING, WHOLE
 from validator.lanes.configured import configured_codec, job_directory
+from validator.plugin.pack import use_artefacts
 from validator.waiting import FOLLOWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from validator.ask.state import RestoredState
     from validator.config import Config
-    from validator.console.model import Model
+    from validator.console.model import Json, Model
     from validator.kafka.settings import Reading
+
 
 POLL_S: Final = 0.2
 """Seconds that one round over the topics waits for verdicts."""
@@ -131,3 +137,33 @@ class Follower:
                 self._say(traceback.format_exc())
                 return
             self._stopping.wait(max(LAG_INTERVAL_S, (time.monotonic() - began) / LAG_SHARE_MAX))
+
+
+class StoredLanes:
+    """Reads one checkpoint at a time, in a separate process, and keeps the last lane for `STATE_AGE_S`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._lock = Lock()
+        self._kept: OrderedDict[str, tuple[float, RestoredState]] = OrderedDict()
+
+    def para(self, lane: str, para: int) -> Json:
+        """Return what `validator state show --para` shows. Raises `UserError`: no checkpoint, no such lane or para."""
+        if not self._lock.acquire(blocking=False):
+            raise UserError("the checkpoint is being read for another page: try again in some seconds")
+        try:
+            return document(self._lane(lane), para)
+        finally:
+            self._lock.release()
+
+    def _lane(self, lane: str) -> RestoredState:
+        found = self._kept.get(lane)
+        if found is not None and time.monotonic() - found[0] < STATE_AGE_S:
+            return found[1]
+        use_artefacts(self._config.plugins.artefacts)
+        self._kept.clear()  # a lane may be large
+        directory = job_directory(self._config)
+        with stored_lanes(directory, [lane]) as stored:
+            restored = restore(stored, lane, directory)
+        self._kept[lane] = time.monotonic(), restored
+        return restored

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows dead letters and puts them back, repaired or unchanged: what `validator dead-letters` does, for a page.
+"""Dead letters: their pages, and the form that puts one back, repaired or unchanged, as `validator dead-letters` does.
 
 This is the one part of the console that writes: a record and its count, as one transaction, on the topic that the record came from.
 """
@@ -7,11 +7,14 @@ This is the one part of the console that writes: a record and its count, as one 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from validator.console.limits import RECORD_SHOWN_MAX
+from validator.console.context import ConsoleContext, Missing, Page, Query
+from validator.console.limits import LIST_MAX, RAW_SHOWN_MAX, RECORD_SHOWN_MAX
+from validator.console.rendering import hex_dump
 from validator.errors import UserError
 from validator.hexadecimal import from_hex
 from validator.letters.dead_letters import (
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from validator.config import Config
     from validator.letters.dead_letters import Ledger, StoredLetter
+
 
 Form = Literal["json", "hex"]
 
@@ -140,3 +144,71 @@ class Letters:
 
     def _ledger(self) -> Ledger:
         return read_ledger(self._config.kafka, self._config.topics.prefix)
+
+
+DONE: Final = ("any", "no", "yes")
+
+
+def letters_page(console: ConsoleContext, _path: dict[str, str], query: Query) -> Page:
+    """Dead letters, newest first."""
+    model = console.model
+    done = query.get("done") if query.get("done") in DONE else "any"
+    lane, reason = query.get("lane") or None, query.get("reason") or None
+    found = [
+        letter
+        for letter in reversed(model.letters)
+        if lane in (None, letter.lane)
+        and reason in (None, letter.reason)
+        and done in ("any", "yes" if letter.place in model.replayed else "no")
+    ]
+    return Page(
+        "letters.html",
+        {
+            **console.common("letters"),
+            "rows": [(letter, model.replayed.get(letter.place)) for letter in found[:LIST_MAX]],
+            "found": len(found),
+            "kept": len(model.letters),
+            "reasons": Counter(letter.reason for letter in model.letters).most_common(),
+            "letter_lanes": sorted({letter.lane for letter in model.letters if letter.lane}),
+            "wanted": {"lane": lane, "reason": reason, "done": done},
+        },
+    )
+
+
+def letter_page(
+    console: ConsoleContext,
+    path: dict[str, str],
+    _query: Query,
+    *,
+    answer: Answer | None = None,
+    text: str | None = None,
+    form: Form | None = None,
+) -> Page:
+    """One dead letter. After a form was sent, ``answer`` says what became of it, and ``text`` is what was in it."""
+    if console.letters is None:
+        raise Missing("There is no Kafka to read dead letters from.")
+    place = Place(int(path["partition"]), int(path["offset"]))
+    try:
+        shown = console.letters.show(place)
+    except UserError as error:
+        raise Missing(str(error)) from error
+    return Page(
+        "letter.html",
+        {
+            **console.common("letters"),
+            "place": str(place),
+            "shown": shown,
+            "dump": hex_dump(shown.raw, RAW_SHOWN_MAX),
+            "dumped": min(RAW_SHOWN_MAX, len(shown.raw)),
+            "attempts_max": console.config.dead_letters.attempts_max,
+            "form": form or shown.form,
+            "text": shown.record if text is None else text,
+            "answer": answer,
+        },
+    )
+
+
+def executed_blocks(console: ConsoleContext) -> dict[str, Any]:
+    """Return each lane's last executed block."""
+    with console.model.lock:
+        return {name: lane.executed_block for name, lane in console.model.lanes.items()}

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running console: its readers, its socket and its server."""
+"""A running console: its readers, its socket and its server.
+
+The server bounds connections: how many there are, and how long one may take for a request, and to take its answer.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,18 @@ import ipaddress
 import os
 import socket
 from threading import Thread
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from validator.console.app import WebConsole
-from validator.console.connections import server_of
 from validator.console.context import ConsoleContext
-from validator.console.follow import Follower
+from validator.console.follow import Follower, StoredLanes
 from validator.console.letters import Letters
-from validator.console.limits import STOP_S
+from validator.console.limits import ANSWER_S, BODY_S, HEAD_S, IDLE_S, REQUESTS_AT_ONCE_MAX, STOP_S, STREAMS_MAX
 from validator.console.model import Model
 from validator.console.security import Secrets
-from validator.console.stored import StoredLanes
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec
 from validator.plugin.pack import use_artefacts
@@ -28,7 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from starlette.types import ASGIApp
+
     from validator.config import Config
+
 
 LISTEN_DEFAULT: Final = "127.0.0.1:8480"
 
@@ -127,3 +134,113 @@ def _listening(host: str, port: int, text: str) -> socket.socket:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise UserError(f"--listen: {text}: {why}") from error
+
+
+CONNECTIONS_MAX: Final = REQUESTS_AT_ONCE_MAX + STREAMS_MAX
+
+
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """Return a server of an application that logs nothing."""
+    settings = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        access_log=False,
+        log_config=None,
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX + 1,  # uvicorn refuses from this number on
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    return uvicorn.Server(settings)
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection that closes unless a request's head arrives in `HEAD_S`, its body in `BODY_S`, and its answer is taken in `ANSWER_S`.
+
+    Uvicorn only bounds the silence after an answer. If there are too many connections, the one that has been without a request for the
+    longest time makes room, so that those who send nothing keep nobody out.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+    """Ends the wait for a head, or for a body."""
+    _untaken: asyncio.TimerHandle | None = None
+    """Ends the wait for a client that does not read."""
+    _is_reading_body = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+        waiting = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.is_waiting]
+        if len(self.connections) > CONNECTIONS_MAX and waiting:
+            min(waiting, key=lambda each: each.deadline_s)._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._cancel()
+        self._cancel_untaken()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Note whether a head has arrived, or a body."""
+        super().handle_events()
+        cycle: Any = self.cycle
+        if self.is_waiting or self._is_reading_body == cycle.more_body:
+            return
+        self._cancel()
+        self._is_reading_body = cycle.more_body
+        if cycle.more_body:
+            self._timer = self.loop.call_later(BODY_S, self.transport.abort)
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        self._wait()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read."""
+        super().pause_writing()
+        self._cancel_untaken()
+        self._untaken = self.loop.call_later(ANSWER_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        self._cancel_untaken()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is being answered."""
+        cycle: Any = self.cycle
+        return cycle is None or bool(cycle.response_complete)
+
+    @property
+    def deadline_s(self) -> float:
+        """When it closes, by the clock of the event loop."""
+        return 0.0 if self._timer is None else self._timer.when()
+
+    def _wait(self) -> None:
+        self._cancel()
+        self._is_reading_body = False
+        self._timer = self.loop.call_later(HEAD_S, self._give_up)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _cancel_untaken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+
+    def _give_up(self) -> None:
+        if self.is_waiting:
+            self._close()
+
+    def _close(self) -> None:
+        """Close once the client has taken what waits for it, or after `ANSWER_S`."""
+        self.connections.discard(self)
+        self.transport.close()
+        self._cancel_untaken()
+        self._untaken = self.loop.call_later(ANSWER_S, self.transport.abort)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 U32_MAX = 2**32 - 1
 """Para ids, block numbers, counts and sizes."""
+UNREACHED = U32_MAX // 2
+"""Messages or bytes of a limit beyond which it is shown as none: chains set the greatest number for "no limit"."""
 U64_MAX = 2**64 - 1
 """Weights."""
 U128_MAX = 2**128 - 1

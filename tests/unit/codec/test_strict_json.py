@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.cli.json_lines import parse
+from validator.cli.common import parse
 from validator.document import parse_document
 from validator.errors import UserError
 from validator.hexadecimal import from_hex

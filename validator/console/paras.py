@@ -5,20 +5,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.console.channel_pages import channel_row
+from validator.console.channels import channel_row
 from validator.console.context import ConsoleContext, Missing, Page, Query
-from validator.console.drawings import Curve, plot
 from validator.console.limits import LIST_MAX
-from validator.console.shown import count
-from validator.console.verdict_rows import last_rejections
+from validator.console.rendering import Curve, count, plot
+from validator.console.verdicts import last_rejections
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from validator.console.kept import Json, KeptPara
-    from validator.console.lane import LaneModel
+    from validator.console.model import Json, KeptPara, LaneModel
+
 
 REJECTIONS: Final = 10
 """Last rejections that a para's page shows."""

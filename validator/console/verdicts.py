@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of verdicts, and of the rules that they broke.
+
+A rejection has one row, with a sentence that says why (`sentences.toml`); what was accepted has one line a block.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from validator.codec.json_form import shown_json
+from validator.console.context import ConsoleContext, Missing, Page, Query, number_of
+from validator.console.limits import FACETS_MAX, LIST_MAX, ROWS_MAX
+from validator.console.model import Json, KeptVerdict, LaneModel
+from validator.console.rendering import count, plain, plural, sizes
+from validator.core.limits import U32_MAX
+from validator.errors import UserError
+from validator.plugin.rule_pages import find_entries, installed_pages
+from validator.visible import printable_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from validator.plugin.rule_pages import Entry, RulesPage
+
+
+OUTCOMES: Final = ("accepted", "rejected")
+NAMED_MAX: Final = 5
+"""Recipients that a line about a block names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A filter; None takes everything."""
+
+    outcome: str | None = None
+    kind: str | None = None
+    para: int | None = None
+    rule: str | None = None
+    first: int | None = None
+    last: int | None = None
+    every: bool = False
+    """Whether accepted verdicts have a row each."""
+    before: int | None = None
+    """Only verdicts that were read before the one of this number."""
+
+    @classmethod
+    def of(cls, query: Query) -> Wanted:
+        """Read a query. Raises `UserError` with the field's name."""
+        outcome = query.get("outcome") or None
+        if outcome not in (None, *OUTCOMES):
+            raise UserError(f"outcome: expected {' or '.join(OUTCOMES)}, found {outcome[:40]!r}")
+        blocks = query.get("block", "").replace("-", "..").partition("..")
+        first = number_of({"block": blocks[0]}, "block")
+        last = number_of({"block": blocks[2]}, "block") if blocks[1] else first
+        return cls(
+            outcome,
+            query.get("kind") or None,
+            number_of(query, "para"),
+            query.get("rule") or None,
+            first,
+            last,
+            query.get("view") == "every",
+            number_of(query, "before"),
+        )
+
+    @property
+    def is_any(self) -> bool:
+        """Whether every verdict is taken."""
+        return (self.outcome, self.kind, self.para, self.rule, self.first, self.last) == (None,) * 6
+
+    def takes(self, verdict: KeptVerdict) -> bool:
+        """Return whether a verdict is wanted, wherever it was read."""
+        if self.outcome is not None and verdict.ok != (self.outcome == "accepted"):
+            return False
+        if self.kind is not None and verdict.kind != self.kind:
+            return False
+        if self.para is not None and verdict.para_id != self.para:
+            return False
+        if self.rule is not None and verdict.error != self.rule:
+            return False
+        return (self.first or 0) <= verdict.block <= (U32_MAX if self.last is None else self.last)
+
+
+@dataclass(slots=True)
+class BlockLine:
+    """The accepted verdicts of one block."""
+
+    block: int
+    kinds: Counter[str] = field(default_factory=Counter)
+    recipients: set[int] = field(default_factory=set)
+    messages: int = 0
+
+    def add(self, verdict: KeptVerdict) -> None:
+        """Count a verdict."""
+        self.kinds[verdict.kind] += 1
+        self.recipients |= set(verdict.recipients)
+        self.messages += len(verdict.recipients)
+
+    def row(self) -> dict[str, Any]:
+        """Return the line."""
+        words = ", ".join(plural(number, kind) for kind, number in sorted(self.kinds.items()))
+        if self.messages:
+            named = sorted(self.recipients)
+            more = len(named) - NAMED_MAX
+            to = ", ".join(map(str, named[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+            words += f"; {plural(self.messages, 'message')} queued for {to}"
+        return {"line": True, "block": self.block, "number": self.kinds.total(), "text": words}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The rows of a page; ``next_before`` continues with older ones, None if there are none."""
+
+    rows: list[dict[str, Any]]
+    matched: int
+    searched: int
+    next_before: int | None
+
+
+def listed(verdicts: Iterable[KeptVerdict], wanted: Wanted) -> Listed:
+    """Return the first page of the wanted verdicts, newest first, and how many there are in all."""
+    rows: list[dict[str, Any]] = []
+    lines: dict[int, BlockLine] = {}
+    matched = searched = 0
+    next_before = last = None
+    for verdict in verdicts:
+        searched += 1
+        if not wanted.takes(verdict):
+            continue
+        matched += 1
+        if next_before is not None or (wanted.before is not None and verdict.number >= wanted.before):
+            continue
+        if len(rows) + len(lines) >= ROWS_MAX and not (verdict.ok and verdict.block in lines and not wanted.every):
+            next_before = last
+            continue
+        if verdict.ok and not wanted.every:
+            lines.setdefault(verdict.block, BlockLine(verdict.block)).add(verdict)
+        else:
+            rows.append(row_of(verdict))
+        last = verdict.number
+    rows += [line.row() for line in lines.values()]
+    rows.sort(key=lambda row: (-row["block"], bool(row.get("line")), row.get("kind", ""), row.get("index", 0)))
+    return Listed(rows, matched, searched, next_before)
+
+
+def row_of(verdict: KeptVerdict) -> dict[str, Any]:
+    """Return a verdict's row."""
+    record = record_of(verdict)
+    return {
+        "line": False,
+        "block": verdict.block,
+        "kind": verdict.kind,
+        "index": verdict.index,
+        "para_id": verdict.para_id,
+        "ok": verdict.ok,
+        "error": verdict.error,
+        "text": effect(record) if verdict.ok else why(record).text,
+        "time_ms": verdict.time_ms,
+    }
+
+
+def record_of(verdict: KeptVerdict) -> Json:
+    """Return a verdict as JSON."""
+    return shown_json("verdicts", verdict.value)
+
+
+def effect(record: Json) -> str:
+    """Say what an accepted input did."""
+    parts = [] if record["enacted"] or record["kind"] != "candidate" else ["not enacted yet"]
+    if record["messages"]:
+        to = ", ".join(str(each["recipient"]) for each in record["messages"][:NAMED_MAX])
+        more = len(record["messages"]) - NAMED_MAX
+        queued = plural(len(record["messages"]), "message")
+        parts.append(f"{queued} queued for {to}{f' and {more} more' if more > 0 else ''}")
+    if record["effective_session"] is not None:
+        parts.append(f"in effect from session {count(record['effective_session'])}")
+    if record["expires_session"] is not None and record["expires_session"] < U32_MAX:
+        parts.append(f"expires at session {count(record['expires_session'])}")
+    if record["signals"]:
+        parts.append(f"signals {signals(record)}")
+    return "; ".join(parts)
+
+
+def signals(record: Json) -> str:
+    """Say what a candidate signals: the core that it selects, the peer that it approves."""
+    return " and ".join(
+        f"core {each['selector']} at offset {each['offset']}"
+        if each["kind"] == "SelectCore"
+        else f"peer {each['peer']}"
+        if each["kind"] == "ApprovedPeer"
+        else each["kind"]
+        for each in record["signals"]
+    )
+
+
+def last_rejections(verdicts: Iterator[KeptVerdict], para: int, rows_max: int) -> tuple[list[Any], Counter[str]]:
+    """Return a para's last rejections, and how many kept ones there are by kind of error."""
+    rows: list[Any] = []
+    kinds: Counter[str] = Counter()
+    for verdict in verdicts:
+        if verdict.para_id == para and verdict.error is not None:
+            kinds[verdict.error] += 1
+            if len(rows) < rows_max:
+                rows.append(row_of(verdict))
+    return rows, kinds
+
+
+NEIGHBOURS: Final = 4
+"""Verdicts of the same para that a verdict's page shows on either side."""
+
+
+def verdicts_page(console: ConsoleContext, path: dict[str, str], query: Query) -> Page:
+    """Verdicts as they come, filtered."""
+    lane = console.lane(path["lane"])
+    problem = ""
+    try:
+        wanted = Wanted.of(query)
+        found = listed(lane.newest(), wanted)
+    except UserError as error:
+        problem, wanted, found = str(error), Wanted(), Listed([], 0, 0, None)
+    tally = lane.tally
+    return Page(
+        "verdicts.html",
+        {
+            **console.common("verdicts", lane),
+            "wanted": wanted,
+            "query": {name: value for name, value in query.items() if value and name != "before"},
+            "problem": problem,
+            "found": found,
+            "kinds": sorted(tally.kind),
+            "facets": [
+                ("Outcome", "outcome", tally.outcome.most_common(2)),
+                ("Kind", "kind", tally.kind.most_common(FACETS_MAX)),
+                ("Rule broken", "rule", tally.error.most_common(FACETS_MAX)),
+                ("Para, rejected", "para", tally.rejected_of_para.most_common(FACETS_MAX)),
+            ],
+            "errors": sorted(tally.error),
+            "kept": len(lane.verdicts),
+        },
+    )
+
+
+def verdict_page(console: ConsoleContext, path: dict[str, str], _query: Query) -> Page:
+    """One verdict, explained."""
+    lane = console.lane(path["lane"])
+    place = int(path["block"]), path["kind"], int(path["index"])
+    verdict = next((each for each in lane.newest() if (each.block, each.kind, each.index) == place), None)
+    if verdict is None:
+        raise Missing(
+            f"No verdict on {path['kind']} {place[2]} of block {place[0]:,} is among the {len(lane.verdicts):,} kept ones."
+        )
+    record = record_of(verdict)
+    reason = None if verdict.ok else why(record)
+    error = {} if verdict.ok else record["error"]
+    channel = _channel_of(verdict.para_id, error)
+    entries = [] if verdict.error is None else entries_of(verdict.error, console.protocol(lane.name))
+    protocol = console.protocol(lane.name)
+    rule = next((entry for entry in entries if entry.protocol == protocol), entries[0] if entries else None)
+    para = lane.paras.get(verdict.para_id)
+    others = [each for each in lane.newest() if each.para_id == verdict.para_id]
+    at = others.index(verdict)
+    near = others[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
+    return Page(
+        "verdict.html",
+        {
+            **console.common("verdicts", lane),
+            "verdict": verdict,
+            "record": record,
+            "why": reason,
+            "effect": effect(record) if verdict.ok else "",
+            "signals": signals(record),
+            "fields": [(name, value) for name, value in error.items() if name != "kind"],
+            "rule": rule,
+            "prose": None if rule is None else prose(rule),
+            "para_met": _before(() if para is None else para.records, verdict.block),
+            "channel": channel,
+            "channel_met": _channel_met(lane, channel, verdict.block),
+            "sending_met": _sending_met(lane, verdict) if channel is None and "idx" in error else [],
+            "events": [
+                event
+                for event in lane.events
+                if (event["sender"], event["recipient"]) == channel and event["block"] <= verdict.block
+            ][-NEIGHBOURS:],
+            "same_error": 0 if verdict.error is None else lane.tally.error[verdict.error],
+            "near": [{**row_of(each), "this": each is verdict} for each in near],
+        },
+    )
+
+
+def _channel_of(para: int, error: dict[str, Any]) -> tuple[int, int] | None:
+    """Return the channel that an error is about."""
+    named = error.get("channel_id", error)
+    if isinstance(named, dict) and {"sender", "recipient"} <= set(named):
+        return named["sender"], named["recipient"]
+    recipient = error.get("recipient")
+    return (para, recipient) if isinstance(recipient, int) else None
+
+
+def _channel_met(lane: LaneModel, channel: tuple[int, int] | None, block: int) -> list[Any]:
+    kept = None if channel is None else lane.channels.get(channel)
+    return [] if kept is None else _before(kept.records, block)
+
+
+def _sending_met(lane: LaneModel, verdict: KeptVerdict) -> list[Any]:
+    """Return the last headroom before a verdict of the channels from its para, those with the least places first."""
+    sending = [channel for ends, channel in lane.channels_of(verdict.para_id) if ends[0] == verdict.para_id]
+    before = [[record for record in channel.records if record["block"] < verdict.block] for channel in sending]
+    met = [records[-1] for records in before if records and records[-1]["open"]]
+    return sorted(met, key=lambda record: (record["places_left"], record["bytes_left"]))[: 2 * NEIGHBOURS]
+
+
+def _before(records: Any, block: int) -> list[Any]:
+    """Return the last headroom records from before a block, and the first one after it; each says its block."""
+    records = list(records)
+    before = [record for record in records if record["block"] < block][-2:]
+    after = [record for record in records if record["block"] >= block][:1]
+    return [*before, *after]
+
+
+def rule_page(console: ConsoleContext, _path: dict[str, str], query: Query) -> Page:
+    """The text of a rule, as `validator explain` has it."""
+    wanted = query.get("name", "")
+    entries = entries_of(wanted) if wanted else []
+    if not entries:
+        raise Missing(f"No installed protocol has a rule, an error or a code {wanted[:80]!r}.")
+    shown = [(entry, prose(entry)) for entry in entries[:LIST_MAX]]
+    return Page("rule.html", {**console.common(""), "wanted": wanted, "entries": shown})
+
+
+_ENDS: Final = ("sender", "recipient")
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why an input was rejected. ``observed`` and ``limit`` are the two numbers that disagree, None if the error has no such pair."""
+
+    text: str
+    then: str = ""
+    observed: int | None = None
+    limit: int | None = None
+    numbers: tuple[str, str] = ("", "")
+    """Both as a page writes them."""
+
+
+@cache
+def sentences() -> dict[str, dict[str, str]]:
+    """Return the sentences by kind of error."""
+    return tomllib.loads(files("validator.console").joinpath("sentences.toml").read_text(encoding="utf-8"))
+
+
+def why(record: Json) -> Why:
+    """Return why a rejected verdict, as JSON, was rejected."""
+    error = record["error"]
+    words = sentences().get(error["kind"])
+    if words is not None:
+        try:
+            fields = _fields(record["para_id"], error, _sizes(words, error))
+            text = words["text"].format_map(fields)
+        except (KeyError, IndexError, ValueError):
+            words = None
+    if words is None:
+        listed = ", ".join(f"{name} {plain(value)}" for name, value in error.items() if name != "kind")
+        return Why(f"Rejected by the rule {error['kind']}{': ' + listed if listed else ''}.")
+    then = words.get("then", "").format_map(_Lenient(fields))
+    observed, limit = error.get(words.get("observed", "")), error.get(words.get("limit", ""))
+    if not isinstance(observed, int) or not isinstance(limit, int):
+        return Why(text, then)
+    return Why(text, then, observed, limit, (str(fields[words["observed"]]), str(fields[words["limit"]])))
+
+
+class _Lenient(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return f"the {key}"
+
+
+class _Count(int):
+    """A count; ``{sent:message}`` writes it with what it counts, such as ``1 message`` and ``2 messages``."""
+
+    def __str__(self) -> str:
+        return count(int(self))
+
+    def __format__(self, what: str) -> str:
+        return plural(int(self), what) if what else str(self)
+
+
+def _sizes(words: dict[str, str], error: Json) -> dict[str, str]:
+    """Return an error's numbers of bytes by field: its name says size, or it is the limit of one whose name does."""
+    names = {name for name in error if "size" in name}
+    if words.get("observed") in names and "limit" in words:
+        names.add(words["limit"])
+    values = {name: error[name] for name in names if _is_number(error.get(name))}
+    texts = sizes(values.values())
+    return {name: texts[value] for name, value in values.items()}
+
+
+def _fields(para: int, error: Json, of_size: dict[str, str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"para": str(para)}
+    for name, value in error.items():
+        fields[name] = of_size.get(name) or _shown(name, value)
+        if isinstance(value, dict):
+            fields |= {end: str(value[end]) for end in _ENDS if end in value}
+    if isinstance(error.get("idx"), int):
+        fields["at"] = count(error["idx"] + 1)
+    return fields
+
+
+def _shown(name: str, value: Any) -> str | _Count:
+    return plain(value) if not _is_number(value) or name in _ENDS or name.endswith("para_id") else _Count(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@cache
+def rule_pages() -> tuple[RulesPage, ...]:
+    """Return the pages of all installed protocols; a page that cannot be read is left out."""
+    return tuple(installed_pages()[0])
+
+
+def entries_of(wanted: str, protocol: str | None = None) -> Sequence[Entry]:
+    """Return the entries of a code, kind or clause, those of ``protocol`` first."""
+    found = find_entries(rule_pages(), wanted)
+    return sorted(found, key=lambda entry: entry.protocol != protocol)
+
+
+def prose(entry: Entry) -> Markup:
+    """Return an entry's text, which is Markdown, as HTML; HTML in it is text."""
+    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(printable_lines(entry.text)))  # noqa: S704 - it escapes
