@@ -13,13 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from validator_simulators.router.load import SettingsLoad
+
 from benchmarks.figures import Figure
 from benchmarks.processes import processor_seconds, used_between
 from benchmarks.service import configuration, encoded, end_offset, produce, records_since, reset_output, running
 from validator.config import Config
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
-from validator.protocols.router.simulation.load import SettingsLoad
 
 CANDIDATES = 500_000
 CANDIDATES_PER_BLOCK = 100

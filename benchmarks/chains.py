@@ -9,13 +9,14 @@ from operator import truediv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from validator_simulators.router.load import SettingsLoad
+
 from benchmarks.catch_up import job_run
 from benchmarks.figures import Figure
 from benchmarks.service import chain_config, encoded, produce, reset_output
 from validator.config import Config
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
-from validator.protocols.router.simulation.load import SettingsLoad
 
 CANDIDATES = 400_000
 CANDIDATES_PER_BLOCK = 100

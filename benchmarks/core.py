@@ -7,6 +7,8 @@ import gc
 import time
 from collections.abc import Callable
 
+from validator_simulators.router.load import SettingsLoad, load, load_chain, load_channels
+
 from benchmarks.figures import Figure
 from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input
@@ -19,7 +21,6 @@ from validator.protocols.kit import reserve
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.records import Candidate, candidate
 from validator.protocols.router.rules import Router
-from validator.protocols.router.simulation.load import SettingsLoad, load, load_chain, load_channels
 from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
 from validator.topics import INPUT_TOPICS
 

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from validator_simulators.router.load import SettingsLoad
+
 from benchmarks.catch_up import CANDIDATES_PER_BLOCK, RECORDS_PER_TRIGGER, job_run
 from benchmarks.figures import Figure
 from benchmarks.service import configuration, encoded, produce, reset_output
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
-from validator.protocols.router.simulation.load import SettingsLoad
 
 CANDIDATES = 800_000
 MODULES = {"exactly once": "streaming", "at least once": "benchmarks.at_least_once"}

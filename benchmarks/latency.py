@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from validator_simulators.router.load import SettingsLoad
 
 from benchmarks.figures import Figure
 from benchmarks.processes import processor_seconds, used_between
@@ -22,7 +23,6 @@ from validator.codec.json_form import to_json
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.settings import COMMITS, consumer_config, producer_config
 from validator.kafka.topics import create_topics
-from validator.protocols.router.simulation.load import SettingsLoad
 
 RATES = {20: (0.8, 1.5), 200: (1.0, None)}
 """By candidates of a block, the goals of median and 99th percentile in seconds."""

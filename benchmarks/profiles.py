@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from validator_simulators.router.load import SettingsLoad
+
 from benchmarks.core import INTERVALS, initial_state, prepare
 from benchmarks.figures import Figure
 from validator.core.execute import execute
@@ -16,7 +18,6 @@ from validator.core.types import Block
 from validator.protocols.router.features import table
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.rules import Router
-from validator.protocols.router.simulation.load import SettingsLoad
 
 SEED, NEWEST = table.SEED, list(table.PROFILES)[-1]
 CANDIDATES = 40_000

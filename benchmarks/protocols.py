@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from validator_simulators.router.chains import LIMITS
 from validator_xcmp.row_trees import RowTrees, row_root
 from validator_xcmp.state import Column
 
@@ -23,7 +24,6 @@ from validator.core.rules import RuleSet, pages
 from validator.core.types import Block
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.protocols.router.simulation.limits import LIMITS
 from validator.topics import INPUT_TOPICS
 
 Json = dict[str, Any]

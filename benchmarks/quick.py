@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
+from validator_simulators.router.load import SettingsLoad
 
 from benchmarks import catch_up, latency
 from benchmarks.committed import COMMITTED, Runs, read, show, worse, write
@@ -31,7 +32,6 @@ from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
 from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.rules import Router
-from validator.protocols.router.simulation.load import SettingsLoad
 from validator.topics import INPUT_TOPICS
 
 CORE_CANDIDATES: Final = 20_000

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from validator_simulators.router.load import SettingsLoad
+
 from benchmarks.core import initial_state
 from benchmarks.figures import Figure
 from benchmarks.service import configuration, encoded, end_offset, produce, running
@@ -21,7 +23,6 @@ from validator.kafka.topics import create_topics
 from validator.lanes.configured import chain_runtime
 from validator.lanes.genesis import genesis_path, keep_genesis
 from validator.protocols.router.rules import Router
-from validator.protocols.router.simulation.load import SettingsLoad
 
 SIZES = ((100, 1_000), (10_000, 1_000_000))
 """(paras, channels)."""

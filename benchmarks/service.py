@@ -17,13 +17,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from validator_simulators.router.load import SettingsLoad, initial_state, load, load_chain
 
 from validator.checkpoint.markers import group_of
 from validator.codec.json_form import encode_input
 from validator.config import Config
 from validator.kafka.settings import COMMITS, WHOLE, admin_config, consumer_config, producer_config
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load, load_chain
 from validator.topics import INPUT_TOPICS
 
 READY_S_MAX = 180.0

@@ -27,13 +27,13 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from validator_simulators.router.load import SettingsLoad
 
 from benchmarks.processes import family, kind_of
 from benchmarks.service import configuration, encoded, end_offset, records_since, running
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
-from validator.protocols.router.simulation.load import SettingsLoad
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -26,10 +26,10 @@ from rich.live import Live
 from scene import PeerFiles, Scene
 from screen import draw, progress_line
 from traffic import Traffic
+from validator_simulators import Simulation, settings_of_profile
+from validator_simulators.installed import chain_table, simulation_of
 
 from validator.config import DEFAULT_PROTOCOL
-from validator.demo.simulation import chain_table, simulation_of
-from validator.simulate import Simulation, settings_of_profile
 
 TEAMS = 3
 """Paras with their own peer: those with most candidates."""

@@ -13,9 +13,8 @@ from typing import Any
 
 from scene import PeerFiles
 from validator_channel.client import ChannelClient, ClientClosed, ClientLimits, Refused
-
-from validator.demo.comparison import Comparison
-from validator.simulate import Simulation
+from validator_simulators import Simulation
+from validator_simulators.demo.comparison import Comparison
 
 FIRST_BLOCKS = 5
 """Blocks that are sent before the first verdict: the first batch of a new job is slow whatever it contains."""

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
+from validator_simulators import settings_of_profile
+from validator_simulators.demo.command import configuration
+from validator_simulators.router.traffic import RouterSimulation
 
 from tests.codecs import decoded, encoded
 from tests.sending import send
-from validator.cli.demo import configuration
 from validator.cli.main import app
 from validator.config import Config, load_config
 from validator.config.toml import to_toml
@@ -19,8 +21,6 @@ from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
-from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

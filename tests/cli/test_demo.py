@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
+from validator_simulators import SimulationSettings
+from validator_simulators.demo.comparison import Comparison
+from validator_simulators.demo.screen import PHASES, DemoProgress, DemoScreen, print_summary
 
 from tests.cli.follower import invoke
 from tests.crash.processes import processes
-from validator.cli.demo_screen import PHASES, DemoProgress, DemoScreen, print_summary
-from validator.demo.comparison import Comparison
-from validator.simulate import SimulationSettings
 
 if TYPE_CHECKING:
     from typing import Any

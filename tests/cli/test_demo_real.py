@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from validator_relay_chain.mock.recording import SHIPPED
+from validator_simulators.relay_chain.recording import SHIPPED
 
 from tests.cli.follower import invoke
 from tests.crash.processes import processes

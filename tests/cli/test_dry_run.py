@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from validator_simulators.settings import SimulationSettings
 
 from tests.cli.follower import invoke
 from tests.cli.stored_job import BATCH, refused, write_store
@@ -18,7 +19,6 @@ from validator.config.toml import to_toml
 from validator.core.rules import pages
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
-from validator.simulate.settings import SimulationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,12 @@ import resource
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from validator_simulators.settings import SimulationSettings
 
 from tests.cli.follower import invoke
 from tests.unit.lanes.chains import chain, config_of, inputs_of
 from validator import exit_codes
 from validator.cli import export as command
-from validator.simulate.settings import SimulationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "plugins" / "relay-
 
 from relay_world import LANE, shipped
 from validator_relay_chain import command
-from validator_relay_chain.mock import MockNode
+from validator_simulators.relay_chain import MockNode
 
 from validator.cli.main import app
 from validator.config.toml import to_toml

@@ -72,7 +72,7 @@ def with_json() -> list[str]:
         for each in getattr(command, "commands", {}).values():
             look(f"{name} {each.name}", each)
 
-    for name in COMMANDS:
+    for name in (*COMMANDS, "demo", "simulate"):  # of plugins/simulators
         look(name, _load(name))
     return found
 

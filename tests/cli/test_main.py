@@ -194,18 +194,6 @@ def test_job_of_a_plugin_that_cannot_be_imported_leaves_other_commands_as_they_a
     assert ended("schemas", "list", env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL) == (0, "")
 
 
-@pytest.mark.parametrize("text", ["raise RuntimeError('two\nlines')", "import sys; sys.exit(3)", "other = 1"])
-def test_recorded_run_that_cannot_be_imported_is_one_line(
-    text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    module = import_module("validator.cli.demo_real")
-    (tmp_path / "broken_demo.py").write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(module, "entry_points", lambda **_: [EntryPoint("real", "broken_demo:app", module.GROUP)])
-    with pytest.raises(UserError, match=r"^--real: importing broken_demo:app failed: \w+: .+$"):
-        module._offered()
-
-
 def ended(*arguments: str, **options: Any) -> tuple[int, str]:
     """Run the command in a process, and return its exit code and standard error."""
     program = [sys.executable, "-m", "validator", *arguments]

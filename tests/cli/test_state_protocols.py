@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from validator_simulators.settings import SimulationSettings
 
 from tests.cli.follower import invoke
 from tests.cli.stored_job import BATCH, refused, write_store
@@ -22,7 +23,6 @@ from validator.config.toml import to_toml
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
 from validator.plugin.runtime import installed_protocol
-from validator.simulate.settings import SimulationSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

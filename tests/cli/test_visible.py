@@ -20,9 +20,9 @@ from validator.cli.common import say
 from validator.cli.job_log import log_printer
 from validator.cli.main import app
 from validator.cli.table import PlainTable, VisibleConsole, cells, print_table
-from validator.demo import expectation
-from validator.demo.expectation import Difference
 from validator.errors import UserError
+from validator.history import expectation
+from validator.history.expectation import Difference
 from validator.plugin.protocol_api import StateSection
 from validator.plugin.rule_pages import Entry, Sort
 from validator.visible import printable, printable_lines

@@ -27,7 +27,7 @@ from validator.transports.topics import plugin_topics
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from validator.demo.comparison import Json
+    from validator_simulators.demo.comparison import Json
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from validator_simulators import SimulationSettings
+
 from tests.unit.lanes.chains import Chain, chain, config_of, inputs_of
 from validator.codec.encode import encode_dead_letter
 from validator.codec.json_form import encode_json
@@ -14,7 +16,6 @@ from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.kafka.reader import TopicRecord
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
-from validator.simulate import SimulationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

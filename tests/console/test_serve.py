@@ -19,7 +19,8 @@ from tests.codecs import encoded
 from tests.console.records import dead_letter, output_of, simulated
 from tests.sending import committed, send
 from tests.unit.lanes.chains import config_of
-from validator.cli import demo_console
+from validator.cli import console as console_command
+from validator.cli.command_api import console_beside
 from validator.console.serve import RunningConsole, address_of, is_loopback
 from validator.errors import UserError
 from validator.kafka.topics import create_topics
@@ -168,8 +169,8 @@ def test_busy_port_is_one_line(console: RunningConsole, config: Config, tmp_path
         RunningConsole(config, listen, lambda _: None)
     # a demo takes another port then
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(demo_console, "LISTEN", listen)
-        with demo_console.served(config, in_browser=False) as other:
+        patched.setattr(console_command, "LISTEN", listen)
+        with console_beside(config, open_browser=False) as other:
             assert other.port != console.port
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from validator_simulators import SimulationSettings
 
 from tests.added_partitions import add_partitions
 from tests.contract.test_lane_writer import LANE, block, committed, dead_letters_at, opened
@@ -22,7 +23,6 @@ from validator.kafka.topics import create_topics
 from validator.kafka.transaction import KafkaGone
 from validator.lanes.marker import ForeignMarker, Marker
 from validator.lanes.processor import LaneProcessor
-from validator.simulate import SimulationSettings
 from validator.topics import MARKERS, RECEIPTS
 
 

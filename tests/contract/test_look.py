@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from validator_simulators import SimulationSettings
 
 from tests.sending import send
 from tests.unit.lanes.chains import Chain, chain, config_of
@@ -29,7 +30,6 @@ from validator.lanes.configured import lane_definitions
 from validator.lanes.kept_start import NOTHING, Accepted
 from validator.lanes.marker import Marker
 from validator.lanes.processor import LaneProcessor
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 CHAIN = chain(SimulationSettings(seed=3, blocks=24, candidates_per_block=3, violation_share=0.1))

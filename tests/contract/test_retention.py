@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from validator_simulators import SimulationSettings
 
 from tests.codecs import codec_for
 from tests.sending import send
@@ -17,7 +18,6 @@ from tests.unit.lanes.chains import Record, chain, config_of, definition_of
 from validator.checkpoint.kafka import cut_inputs, missing_blocks
 from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics
-from validator.simulate import SimulationSettings
 
 CODEC = codec_for()
 CHAIN = chain(SimulationSettings(seed=3, blocks=12, candidates_per_block=4, first_block=100))

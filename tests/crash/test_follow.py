@@ -19,8 +19,8 @@ sys.path.insert(0, str(PLUGIN_TESTS))
 
 from relay_world import FIRST, LANE, busy_chain  # noqa: E402
 from validator_relay_chain.command import _prepare  # noqa: E402
-from validator_relay_chain.mock import MockNode  # noqa: E402
 from validator_relay_chain.oracle.records import FACTS, own_topics  # noqa: E402
+from validator_simulators.relay_chain import MockNode  # noqa: E402
 
 from tests.crash.follow_process import STEPS  # noqa: E402
 from validator.config import load_config  # noqa: E402

@@ -2,7 +2,7 @@
 """The short form: a few kills at the critical steps. `make crash` makes all of them.
 
 Three brokers and a cluster of Spark are left to `make test-all`: the writers of tests/contract meet faults of three brokers without Spark,
-and tests/streaming/test_artefacts.py has executors in processes of their own.
+and tests/streaming/test_artefacts.py has executors in separate processes.
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+from validator_simulators import SimulationSettings
+
 from tests.codecs import decoded
 from tests.unit.lanes.chains import Chain, chain, definition_of, record
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.processor import LaneProcessor
-from validator.simulate import SimulationSettings
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "ingress-events", "headroom", "receipts")
 """Topics whose content does not depend on the order of arrival."""

@@ -92,7 +92,7 @@ NOT_RUN: Final = {
 
 ELSEWHERE: Final = {
     "xcmp-bodies.md": "tests/bodies/test_docs.py",
-    "xcmp-networking.md": "tests/unit/simulate/test_network_reference.py",
+    "xcmp-networking.md": "plugins/simulators/tests/test_network_reference.py",
 }
 """Pages whose commands are run by a test in another folder."""
 

@@ -7,8 +7,8 @@ import tomllib
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from validator_relay_chain.mock import Fault, FaultKind, MockNode, Recording
-from validator_relay_chain.mock.recording import SHIPPED
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode, Recording
+from validator_simulators.relay_chain.recording import SHIPPED
 
 from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Block, blocks, commands, run
 from tests.docs.test_every_command import NOT_RUN

@@ -56,8 +56,9 @@ def _values(schema: Schema) -> list[bytes]:
 
 
 def _input_seeds(kind: RecordKind) -> list[bytes]:
+    from validator_simulators import SimulationSettings
+
     from tests.unit.lanes.chains import chain
-    from validator.simulate import SimulationSettings
 
     settings = SimulationSettings(seed=3, blocks=16, candidates_per_block=4, session_length_blocks=5)
     seeds: list[bytes] = []

@@ -16,12 +16,11 @@ from validator_relay_chain.candidates import read_inherent, read_pending_v1
 from validator_relay_chain.errors import NodeError
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.hidden import Channels
-from validator_relay_chain.mock.made import MadeCandidate, inherent
-from validator_relay_chain.mock.state import MadeState
 from validator_relay_chain.position import Pending, Position
 from validator_relay_chain.reading import read_keys, read_values, read_version
 from validator_relay_chain.storage import Channel, Queued
 from validator_relay_chain.trie import ProofError, make_proof, read_proof
+from validator_simulators.relay_chain.made import MadeCandidate, MadeState, inherent
 
 from tests.fuzz.target import BINARY_WORDS, TEXT_WORDS, Target, refused
 from validator.core.scale import DecodeError

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from validator_simulators import SimulationSettings
 
 from tests.fuzz.records import PROTOCOLS
 from tests.fuzz.target import BINARY_WORDS, TEXT_WORDS, Target, refused
@@ -35,7 +36,6 @@ from validator.metrics.own import PluginMetric, exported
 from validator.metrics.report import KEY, LANE, TRANSPORT, Report
 from validator.metrics.store import MetricStore
 from validator.plugin.runtime import RulesOutdated
-from validator.simulate import SimulationSettings
 from validator.topics import OUTPUT_TOPICS
 
 if TYPE_CHECKING:

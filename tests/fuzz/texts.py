@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from validator_simulators import SimulationSettings
 from validator_xcmp import proof_json
 
 from tests.fuzz.records import PROTOCOLS, codec
@@ -26,7 +27,6 @@ from validator.protocols.router.statefile import read_state
 from validator.protocols.router.view import view
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ from typing import Any
 from unittest.mock import patch
 
 from typer.testing import CliRunner
+from validator_simulators import SimulationSettings
+from validator_simulators.installed import chain_table, simulation_of
 
 from streaming import workers
 from streaming.decode_stage import DecodeSettings
@@ -25,7 +27,6 @@ from validator.codec.schemas import schemas
 from validator.config import Config
 from validator.config.toml import to_toml
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind
-from validator.demo.simulation import chain_table, simulation_of
 from validator.errors import UserError
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
@@ -40,7 +41,6 @@ from validator.lanes.store import Head, LaneCache, process_batch, restore_lane
 from validator.lanes.stored import MemoryState, Part, write_end, write_entry, write_header
 from validator.plugin.runtime import RuntimePlan, codec_of, installed_protocol
 from validator.replay.suites import suite_files, suite_names
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 __all__ = [

@@ -30,7 +30,7 @@ GROUPS = (
     Group(
         "router",
         ("validator/protocols/router/*.py", "validator/protocols/kit/*.py"),
-        ("tests/router", "--ignore=tests/router/simulation"),
+        ("tests/router",),
         ("errors.py", "plugin.py", "presets.py", "handler_bench.py", "view.py", "traces.py"),
     ),
     Group(

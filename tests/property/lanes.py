@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from validator_simulators import SimulatedBlock, SimulationSettings
+from validator_simulators.router.traffic import RouterSimulation
+
 from tests.codecs import decoded, encoded
 from tests.property.shapes import para_of
 from validator.codec.encode import Encoder, OutputRecord
@@ -18,8 +21,6 @@ from validator.core.rules import ChainSettings
 from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.rules import Router
-from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.simulate import SimulatedBlock, SimulationSettings
 
 KINDS = {
     "blocks": RecordKind.BLOCK,

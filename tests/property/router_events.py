@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from validator_simulators.router.model import Channel, NaiveRouter
+
 from tests.property.shapes import Json
-from validator.protocols.router.simulation.model import Channel, NaiveRouter
 
 AT_LEAST: Final = {
     "horizontal messages accepted": 150,

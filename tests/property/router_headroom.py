@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from validator_simulators import size_of
+from validator_simulators.router.model import Channel, NaiveRouter
+
 from tests.property.shapes import Json
-from validator.protocols.router.simulation.model import Channel, NaiveRouter
-from validator.simulate import size_of
 
 WATERMARKS_MAX = 64
 """Watermarks that the record of a para lists."""

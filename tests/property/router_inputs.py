@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
+from validator_simulators.router.later_rules import FEATURES, LASTING, PROFILES, REQUESTS, with_implied
+from validator_simulators.router.model import NaiveRouter
 
 from tests.property.shapes import Json
 from validator.core.rules import RulesEpoch
@@ -14,8 +16,6 @@ from validator.document import Node
 from validator.plugin.protocol_parts import RuleProfiles
 from validator.plugin.rule_choice import read_rules
 from validator.plugin.runtime import installed_protocol
-from validator.protocols.router.simulation.later_rules import FEATURES, LASTING, PROFILES, REQUESTS, with_implied
-from validator.protocols.router.simulation.model import NaiveRouter
 
 SYSTEM = (1, 2, 3)
 PARAS = (*SYSTEM, 2000, 2070)

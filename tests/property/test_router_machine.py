@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from validator_simulators.router.model import NaiveRouter
 
 from tests.hypothesis_profile import examples
 from tests.property.meddling import MeddlingDispatcher
@@ -62,7 +63,6 @@ from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import Router, state_hash
-from validator.protocols.router.simulation.model import NaiveRouter
 from validator.protocols.router.view import view
 
 MET = Met()

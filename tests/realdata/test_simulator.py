@@ -7,12 +7,10 @@ from statistics import median
 from typing import Any
 
 import pytest
+from validator_simulators.router.chains import DOWNWARD, HORIZONTAL, LIMITS, UPWARD, by_degree, recorded_channels
 
 from tests.realdata.convert import host_configuration
 from tests.realdata.recorded import events, needs_data, topology
-from validator.protocols.router.simulation.limits import LIMITS
-from validator.protocols.router.simulation.payloads import DOWNWARD, HORIZONTAL, UPWARD
-from validator.protocols.router.simulation.topology import by_degree, recorded_channels
 
 pytestmark = needs_data
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator_simulators.router.model import ZERO_HASH, next_head
+
 from tests.router.trace import Trace
-from validator.protocols.router.simulation.hashing import ZERO_HASH, next_head
 
 A, B, C, T, U = 2000, 2001, 2002, 2003, 2004
 LAST = 2**32 - 1

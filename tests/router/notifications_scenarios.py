@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator_simulators.router.model import ZERO_HASH, next_head
+
 from tests.router.trace import Trace
-from validator.protocols.router.simulation.hashing import ZERO_HASH, next_head
 
 NEEDS = ("hrmp_notifications",)
 PARAS = {63: "parachain", 64: "parachain", 16383: "parachain", 16384: "parachain"}

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
 from validator.core.inputs import Input
 from validator.core.levels import LevelChoice
 from validator.core.outcomes import ChannelEventKind, Executed
 from validator.protocols.router.view import view
-from validator.simulate import SimulationSettings
 
 ALL = LevelChoice(None, 1000, 1000)
 

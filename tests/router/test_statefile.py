@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.core.inputs import DeadLetter
@@ -22,7 +23,6 @@ from validator.protocols.router.rules import Router
 from validator.protocols.router.state import RouterState
 from validator.protocols.router.statefile import STATE_KEYS, read_state
 from validator.protocols.router.view import view
-from validator.simulate import SimulationSettings
 
 Json = dict[str, Any]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from validator_simulators.router.model import play
 
 from tests.router.generate import GROUPS, SUITE, scenarios_of, text_of
 from validator.compare import first_difference, first_result_difference
@@ -25,7 +26,6 @@ from validator.protocols.router import errors
 from validator.protocols.router.features import errors as later_errors
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import Router, state_hash
-from validator.protocols.router.simulation.scenario import play
 from validator.protocols.router.view import view
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios

@@ -10,6 +10,8 @@ from functools import cache
 from random import Random
 from typing import Any, TypeAlias
 
+from validator_simulators import SimulationSettings
+
 from streaming.options import BATCH_BYTES_MAX
 from tests.codecs import decoded
 from tests.unit.lanes.chains import PREFIX, Chain, Record, chain, definition_of, record
@@ -23,7 +25,6 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.parked import Parked, says_parked, stored_parts
 from validator.lanes.processor import LaneProcessor
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 Item: TypeAlias = Arrival

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from functools import cache
 
+from validator_simulators import SimulationSettings
+
 from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
-from validator.simulate import SimulationSettings
 
 IMMEDIATE = SimulationSettings(seed=11, blocks=60, violation_share=0.15)
 ON_INCLUSION = SimulationSettings(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from validator_simulators import SimulationSettings
 
 from streaming.job_offsets import job_group
 from tests.streaming.harness import SAME_WHATEVER_ARRIVES, consume, decoded, produce
@@ -17,7 +18,6 @@ from tests.unit.lanes.chains import Chain, chain
 from validator import exit_codes
 from validator.kafka.settings import COMMITS, consumer_config
 from validator.kafka.topics import create_topics
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 PREFIX = "changes."

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from validator_simulators import SimulationSettings
+from validator_simulators.settings import PROFILES
 
 from tests.streaming.harness import Stream, decoded, first_difference, last_status, of_lane
 from tests.streaming.reference import output_alone
 from tests.unit.lanes.chains import chain, definition_of
-from validator.simulate import SimulationSettings
-from validator.simulate.settings import PROFILES
 
 
 @pytest.mark.long

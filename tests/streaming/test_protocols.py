@@ -7,10 +7,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from validator_simulators import SimulationSettings
+
 from tests.streaming.harness import Stream, decoded, first_difference, last_status, of_lane
 from tests.streaming.reference import output_alone
 from tests.unit.lanes.chains import chain, definition_of
-from validator.simulate import SimulationSettings
 
 BLOCKS: Final = 60
 PROTOCOLS: Final = {"polkadot": "router", "rococo": "early-hrmp", "westend": "xcmp", "paseo": "xcmp-network"}

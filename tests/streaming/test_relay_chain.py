@@ -21,15 +21,15 @@ from validator_relay_chain.block import ChainBlock
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import MockNode, Recording
-from validator_relay_chain.mock.recording import SHIPPED
-from validator_relay_chain.mock.seeding import decoded as decoded_block
-from validator_relay_chain.mock.seeding import make_up_storage
 from validator_relay_chain.oracle import records
 from validator_relay_chain.pool import NodePool, RealTime
 from validator_relay_chain.prepare import configuration, prepare
 from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import decode_channel
+from validator_simulators.relay_chain import MockNode, Recording
+from validator_simulators.relay_chain.made import decoded as decoded_block
+from validator_simulators.relay_chain.made import make_up_storage
+from validator_simulators.relay_chain.recording import SHIPPED
 
 from tests.realdata.recorded import DATA
 from tests.streaming.harness import Stream, consume, decoded

@@ -22,9 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from validator_simulators import SimulationSettings
+from validator_simulators.installed import chain_table, simulation_of
+
 from validator.config.toml import to_toml
-from validator.demo.simulation import chain_table, simulation_of
-from validator.simulate import SimulationSettings
 
 HERE = Path(__file__).resolve().parent
 

@@ -4,7 +4,8 @@
 `run_plugin_job` runs a plugin's job (`validator.plugin.job_api`) as `validator run` runs the lanes, `run_transport` a transport as
 `validator transport run` does, `transport_beside` another one next to it, and `service_running` broker and lanes as `validator up` does.
 `lanes_to_restart` says whether the job has the configuration's rules. The rest reads and writes the configuration, reads committed records,
-and sends records. `working` and `until_first` show on a terminal what takes a while.
+and sends records. `working` and `until_first` show on a terminal what takes a while. `Service` runs a separate broker and lanes for a
+command that follows their output, `console_beside` serves the console next to them.
 """
 
 from __future__ import annotations
@@ -12,30 +13,34 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from validator import exit_codes
 from validator.cli.broker import embedded_broker
 from validator.cli.common import ConfigPath, Json, kafka_table, load_job_config, say, terminated_as_interrupted
-from validator.cli.job_log import log_printer
+from validator.cli.job_log import describe, log_printer
 from validator.cli.json_lines import parse as read_line
 from validator.cli.progress import jar_progress, until_first, working
+from validator.cli.rows import ACCEPTED, REJECTED, deposits, why
 from validator.cli.run import TOPICS_S_MAX, run_job
 from validator.cli.table import VisibleConsole
 from validator.cli.transport import run_named
-from validator.config import Config, load_config
+from validator.codec.json_form import encode_input, to_json
+from validator.config import DEFAULT_PROTOCOL, Config, load_config
+from validator.config.limits import find_limits
+from validator.config.table import LANE_PATTERN
 from validator.config.toml import to_toml
-from validator.errors import GivenUp, LeaseLost, Unavailable, UserError
+from validator.errors import GivenUp, LeaseLost, Unavailable, UserError, in_one_line
 from validator.job.deployment import JOB_RESTARTS_MAX, Service
 from validator.job.installed import configured_job, create_job_topics, of_job
 from validator.job.orders import lane_reports
-from validator.job.process import JobProcess
+from validator.job.process import JobProcess, configured_by_environment
+from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.kafka.sender import RecordSender
@@ -43,40 +48,66 @@ from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import check_chains, job_directory, lane_definitions
 from validator.lanes.kept_start import kept_rules, kept_starts, rules_changed
 from validator.plugin.limits import ENDING_S_MAX
+from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.private import write_private
+from validator.resources import state_directory
+from validator.topics import INPUT_TOPICS
 from validator.transports.meter import measuring
 from validator.transports.runner import TransportGroup, choose_transport, create_topics_of_jobs
 from validator.transports.runner import run_transport as run_chosen_transport
 from validator.waiting import Patience, wait_out
 
+if TYPE_CHECKING:
+    from validator.console.serve import RunningConsole
+
 __all__ = [
+    "ACCEPTED",
+    "DEFAULT_PROTOCOL",
+    "LANE_PATTERN",
     "POLL_S",
+    "REJECTED",
     "Config",
     "ConfigPath",
+    "EmbeddedBroker",
     "Json",
     "RecordSender",
-    "RecordedRun",
+    "Service",
     "SideTask",
     "TopicReader",
     "TopicRecord",
     "UserError",
     "VisibleConsole",
     "check_lanes",
+    "configured_by_environment",
     "configured_job",
     "connected",
+    "console_beside",
+    "deposits",
+    "describe",
+    "ensure_jars",
     "executed_blocks",
+    "exit_codes",
+    "in_one_line",
+    "input_encoder",
+    "jar_progress",
     "lanes_to_restart",
+    "limits_key",
     "load_config",
     "read_line",
     "run_plugin_job",
     "run_transport",
     "say",
     "service_running",
+    "state_directory",
     "terminated_as_interrupted",
+    "to_json",
     "to_toml",
     "transport_beside",
     "transport_config",
     "until_first",
+    "why",
     "working",
+    "write_private",
 ]
 
 
@@ -94,6 +125,34 @@ def executed_blocks(config: Config) -> dict[str, int]:
     """Return the last executed block of each lane that has one, as the lanes' job says it. Raises `UserError`."""
     statuses = lane_reports(config).statuses
     return {lane: row["executed_block"] for lane, row in statuses.items() if row["executed_block"] is not None}
+
+
+def limits_key(protocol: str) -> str:
+    """Return the table of ``[chains.<lane>]`` that holds a protocol's limits."""
+    return find_limits(protocol).key
+
+
+def input_encoder(protocol: str) -> Callable[[str, Mapping[str, Any]], bytes]:
+    """Return a function of an input topic and a record in JSON form that encodes the record of a protocol's chain."""
+    codec = codec_of([RuntimePlan(protocol)])
+
+    def encoded(topic: str, record: Mapping[str, Any]) -> bytes:
+        return encode_input(codec, INPUT_TOPICS[topic], record, protocol)
+
+    return encoded
+
+
+def console_beside(config: Config, *, open_browser: bool) -> RunningConsole:
+    """Return the web console, started by its context manager, on the usual port or, if that is taken, on any. Raises `UserError`."""
+    from validator.cli.console import LISTEN, running_console, show_in_browser
+
+    try:
+        running = running_console(config, LISTEN)
+    except UserError:
+        running = running_console(config, "127.0.0.1:0")
+    if open_browser:
+        show_in_browser(running.url)
+    return running
 
 
 def check_lanes(config: Config) -> None:
@@ -213,33 +272,6 @@ def service_running(config_path: ConfigPath, *, as_json: bool = False) -> Iterat
         service.stop()
     if codes and codes[0] != exit_codes.OK:
         raise typer.Exit(codes[0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedRun:
-    """A recorded run of a chain that a plugin offers to `validator demo --real` (entry point ``real`` of group ``validator.demos``).
-
-    The entry point is a function of a folder of recordings, or None for what the plugin ships, and of a folder to write to; it returns a
-    context manager of this.
-    """
-
-    lane: str
-    title: str
-    first_block: int
-    """The first block that the lane executes, which has the candidates that were pending when it joined."""
-    tables: Mapping[str, Any]
-    """The tables of a `validator.toml`."""
-    expected: Mapping[int, Sequence[Mapping[str, Any]]]
-    """By block, the verdicts that the chain's acceptance stands for: ``kind``, ``index``, ``ok``."""
-    records: int
-    """How many records the lane will consume."""
-    transports: tuple[str, ...]
-    """The transports to run; the first one ends by itself after the last block."""
-    status_topic: str
-    status: Callable[[bytes], tuple[int, int, str]]
-    """Of a record of ``status_topic``: the last block that was compared, disagreements that nothing explains, and a line."""
-    proceed: Callable[[], None]
-    """Called once the first verdict is there: the node may finalise more blocks."""
 
 
 SideTask = Callable[[Config, Callable[[dict[str, Any]], None], threading.Event], None]

@@ -18,9 +18,9 @@ from validator.cli.json_lines import lines, opened
 from validator.cli.progress import working
 from validator.codec.json_form import shown_json
 from validator.config import load_config
-from validator.demo.expectation import PLACES, Difference, Expectation, Sort
 from validator.document import parse_document
 from validator.errors import UserError
+from validator.history.expectation import PLACES, Difference, Expectation, Sort
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.visible import printable
 

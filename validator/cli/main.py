@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 # name -> ("module:attribute", help), in the order of the help page
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": (
-        "validator.cli.demo:demo",
-        "Run broker, job and a simulated relay chain, with live verdicts and a summary.",
-    ),
     "init": ("validator.cli.init:init", "Write a configuration with two paras, and sample records for them."),
     "up": ("validator.cli.up:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
     "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
@@ -82,10 +78,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
     "prove": ("validator.cli.proofs:prove", "Create a proof that a protocol offers outside of blocks, as JSON."),
     "verify": ("validator.cli.proofs:verify", "Verify such a proof, from any source."),
-    "simulate": (
-        "validator.cli.simulate:app",
-        "Write a seeded relay chain's traffic and the expected verdicts; simulate a network of message bodies.",
-    ),
     "plugins": ("validator.cli.plugins:app", "List, show, check, lock and pack plugins; start a new one."),
     "transport": (
         "validator.cli.transport:app",

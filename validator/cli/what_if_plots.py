@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
-from validator.cli.network_plots import STYLE, save  # raises `UserError` if matplotlib is missing
+from validator.cli.plots import Figure, in_style, save
 
 if TYPE_CHECKING:
     from validator.history.levels import Levels
@@ -45,7 +42,7 @@ def drawing(directory: Path, formats: Sequence[str]) -> Callable[[Replayed], Ite
 
     def draw(replayed: Replayed) -> Iterator[Path]:
         series = [("own", replayed.levels), *((each.name, each.levels) for each in replayed.comparisons)]
-        with mpl.rc_context({**STYLE, "svg.hashsalt": NAME}):
+        with in_style(NAME):
             for name, (title, fields) in PLOTS.items():
                 figure = _figure(title, fields, series)
                 if figure is not None:

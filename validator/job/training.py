@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import threading
+import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from validator.codec.json_form import encode_input
 from validator.config import DEFAULT_PROTOCOL, Config
-from validator.demo.comparison import Comparison
-from validator.demo.feed import Feed
-from validator.demo.simulation import chain_table, simulation_of
 from validator.errors import UserError
 from validator.job.deployment import Service
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.class_archive import OUTPUT_VARIABLES
-from validator.simulate import settings_of_profile
+from validator.kafka.sender import RecordSender
+from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.resources import first_channel_directory
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,15 +29,12 @@ if TYPE_CHECKING:
     from validator.job.process import Event
     from validator.kafka.class_archive import ClassArchive, Program
 
-BLOCKS: Final = 3
-"""Blocks of the simulated chain that the run executes."""
-
 RUN_S_MAX: Final = 300.0
 """Seconds from the start of the run to its first batch."""
 
 
 def train(archives: Mapping[Program, ClassArchive]) -> None:
-    """Run a job on a simulated chain, and keep the classes that these programs loaded. Raises `UserError`, `OSError`."""
+    """Run a job on the example of `validator init`, and keep the classes that these programs loaded. Raises `UserError`, `OSError`."""
     parent = next(iter(archives.values())).path.parent
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix="training-", dir=parent) as folder:
@@ -48,30 +48,27 @@ def train(archives: Mapping[Program, ClassArchive]) -> None:
 
 
 def _run(folder: Path) -> None:
-    simulation = simulation_of(DEFAULT_PROTOCOL, settings_of_profile("demo", seed=1, blocks=BLOCKS))
-    chain = simulation.chain()
-    tables = {"job": {"directory": str(folder / "job")}, "chains": {chain["lane"]: chain_table(chain)}}
+    tables = tomllib.loads((first_channel_directory() / "validator.toml").read_text(encoding="utf-8"))
+    config = Config.model_validate({**tables, "job": {"directory": str(folder / "job")}})
     batch = threading.Event()
-    service = Service(Config.model_validate(tables), EmbeddedBroker(folder / "broker"), _on_batch(batch))
+    service = Service(config, EmbeddedBroker(folder / "broker"), _on_batch(batch))
     try:
         service.start()
-        feed = Feed(
-            simulation,
-            service.config.kafka,
-            service.config.topics.prefix,
-            Comparison(),
-            blocks_per_s=BLOCKS,
-            on_block=lambda _: None,
-        )
-        feed.go.set()
-        feed.start()
-        try:
-            if not _await(batch, service):
-                raise UserError(f"the job did not finish a batch: {service.job.failure or 'no reason was given'}")
-        finally:
-            feed.stop()
+        _send(service.config)
+        if not _await(batch, service):
+            raise UserError(f"the job did not finish a batch: {service.job.failure or 'no reason was given'}")
     finally:
         service.stop()
+
+
+def _send(config: Config) -> None:
+    sender, codec = RecordSender(config.kafka, config.topics.prefix), codec_of([RuntimePlan(DEFAULT_PROTOCOL)])
+    for file in sorted(first_channel_directory().glob("*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            value = encode_input(codec, INPUT_TOPICS[file.stem], record, DEFAULT_PROTOCOL)
+            sender.send(file.stem, record["lane"].encode(), value)
+    sender.flush()
 
 
 def _await(batch: threading.Event, service: Service) -> bool:

@@ -3,8 +3,8 @@
 
 A plugin of one of these kinds is a module (or object) behind an entry point of the group ``validator.protocols``, ``validator.handlers`` or
 ``validator.transports``. It implements the hooks of its group (`validator.plugin.hookspecs`) with `hookimpl`. Protocols also import
-`validator.plugin.protocol_api` and `validator.protocols.kit`, and their simulations import `validator.simulate`. Within a major version of
-the API, names are added but never removed or changed in meaning.
+`validator.plugin.protocol_api` and `validator.protocols.kit`. Within a major version of the API, names are added but never removed or
+changed in meaning.
 """
 
 from __future__ import annotations

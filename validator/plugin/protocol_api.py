@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public API for protocols, in addition to `validator.plugin.api`, `validator.protocols.kit` and `validator.simulate`.
+"""The public API for protocols, in addition to `validator.plugin.api` and `validator.protocols.kit`.
 
 A protocol is a rule set (`RuleSet`) with its records, encodings and traces, described by a `ProtocolDefinition`. `validator.protocols.kit`
-holds what most rule sets share, and `validator.simulate` what simulated chains share. Within a major version of the API, names are added
-but never removed or changed in meaning.
+holds what most rule sets share. Within a major version of the API, names are added but never removed or changed in meaning.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from validator.codec.record_types import RECORD_TOPICS, RecordType, check_count, check_payload, check_u32, relay_parent
 from validator.compare import first_difference
@@ -79,9 +78,6 @@ from validator.plugin.protocol_parts import (
     check_maxima,
     section_title,
 )
-
-if TYPE_CHECKING:
-    from validator.simulate.settings import Simulation, SimulationSettings
 
 __all__ = [
     "FIRST_RULES",
@@ -224,16 +220,15 @@ class ProtocolDefinition:
     ``typed_limits`` says that block records hold them in the record ``new_config`` instead of the map ``limits``. ``schemas`` is a folder
     laid out like `avro/` with the schemas of ``records``.
 
-    The rest is optional. ``simulation`` makes the traffic for `validator simulate` and `validator demo`; ``proofs`` serves `validator
-    prove` and `validator verify`. ``limits_table`` says how `validator.toml` holds the limits; without it, ``configuration`` reads them
-    from the table ``limits``. ``state_file`` lets a chain start from an existing state, and ``state_view`` is what `validator state show`
-    displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
-    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md). ``rule_profiles`` are
-    rules that a chain can choose by height in its own list, which then takes the place of ``rules``. ``invariants`` raises
-    `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each block, and shows once what it may
-    return, a sentence about what it does not compare. ``reconfigure`` gives a
-    state in the middle of a chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit
-    keeps the value in force. It raises ``ValueError`` for a limit that only a chain's beginning may set.
+    The rest is optional. ``proofs`` serves `validator prove` and `validator verify`. ``limits_table`` says how `validator.toml` holds the
+    limits; without it, ``configuration`` reads them from the table ``limits``. ``state_file`` lets a chain start from an existing state,
+    and ``state_view`` is what `validator state show` displays. ``handler_states`` returns the state that upward-message handlers keep;
+    ``handler_bench`` supports their authors' tests. ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its
+    grammar: docs/plugins.md). ``rule_profiles`` are rules that a chain can choose by height in its own list, which then takes the place of
+    ``rules``. ``invariants`` raises `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each
+    block, and shows once what it may return, a sentence about what it does not compare. ``reconfigure`` gives a state in the middle of a
+    chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit keeps the value in force.
+    It raises ``ValueError`` for a limit that only a chain's beginning may set.
 
     Raises ``ValueError``, in this order: an ``encoding_version`` that is not a u32; ``rules`` with another number than a u32, whose blocks
     do not ascend from 0, or that list a version twice; a greatest value of a limit that is not an integer from 0 on; a record type whose
@@ -251,7 +246,6 @@ class ProtocolDefinition:
     schemas: Traversable
     traces: TraceFormat
     rules: tuple[RulesEpoch, ...] = FIRST_RULES
-    simulation: Callable[[SimulationSettings], Simulation] | None = None
     proofs: ProofFormat | None = None
     limits_table: LimitsTable | None = None
     state_file: StateFile | None = None

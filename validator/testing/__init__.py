@@ -7,34 +7,43 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from validator.plugin.registry import PluginError
+    from validator.testing.case import NotApplicable
+    from validator.testing.check_tests import test_classes
     from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
+    from validator.testing.installed import NeedsProtocol
+    from validator.testing.lane_suite import ChainPlayer
     from validator.testing.protocol import ProtocolContract
     from validator.testing.scenario_writer import ScenarioWriter, suite_text
-    from validator.testing.simulation import SimulationContract
 
 __all__ = [
+    "ChainPlayer",
     "Example",
     "HandlerContract",
     "Harness",
     "HarnessFault",
+    "NeedsProtocol",
+    "NotApplicable",
     "PluginError",
     "ProtocolContract",
     "ScenarioWriter",
-    "SimulationContract",
     "suite_text",
+    "test_classes",
 ]
 
 _MODULES = {
+    "ChainPlayer": "validator.testing.lane_suite",
     "Example": "validator.testing.contract",
     "HandlerContract": "validator.testing.contract",
     "Harness": "validator.testing.harness",
     "HarnessFault": "validator.testing.harness",
+    "NeedsProtocol": "validator.testing.installed",
+    "NotApplicable": "validator.testing.case",
     "PluginError": "validator.plugin.registry",
     "ProtocolContract": "validator.testing.protocol",
     "ScenarioWriter": "validator.testing.scenario_writer",
-    "SimulationContract": "validator.testing.simulation",
     "suite_text": "validator.testing.scenario_writer",
+    "test_classes": "validator.testing.check_tests",
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The points of `validator plugins check` for a protocol: its contract on its suite of traces, and its simulation.
+"""The points of `validator plugins check` for a protocol: its contract on its suite of traces, and what other distributions check.
 
 The contract comes from the source folder's tests, or without them it knows no error of the protocol. Each point is a test of
 `ProtocolContract`, called without pytest. No point begins after `POINTS_SECONDS_MAX`.
@@ -10,33 +10,30 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from time import monotonic
 from traceback import extract_tb
 from typing import Any, Final, TypeAlias
 
-from validator.errors import PluginFailed, UserError
+from validator.errors import PluginFailed, UserError, in_one_line
 from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import Plugin, PluginError, protocols_of
 from validator.replay.failures import described
 from validator.testing.case import Broken, NotApplicable
 from validator.testing.check_tests import test_classes
 from validator.testing.protocol import ProtocolContract
-from validator.testing.simulation import SimulationContract
 
 POINTS_SECONDS_MAX: Final = 120
 """Seconds after which no further point of a plugin begins."""
-SIMULATION_SECONDS_MAX: Final = 20
-"""Seconds after which no further simulated chain is played."""
-SIMULATION_BLOCKS: Final = 60
-SIMULATION_SEEDS: Final = (1, 2, 3)
+CHECKS: Final = "validator.protocol_checks"
+"""Entry points of this group are further points: functions of a protocol's name and the source folder or None."""
 DETAIL_CHARACTERS_MAX: Final = 2_000
 
 _OF_TESTS: Final = ("test_suite_covers_every_error_with_all_fields", "test_rules_page_has_every_error")
 """Tests that compare the protocol with the errors that the class of its project's tests lists."""
 _LANE: Final = "test_lane_gives_expected_results"
 _SUITE: Final = "suite of traces"
-_SIMULATION: Final = "simulated chains match their model"
 _REST: Final = "other tests of the project"
 
 Point: TypeAlias = tuple[str, Callable[[], str | None]]
@@ -60,10 +57,8 @@ def _points(protocol: ProtocolDefinition, source: Path | None) -> Iterator[Point
         yield _SUITE, _not_applicable("it ships none, so none of its rules has run here")
     else:
         yield from _contract_points(protocol, source)
-    if protocol.simulation is None:
-        yield _SIMULATION, _not_applicable("it has no simulation")
-    else:
-        yield _SIMULATION, lambda: _simulation(protocol.name, source)
+    for entry in sorted(entry_points(group=CHECKS), key=lambda entry: entry.name):
+        yield entry.name.replace("-", " "), lambda entry=entry: _offered(entry, protocol.name, source)  # type: ignore[misc]
     yield _REST, _not_applicable("not run: pytest runs them, and the whole contract of a simulation")
 
 
@@ -112,20 +107,12 @@ def _lane(contract: type[ProtocolContract]) -> None:
         ) from None
 
 
-def _simulation(protocol: str, source: Path | None) -> str:
-    """Compare short simulated chains with the model until the time is over; return how much was compared."""
-    found = [] if source is None else list(test_classes(source, SimulationContract))
-    own = (each for each in found if isinstance(each, type) and getattr(each, "protocol", None) == protocol)
-    contract = next(own, type("Plain", (SimulationContract,), {"protocol": protocol}))()
-    end = monotonic() + SIMULATION_SECONDS_MAX
-    played = 0
-    for seed in SIMULATION_SEEDS:
-        for enactment in ("immediate", "on-inclusion"):
-            if played and monotonic() > end:
-                break
-            contract._played(enactment, seed, SIMULATION_BLOCKS)
-            played += 1
-    return f"{played} chain{'s' if played > 1 else ''} of {SIMULATION_BLOCKS} blocks"
+def _offered(entry: EntryPoint, protocol: str, source: Path | None) -> str | None:
+    try:
+        check = entry.load()
+    except (Exception, SystemExit) as error:  # the module may be anybody's and raise anything
+        raise NotApplicable(f"importing {entry.value} failed: {in_one_line(error)}") from error
+    return check(protocol, source)  # type: ignore[no-any-return]
 
 
 def _bounded(run: Callable[[], str | None], protocol: str, end: float) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs steps of traces the way a job does: configuration, Avro records, a lane, encoded outcomes."""
+"""Runs steps of traces, or records in JSON form, the way a job does: configuration, Avro records, a lane, encoded outcomes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.lane import Lane
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.processor import LaneProcessor
 from validator.plugin.runtime import installed_protocol
 from validator.testing.scenario_writer import STEP_ORDER
+from validator.topics import INPUT_TOPICS
 
 Json = dict[str, Any]
 
@@ -51,6 +53,34 @@ def fits_into_blocks(scenario: Json) -> bool:
         if not in_order or keys.count("session_change") > 1:
             return False
     return True
+
+
+class ChainPlayer:
+    """A lane of a configured chain, which takes the chain's records in the JSON form of `validator submit`.
+
+    Raises `UserError` if ``table``, the chain's table in `validator.toml`, is not valid.
+    """
+
+    def __init__(self, lane: str, table: Json) -> None:
+        self._definition = lane_definition(Config.model_validate({"chains": {lane: table}}), lane)
+        self._protocol: str = table["protocol"]
+        self._lanes = {lane: self._definition.records}
+        self._processor = LaneProcessor.create(self._definition)
+        self.rules_package = type(self._processor.lane.rules).__module__.partition(".")[0]
+        """The package that has the rules."""
+
+    def verdicts(self, records: Iterable[tuple[str, Json]]) -> list[Json]:
+        """Give the lane the records of complete blocks, each with its topic, and return the verdicts; no record may be a dead letter."""
+        codec, inputs = self._definition.codec, []
+        for offset, (topic, record) in enumerate(records):
+            kind = INPUT_TOPICS[topic]
+            value = encode_input(codec, kind, record, self._protocol)
+            decoded = decode_record(codec, kind, value, Source(topic, 0, offset), None, self._lanes)
+            assert not isinstance(decoded, DeadLetter), decoded.detail
+            inputs.append(decoded[1])
+        outputs = [each for batch in self._processor.process(inputs) for each in batch.records]
+        assert {each.topic for each in outputs}.isdisjoint({"dead-letters"})
+        return [to_json("verdicts", each.value) for each in outputs if each.topic == "verdicts"]
 
 
 class SuitePlayer:

@@ -19,7 +19,6 @@ PUBLIC: Final = (
     "validator.plugin.api",
     "validator.plugin.protocol_api",
     "validator.protocols.kit",
-    "validator.simulate",
 )
 """The modules that plugins may import (docs/plugins.md)."""
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.rules import EarlyHrmp, state_hash
-from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 from validator_early_hrmp.traces import read_candidate, read_request, view
+from validator_simulators.early_hrmp.model import NaiveEarlyHrmp
 
 from tests.hypothesis_profile import examples
 from validator.plugin.protocol_api import (

@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from relay_world import LANE, World, empty_chain
-from validator_relay_chain.mock.made import MadeChain
-from validator_relay_chain.mock.state import PARACHAIN
 from validator_relay_chain.prepare import Prepared, prepare
+from validator_simulators.relay_chain.made import PARACHAIN, MadeChain
 
 JOINED = 108
 """The block after which the lane joins."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from validator_relay_chain.mock import MockNode, Speech
-from validator_relay_chain.mock import node as mock_node
 from validator_relay_chain.seeding import Seed
+from validator_simulators.relay_chain import MockNode, Speech
+from validator_simulators.relay_chain import node as mock_node
 
 from tests import hypothesis_profile
 

@@ -2,8 +2,8 @@
 """Makes the recording that the mock node ships, from ../shared/data: ``python plugins/relay-chain/tests/make_shipped.py FOLDER``.
 
 Blocks are copied as they stand. Of the metadata only what decodes them is kept: the types that events, `ParaInherent.enter` and the storage
-of this plugin need. Storage is made up as `validator_relay_chain.mock.seeding` says, from channels and configuration that are recorded and
-proven at an earlier block. The same input gives the same content; the compressed bytes depend on the version of liblzma.
+of this plugin need. Storage is made up as `validator_simulators.relay_chain.made` says, from channels and configuration that are recorded
+and proven at an earlier block. The same input gives the same content; the compressed bytes depend on the version of liblzma.
 
 Source: test fixtures of github.com/sodazone/ocelloids-services (fdf6b47b92 and its history) and github.com/polkadot-js/api (f49f05c820,
 metadata 9430), both Apache-2.0.
@@ -24,10 +24,9 @@ from scalecodec.type_registry import load_type_registry_preset
 from validator_relay_chain import keys, layout
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.mock.recording import Recording
-from validator_relay_chain.mock.seeding import make_up_storage
-from validator_relay_chain.mock.state import PARACHAIN, MadeState, link
 from validator_relay_chain.storage import Queued, decode_channel
+from validator_simulators.relay_chain.made import PARACHAIN, MadeState, link, make_up_storage
+from validator_simulators.relay_chain.recording import Recording
 
 DATA: Final = Path(__file__).resolve().parents[4] / "shared" / "data" / "rpc" / "polkadot"
 RUN: Final = "17844552-17844571.jsonl.gz"

@@ -7,7 +7,7 @@ from functools import cache
 
 from relay_world import FIRST, SPEC, empty_chain, metadata, runtime
 from validator_relay_chain import layout
-from validator_relay_chain.mock.made import MadeCandidate, MadeChain
+from validator_simulators.relay_chain.made import MadeCandidate, MadeChain
 
 from validator.plugin.api import Reader, Writer
 

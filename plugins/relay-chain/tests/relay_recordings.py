@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from validator_relay_chain.mock import MockNode
+from validator_simulators.relay_chain import MockNode
 from websockets.sync.client import ClientConnection, connect
 
 RECORDED = Path(__file__).resolve().parents[4] / "shared" / "data" / "rpc" / "polkadot"

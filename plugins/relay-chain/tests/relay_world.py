@@ -17,15 +17,14 @@ from validator_relay_chain.header import to_hex
 from validator_relay_chain.limits import COMPARE_EVERY_BLOCKS, IN_FLIGHT
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import Recording
-from validator_relay_chain.mock.made import MadeCandidate, MadeChain
-from validator_relay_chain.mock.recording import SHIPPED
-from validator_relay_chain.mock.state import PARACHAIN, MadeState
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.position import Position
 from validator_relay_chain.seeding import Seed, make_seed
 from validator_relay_chain.snapshot import take_snapshot
 from validator_relay_chain.source import Chain
+from validator_simulators.relay_chain import Recording
+from validator_simulators.relay_chain.made import PARACHAIN, MadeCandidate, MadeChain, MadeState
+from validator_simulators.relay_chain.recording import SHIPPED
 
 LANE = "polkadot"
 GENESIS = bytes.fromhex("91b171bb158e2d3848fa23a9f1c25182fb8e20313b2c1eb49219da7a70ce90c3")

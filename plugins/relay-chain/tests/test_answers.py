@@ -20,9 +20,9 @@ from validator_relay_chain.errors import (
     TooMuch,
     Unwilling,
 )
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
 from validator_relay_chain.pool import Stopped
 from validator_relay_chain.seeding import Seed
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 
 in_every_speech = pytest.mark.usefixtures("speech")
 """Whatever the nodes speak."""

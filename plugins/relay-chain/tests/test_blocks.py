@@ -21,9 +21,9 @@ from validator_relay_chain.convert import candidate_record
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.header import Header
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.mock.made import MadeCandidate, _candidate_event, inherent
 from validator_relay_chain.rules import features_of
 from validator_relay_chain.trie import ordered_root
+from validator_simulators.relay_chain.made import MadeCandidate, _candidate_event, inherent
 
 from validator.plugin.api import DecodeError, Writer
 

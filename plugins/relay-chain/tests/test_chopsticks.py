@@ -20,14 +20,14 @@ from relay_recordings import RECORDED, needs_recordings
 from relay_world import LANE, Collected, load
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import MockNode, Recording
-from validator_relay_chain.mock.modern import _version
-from validator_relay_chain.mock.recording import SHIPPED
 from validator_relay_chain.modern import ModernConnection
 from validator_relay_chain.pool import NodePool, RealTime
 from validator_relay_chain.prepare import Prepared, prepare
 from validator_relay_chain.source import Chain
 from validator_relay_chain.wires import open_wire
+from validator_simulators.relay_chain import MockNode, Recording
+from validator_simulators.relay_chain.modern import _version
+from validator_simulators.relay_chain.recording import SHIPPED
 
 from validator.plugin.api import Writer
 

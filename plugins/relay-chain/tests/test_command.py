@@ -12,7 +12,7 @@ import pytest
 from relay_world import shipped
 from typer.testing import CliRunner
 from validator_relay_chain import pool
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 
 from validator.cli.main import app
 

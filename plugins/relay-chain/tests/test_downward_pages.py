@@ -16,10 +16,10 @@ from validator_relay_chain.downward import Meta, decode_meta, encode_meta, encod
 from validator_relay_chain.errors import ChainContradiction, UndecodableBlock
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.limits import PAGES_PER_READ, QUEUE_PAGES_MAX
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
-from validator_relay_chain.mock.made import MadeChain
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.storage import Queued, encode_queue
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain.made import MadeChain
 
 from validator.plugin.api import DecodeError
 

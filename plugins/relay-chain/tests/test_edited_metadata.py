@@ -10,8 +10,8 @@ import pytest
 from edited_metadata import V2, V3, Edit, backing_votes, descriptor, edited
 from relay_world import SPEC, Collected, World, busy_chain, load
 from validator_relay_chain.errors import UndecodableBlock
-from validator_relay_chain.mock import MockNode
 from validator_relay_chain.rules import UNSEEN, features_of, guess_of
+from validator_simulators.relay_chain import MockNode
 
 V1 = ("b32", "b32", "b32", "b32", "b64", "b32", "b32")
 WITHOUT_SIGNALS = ["relaxed_watermark", "force_open_channel", "dmp_by_relay_parent"]

@@ -19,10 +19,10 @@ from validator_relay_chain.errors import BadAnswer, ChainContradiction, FollowEr
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.kept import KeptChain
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
-from validator_relay_chain.mock.made import MadeChain
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.seeding import Seed
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain.made import MadeChain
 
 in_every_speech = pytest.mark.usefixtures("speech")
 """Whatever the node speaks; the other tests are about files, and one way of asking is enough for them."""

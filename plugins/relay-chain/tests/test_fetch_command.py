@@ -16,8 +16,8 @@ import pytest
 from relay_world import LAST
 from typer.testing import CliRunner
 from validator_relay_chain.archive import ranges_of
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
 from validator_relay_chain.pool import NodePool
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 
 from validator.cli.main import app
 

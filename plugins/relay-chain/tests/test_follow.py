@@ -13,12 +13,12 @@ from validator_relay_chain.convert import JsonRecord
 from validator_relay_chain.errors import ChainContradiction, FollowError, StatePruned, UndecodableBlock, WrongChain
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.limits import CALLS_PER_NODE_MAX
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
-from validator_relay_chain.mock.made import MadeCandidate
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.pool import Stopped
 from validator_relay_chain.position import Position
 from validator_relay_chain.seeding import Seed
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain.made import MadeCandidate
 
 pytestmark = pytest.mark.usefixtures("speech")
 

@@ -17,10 +17,9 @@ from validator_relay_chain import keys
 from validator_relay_chain.errors import ChainContradiction
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.hidden import Channels
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
-from validator_relay_chain.mock.made import MadeCandidate, MadeChain
-from validator_relay_chain.mock.state import MadeState
 from validator_relay_chain.position import Position
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain.made import MadeCandidate, MadeChain, MadeState
 
 A, B, C = 1000, 2000, 2004
 """2000 has a channel to 2004 from the beginning."""

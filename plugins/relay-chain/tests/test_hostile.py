@@ -25,11 +25,11 @@ from validator_relay_chain.errors import (
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.limits import HEADS_WAITING_MAX, METADATA_BYTES_MAX
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.mock import MockNode
-from validator_relay_chain.mock.recording import RecordedBlock
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.reading import read_version
 from validator_relay_chain.wires import open_wire
+from validator_simulators.relay_chain import MockNode
+from validator_simulators.relay_chain.recording import RecordedBlock
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 

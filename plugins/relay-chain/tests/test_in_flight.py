@@ -14,9 +14,8 @@ from validator_relay_chain import follow
 from validator_relay_chain.config import ChainSource
 from validator_relay_chain.errors import ChainContradiction
 from validator_relay_chain.limits import HASHES_PER_CALL, WALK_BLOCKS_MAX
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
-from validator_relay_chain.mock.made import MadeChain
-from validator_relay_chain.mock.state import PARACHAIN, MadeState
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain.made import PARACHAIN, MadeChain, MadeState
 
 pytestmark = pytest.mark.usefixtures("speech")
 

@@ -17,8 +17,6 @@ from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.known_rules import RulesGuard
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import MockNode, Recording
-from validator_relay_chain.mock.recording import SHIPPED
 from validator_relay_chain.oracle import records
 from validator_relay_chain.oracle.facts import BlockFacts, CandidateFact
 from validator_relay_chain.oracle.judge import Disagreement, Judge
@@ -28,6 +26,8 @@ from validator_relay_chain.prepare import configuration, prepare
 from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import Queued, decode_channel, encode_channel, encode_queue
 from validator_relay_chain.transport import read_start
+from validator_simulators.relay_chain import MockNode, Recording
+from validator_simulators.relay_chain.recording import SHIPPED
 
 from tests.unit.lanes.chains import inputs_of, record
 from validator.codec.json_form import encode_json

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from relay_world import SESSION, Collected, World, busy_chain
-from validator_relay_chain.mock import MockNode
 from validator_relay_chain.seeding import Seed
+from validator_simulators.relay_chain import MockNode
 
 
 @pytest.fixture(scope="module")

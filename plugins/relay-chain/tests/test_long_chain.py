@@ -13,8 +13,8 @@ import pytest
 from relay_world import FIRST, LANE, World, busy_chain
 from validator_relay_chain.convert import JsonRecord, Step
 from validator_relay_chain.follow import Follower, Settings
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
 from validator_relay_chain.position import Position
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 
 BLOCKS = 3_000
 GROWTH_KIB_MAX = 48 * 1024

@@ -13,8 +13,8 @@ from relay_world import LAST, Collected, World, busy_chain
 from validator_relay_chain import keys
 from validator_relay_chain.errors import BadAnswer, FollowError
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
 from validator_relay_chain.seeding import Seed
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 
 
 def lie_about_a_value(node: MockNode) -> None:

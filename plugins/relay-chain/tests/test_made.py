@@ -11,12 +11,11 @@ from validator_relay_chain import keys
 from validator_relay_chain.block import check_extrinsics, decode_block, read_block
 from validator_relay_chain.header import Header
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.mock import MockNode, RecordedBlock, Recording
-from validator_relay_chain.mock.made import MadeCandidate, MadeChain
-from validator_relay_chain.mock.recording import SHIPPED
-from validator_relay_chain.mock.state import PARACHAIN, MadeState, link
 from validator_relay_chain.storage import decode_channel, decode_digests, decode_queue
 from validator_relay_chain.trie import read_proof
+from validator_simulators.relay_chain import MockNode, RecordedBlock, Recording
+from validator_simulators.relay_chain.made import PARACHAIN, MadeCandidate, MadeChain, MadeState, link
+from validator_simulators.relay_chain.recording import SHIPPED
 
 PARAS = (2000, 2004)
 

@@ -11,7 +11,7 @@ from relay_world import FIRST, SPEC, Collected, World, busy_chain, metadata
 from validator_relay_chain.block import decode_block, read_block
 from validator_relay_chain.errors import RpcFault, UndecodableBlock
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 
 from validator.plugin.api import Reader, Writer
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from relay_recordings import LONG_RUN, RECORDED, Client, client_of, needs_recordings
-from validator_relay_chain.mock import Fault, FaultKind, MockNode, RecordedBlock, Recording, RecordingError
-from validator_relay_chain.mock.recording import chain_of
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode, RecordedBlock, Recording, RecordingError
+from validator_simulators.relay_chain.recording import chain_of
 from websockets.exceptions import ConnectionClosed
 
 KEY, OTHER_KEY = "0xaa01", "0xaa02"

@@ -16,7 +16,7 @@ from relay_recordings import client_of
 
 def program(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "validator_relay_chain.mock", str(folder), *arguments],
+        [sys.executable, "-m", "validator_simulators.relay_chain", str(folder), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

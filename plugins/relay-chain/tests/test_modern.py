@@ -17,12 +17,12 @@ from validator_relay_chain import connection, modern
 from validator_relay_chain.errors import BadAnswer, NodeError, RpcFault, StatePruned, Unreachable
 from validator_relay_chain.header import Header
 from validator_relay_chain.limits import PINNED_MAX
-from validator_relay_chain.mock import Fault, FaultKind, MockNode, Speech
-from validator_relay_chain.mock import modern as mock_modern
 from validator_relay_chain.modern import ModernConnection
 from validator_relay_chain.position import Position
 from validator_relay_chain.seeding import Seed
 from validator_relay_chain.wires import open_wire
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode, Speech
+from validator_simulators.relay_chain import modern as mock_modern
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 

@@ -13,11 +13,11 @@ from validator_relay_chain import convert, position
 from validator_relay_chain.errors import ParentUnknown
 from validator_relay_chain.hidden import Channels
 from validator_relay_chain.limits import CURSOR_BYTES_MAX, NUMBERS_MAX
-from validator_relay_chain.mock import MockNode
-from validator_relay_chain.mock.made import MadeCandidate, MadeChain
 from validator_relay_chain.parents import relay_parents
 from validator_relay_chain.position import Position
 from validator_relay_chain.source import Chain
+from validator_simulators.relay_chain import MockNode
+from validator_simulators.relay_chain.made import MadeCandidate, MadeChain
 
 JOINED = FIRST + 10
 OLD = (FIRST + 2, FIRST + 5)

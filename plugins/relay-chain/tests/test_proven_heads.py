@@ -17,12 +17,11 @@ from validator_relay_chain.block_reads import BlockReads, read_heads_and_lists
 from validator_relay_chain.convert import link
 from validator_relay_chain.errors import ChainContradiction
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
-from validator_relay_chain.mock.made import MadeChain
-from validator_relay_chain.mock.state import PARACHAIN, MadeState
 from validator_relay_chain.oracle import records
 from validator_relay_chain.oracle.facts import DownwardFact, DownwardReset
 from validator_relay_chain.oracle.judge import Judge
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain.made import PARACHAIN, MadeChain, MadeState
 
 PARA = 2000
 RESET = FIRST + 2

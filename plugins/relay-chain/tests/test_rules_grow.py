@@ -18,9 +18,9 @@ from validator_relay_chain.adopt import adopt_rules, wanted_rules
 from validator_relay_chain.errors import FollowError, RulesWanted
 from validator_relay_chain.kept import KeptChain
 from validator_relay_chain.known_rules import FILE, read_rules
-from validator_relay_chain.mock import MockNode
-from validator_relay_chain.mock.made import MadeCandidate, MadeChain
 from validator_relay_chain.source import Chain
+from validator_simulators.relay_chain import MockNode
+from validator_simulators.relay_chain.made import MadeCandidate, MadeChain
 
 from validator.cli.command_api import UserError, lanes_to_restart, load_config
 from validator.lanes.configured import lane_definition

@@ -14,8 +14,6 @@ from validator_relay_chain import keys
 from validator_relay_chain.errors import FollowError, SeedError
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import Fault, FaultKind, MockNode
-from validator_relay_chain.mock.made import MadeChain
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.position import Position
 from validator_relay_chain.prepare import configuration as tables
@@ -23,6 +21,8 @@ from validator_relay_chain.prepare import prepare
 from validator_relay_chain.seeding import make_seed, seed_document
 from validator_relay_chain.snapshot import Snapshot, take_snapshot
 from validator_relay_chain.transport import read_start
+from validator_simulators.relay_chain import Fault, FaultKind, MockNode
+from validator_simulators.relay_chain.made import MadeChain
 
 from validator.config import Config
 from validator.lanes.configured import lane_definition

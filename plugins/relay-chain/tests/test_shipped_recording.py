@@ -14,11 +14,11 @@ from validator_relay_chain import keys
 from validator_relay_chain.candidates import read_pending
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.mock import Recording
-from validator_relay_chain.mock.recording import SHIPPED
-from validator_relay_chain.mock.seeding import decoded
 from validator_relay_chain.rules import features_of
 from validator_relay_chain.storage import decode_channel, decode_queue
+from validator_simulators.relay_chain import Recording
+from validator_simulators.relay_chain.made import decoded
+from validator_simulators.relay_chain.recording import SHIPPED
 
 BYTES_MAX = 200_000
 BLOCKS = range(17_844_553, 17_844_557)

@@ -15,10 +15,10 @@ from validator_relay_chain.errors import Simulated
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import MockNode, made
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.position import Position
 from validator_relay_chain.source import Chain
+from validator_simulators.relay_chain import MockNode, made
 
 from validator.cli.main import app
 

@@ -32,8 +32,6 @@ from validator_relay_chain.errors import BadAnswer, UndecodableBlock
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.mock import MockNode
-from validator_relay_chain.mock.made import MadeCandidate, MadeChain, _candidate_event, inherent
 from validator_relay_chain.oracle.facts import BlockFacts
 from validator_relay_chain.oracle.judge import Judge
 from validator_relay_chain.oracle.records import FACTS
@@ -41,6 +39,8 @@ from validator_relay_chain.prepare import configuration as tables
 from validator_relay_chain.prepare import prepare
 from validator_relay_chain.requests import requests_of
 from validator_relay_chain.trie import ordered_root
+from validator_simulators.relay_chain import MockNode
+from validator_simulators.relay_chain.made import MadeCandidate, MadeChain, _candidate_event, inherent
 
 SPOILED, WHOLE = FIRST + 3, FIRST + 6
 """Blocks that end a session: the limits after the first one do not decode, those after the second do."""

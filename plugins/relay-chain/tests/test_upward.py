@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from relay_world import FIRST, LANE, World, empty_chain
 from validator_relay_chain import keys
-from validator_relay_chain.mock import MockNode
 from validator_relay_chain.prepare import configuration as tables
 from validator_relay_chain.prepare import prepare
 from validator_relay_chain.upward import ORIGIN, decode_book, decode_page, page_of, upward_state
+from validator_simulators.relay_chain import MockNode
 
 from validator.config import Config
 from validator.lanes.configured import lane_definition

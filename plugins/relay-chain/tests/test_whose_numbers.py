@@ -20,11 +20,11 @@ from validator_relay_chain.errors import ParentUnknown, RulesWanted
 from validator_relay_chain.known_rules import RulesGuard, read_rules
 from validator_relay_chain.limits import RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.mock import MockNode
-from validator_relay_chain.mock.made import MadeCandidate, MadeChain
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.prepare import configuration, prepare
 from validator_relay_chain.rules import UNSEEN, features_of, guess_of
+from validator_simulators.relay_chain import MockNode
+from validator_simulators.relay_chain.made import MadeCandidate, MadeChain
 
 from validator.config.toml import to_toml
 from validator.plugin.api import Writer

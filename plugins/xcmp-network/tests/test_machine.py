@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from network_rule_set import Json, check_everything, para_of, restored, result_of, session_change_of
+from validator_simulators.xcmp_network.model import NaiveNetwork
 from validator_xcmp_network.configuration import read_configuration
 from validator_xcmp_network.rules import XcmpNetwork
-from validator_xcmp_network.simulation.model import NaiveNetwork
 from validator_xcmp_network.traces import read_candidate, read_request, view
 
 from tests.hypothesis_profile import examples

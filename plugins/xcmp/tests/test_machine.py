@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from validator_simulators.xcmp.model import NaiveXcmp
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.rules import Xcmp
-from validator_xcmp.simulation.model import NaiveXcmp
 from validator_xcmp.traces import read_candidate, read_request, view
 from xcmp_rule_set import Json, check_everything, pages_of, para_of, restored, result_of, session_change_of
 

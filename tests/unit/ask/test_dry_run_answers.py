@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from validator_simulators.settings import SimulationSettings
 
 from tests.cli.stored_job import BATCH, write_store
 from tests.unit.lanes.backend import Store
@@ -34,7 +35,6 @@ from validator.errors import UserError
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch
 from validator.plugin.registry import PluginError
-from validator.simulate.settings import SimulationSettings
 from validator.testing.transport import MemoryTransport
 from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, TopicPartition
+from validator_simulators import SimulationSettings
 
 from streaming.held_inputs import ParkingSettings
 from tests.unit.lanes.chains import chain, config_of, definition_of
@@ -27,7 +28,6 @@ from validator.checkpoint.second_look import JOB_S, Lack, NotSure, SecondLook, S
 from validator.errors import GivenUp, Unavailable, UserError
 from validator.kafka import reader, retry, topics
 from validator.lanes.parked import Span
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 from validator.waiting import Patience, Pause, wait_out
 

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import pytest
+from validator_simulators.settings import SimulationSettings
 
 from tests.unit.lanes.chains import Chain, chain, inputs_of
 from validator import client
@@ -21,7 +22,6 @@ from validator.config import Config
 from validator.kafka.reader import TopicRecord
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
-from validator.simulate.settings import SimulationSettings
 
 LANE = "rococo"
 PARAS = [{"para_id": 2000, "balance": 10**12}, {"para_id": 2004, "balance": 10**12}]

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.serde import SchemaId
+from validator_simulators import SimulationSettings
 
 from tests.codecs import codec_for, encoded
 from tests.unit.lanes.chains import chain
@@ -26,7 +27,6 @@ from validator.codec.orders import LaneOrder, encode_order
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 SOURCE = Source("t.candidates", 0, 7)

@@ -7,12 +7,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from validator_simulators import settings_of_profile
+from validator_simulators.demo.command import configuration
+from validator_simulators.router.traffic import RouterSimulation
 
-from validator.cli.demo import configuration
 from validator.config import load_config
 from validator.config.toml import to_toml
-from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.simulate import settings_of_profile
 
 
 def test_none_is_left_out() -> None:

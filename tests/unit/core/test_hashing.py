@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from validator_simulators import kit as spelled_out
 
 from validator.core.hashing import blake2b_256, compact, message_hash, mqc_link
 from validator.core.root import merkle_root
 from validator.core.types import ZERO_HASH
-from validator.simulate import hashing as spelled_out
 
 REAL_LINKS = Path(__file__).resolve().parents[4] / "shared" / "data" / "mqc_links.json"
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from validator_simulators.settings import SimulationSettings
 
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
@@ -18,7 +19,6 @@ from validator.lanes.definition import LaneDefinition
 from validator.plugin.protocol_api import InvariantBroken
 from validator.plugin.runtime import installed_protocol
 from validator.replay.suites import suite_names
-from validator.simulate.settings import SimulationSettings
 
 BLOCKS = 40
 

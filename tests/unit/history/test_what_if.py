@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from validator_simulators.settings import SimulationSettings
 
 from tests.unit.lanes.chains import Chain, chain, config_of, definition_of, inputs_of
 from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
@@ -16,7 +17,6 @@ from validator.history.engine import Engine
 from validator.history.what_if import Comparison, Sweep, case_of, other_cases, replay
 from validator.lanes.configured import continued
 from validator.lanes.definition import LaneDefinition
-from validator.simulate.settings import SimulationSettings
 
 if TYPE_CHECKING:
     from validator.config import Config

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from validator_simulators import SimulationSettings
+
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import Record, chain, definition_of, inputs_of
 from validator.codec.encode import OutputRecord
@@ -13,7 +15,6 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import LaneCache, process_batch, restore_lane
-from validator.simulate import SimulationSettings
 
 Batch = list[Input | DeadLetter]
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from validator_simulators import SimulatedBlock, SimulationSettings
+from validator_simulators.installed import chain_table, simulation_of
+
 from tests.codecs import decoded, encoded
 from validator.config import DEFAULT_PROTOCOL, Config
 from validator.core.inputs import DeadLetter, Input, Source
-from validator.demo.simulation import chain_table, simulation_of
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.simulate import SimulatedBlock, SimulationSettings
 
 PREFIX = "test."
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from tests import hypothesis_profile
 from tests.unit.lanes.chains import chain, definition_of
 from tests.unit.lanes.running import Running
 from validator.lanes.apart.host import LaneProcesses
-from validator.simulate import SimulationSettings
 
 hypothesis_profile.load()
 

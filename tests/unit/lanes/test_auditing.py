@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from validator_simulators.settings import SimulationSettings
 
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
 from tests.unit.lanes.running import Running, batches_of, undisturbed
@@ -20,7 +21,6 @@ from validator.lanes.auditing import MILLIONTHS, Auditor, AuditSettings, Outcome
 from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Fault
 from validator.lanes.processor import LaneProcessor
-from validator.simulate.settings import SimulationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.chains import Chain, chain, config_of, definition_of
 from validator.config import Config
@@ -28,7 +29,6 @@ from validator.plugin.registry import discover
 from validator.protocols.router.rules import Router
 from validator.protocols.router.view import view
 from validator.resources import state_directory
-from validator.simulate import SimulationSettings
 
 CHAIN = chain(SimulationSettings(seed=5, blocks=1, first_block=1000))
 STATE = {"valid_paras": [2000, 2001], "watermarks": {"2000": 8}, "balances": {"2000": {"free": 5}}}

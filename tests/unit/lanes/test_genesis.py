@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.chains import Chain, chain, config_of, definition_of
 from validator.core.scale import DecodeError
@@ -16,7 +17,6 @@ from validator.errors import UserError
 from validator.lanes import configured
 from validator.lanes.configured import lane_definition, lane_definitions
 from validator.lanes.genesis import Genesis, genesis_path, keep_genesis, kept_genesis, read_genesis
-from validator.simulate import SimulationSettings
 
 GENESIS = 7, (b"one", b"", b"three" * 100)
 

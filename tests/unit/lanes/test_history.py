@@ -8,6 +8,8 @@ from itertools import pairwise
 from random import Random
 
 import pytest
+from validator_simulators import SimulationSettings
+from validator_simulators.settings import PROFILES
 
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.batches import Batch, rebuilt, run
@@ -17,8 +19,6 @@ from validator.codec.json_form import to_json
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import LaneCache
 from validator.protocols.router.features import table
-from validator.simulate import SimulationSettings
-from validator.simulate.settings import PROFILES
 
 SETTINGS = SimulationSettings(**{**PROFILES["history"], "seed": 5})
 

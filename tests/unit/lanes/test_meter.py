@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.chains import chain, definition_of
 from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, failing, undisturbed
@@ -21,7 +22,6 @@ from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache, Recovery
 from validator.metrics.report import Report, Values
-from validator.simulate import SimulationSettings
 
 ALL = MeterSettings((), 1000, 1000)
 

@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from validator_simulators import SimulationSettings
+from validator_simulators.router.load import SettingsLoad, initial_state, load_chain
+from validator_simulators.router.load import load as generate_load
 
 from tests.unit.lanes.backend import Attempt, Store
 from tests.unit.lanes.batches import CHAIN, DEFINITION, DELAYED, Batch, cut, live, rebuilt, run
@@ -22,9 +25,6 @@ from validator.lanes import store as store_module
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import Head, LaneCache, Recovery, process_batch
 from validator.plugin.runtime import make_runtime
-from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load_chain
-from validator.protocols.router.simulation.load import load as generate_load
-from validator.simulate import SimulationSettings
 
 
 @pytest.mark.parametrize("of", [CHAIN, DELAYED], ids=["immediate", "on-inclusion"])

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
 from validator.core.inputs import Input, RecordKind
@@ -30,7 +31,6 @@ from validator.metrics.endpoint import endpoint
 from validator.metrics.limits import ARRIVALS_MAX, CONNECTIONS_MAX, REPORT_AGE_S_MAX, REPORTERS_MAX
 from validator.metrics.report import LANE, TRANSPORT, Report
 from validator.metrics.store import MetricStore
-from validator.simulate import SimulationSettings
 
 LANE_NAME = "polkadot"
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, TopicPartition
+from validator_simulators import SimulationSettings
 
 from streaming.chunk_files import PassedOn, chunk_of
 from streaming.decode_stage import DecodeSettings
@@ -22,7 +23,6 @@ from streaming.range_reader import RangeReader
 from streaming.ranges import OffsetRange
 from tests.unit.lanes.chains import PREFIX, chain, definition_of
 from validator.codec.inflight import Arrival, unpack
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 CHAIN = chain(SimulationSettings(seed=3, blocks=8, candidates_per_block=4, session_length_blocks=5))

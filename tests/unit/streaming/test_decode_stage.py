@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from validator_simulators import SimulationSettings
 
 from streaming import decode_stage as decode_stage_module
 from streaming import workers
@@ -22,7 +23,6 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Withhel
 from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.definition import job_codec
-from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
 CHAIN = chain(SimulationSettings(seed=3, blocks=8, candidates_per_block=4, session_length_blocks=5))

@@ -16,7 +16,6 @@ from tests.unit.testing.made_protocol import CHECK, RAISES, make_protocol
 from tests.unit.testing.test_check import failures, outcomes
 from validator.testing import check_protocol
 from validator.testing.check import check_distribution
-from validator.testing.simulation import _disagreement
 
 if TYPE_CHECKING:
     from validator.testing.check import Result
@@ -77,27 +76,6 @@ def test_rejected_input_that_changes_something_is_found(tmp_path: Path, monkeypa
     change = (CHECK, f"{CHECK}        state.session_index += 1\n")
     found = failures(checked(tmp_path, monkeypatch, "checkedd", change))
     assert "has changed something" in found["rejected input changes nothing"]
-
-
-def test_simulation_is_compared_with_the_rules_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_protocol, "SIMULATION_SECONDS_MAX", 0)
-    monkeypatch.setattr(check_protocol, "SIMULATION_BLOCKS", 5)
-    assert check_protocol._simulation("early-hrmp", None) == "1 chain of 5 blocks"
-
-
-def test_model_that_disagrees_is_found_with_the_first_verdict_that_differs() -> None:
-    verdict = {"index": 0, "ok": False, "error": {"kind": "A", "para_id": 5}}
-    plain = {**verdict, "error": {"kind": "A"}}
-    assert _disagreement([verdict], [verdict], ()) is None
-    assert _disagreement([plain], [verdict], ["A"]) is None, "the rules leave the fields of this error open"
-    wrong = {**verdict, "error": {"kind": "A", "para_id": 6}}
-    for expected, found, open_kinds in (
-        ([plain], [verdict], ()),
-        ([wrong], [verdict], ["A"]),
-        ([verdict] * 2, [verdict], ()),
-        ([], [verdict], ["A"]),
-    ):
-        assert "the model expects" in str(_disagreement(expected, found, open_kinds))
 
 
 def test_no_point_begins_after_the_time_is_over() -> None:

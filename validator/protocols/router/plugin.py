@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from validator import __version__
 from validator.plugin.protocol_api import (
@@ -32,9 +32,6 @@ from validator.protocols.router.statefile import STATE_FILE
 from validator.protocols.router.traces import TRACES
 from validator.resources import schemas_directory
 
-if TYPE_CHECKING:
-    from validator.simulate import Simulation, SimulationSettings
-
 
 @hookimpl
 def validator_manifest() -> Manifest:
@@ -56,7 +53,6 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         records=ROUTER_RECORDS,
         schemas=schemas_directory(),
         traces=TRACES,
-        simulation=_simulation,
         limits_table=LIMITS_TABLE,
         state_file=STATE_FILE,
         state_view=STATE_VIEW,
@@ -83,12 +79,6 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
 
 def _epoch(from_block: BlockNumber, version: int) -> RulesEpoch:
     return RulesEpoch(from_block, version, rules_of(table.features_of(version)))
-
-
-def _simulation(settings: SimulationSettings) -> Simulation:
-    from validator.protocols.router.simulation.traffic import RouterSimulation
-
-    return RouterSimulation(settings)
 
 
 def _handler_states(rules: Router) -> HandlerStates:

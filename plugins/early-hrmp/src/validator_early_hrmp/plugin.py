@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from validator.plugin.protocol_api import ChainSettings, Manifest, ProtocolDefinition, TraceFormat, hookimpl
 from validator_early_hrmp import __version__
@@ -18,9 +18,6 @@ from validator_early_hrmp.pages import PAGES
 from validator_early_hrmp.rules import EarlyHrmp
 from validator_early_hrmp.shapes import RECORDS
 from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request, view
-
-if TYPE_CHECKING:
-    from validator.simulate import Simulation, SimulationSettings
 
 NAME: Final = "early-hrmp"
 
@@ -56,17 +53,10 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             channel_keys=("channels",),
             suite=_FOLDER.joinpath("conformance"),
         ),
-        simulation=_simulation,
         invariants=_check_invariants,
         reconfigure=_reconfigure,
         rules_page=_FOLDER.joinpath("rules.md"),
     )
-
-
-def _simulation(settings: SimulationSettings) -> Simulation:
-    from validator_early_hrmp.simulation.traffic import EarlyHrmpSimulation
-
-    return EarlyHrmpSimulation(settings)
 
 
 def _view(rules: EarlyHrmp) -> dict[str, object]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from validator.plugin.protocol_api import (
     ChainSettings,
@@ -27,9 +27,6 @@ from validator_xcmp_network.rules import XcmpNetwork
 from validator_xcmp_network.shapes import RECORDS
 from validator_xcmp_network.state_view import STATE_VIEW
 from validator_xcmp_network.traces import PARA_KEYS, STATE_KEYS, read_body, read_candidate, read_request, view
-
-if TYPE_CHECKING:
-    from validator.simulate import Simulation, SimulationSettings
 
 NAME: Final = "xcmp-network"
 
@@ -67,7 +64,6 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             para_keys=PARA_KEYS,
             suite=_PACKAGE.joinpath("conformance"),
         ),
-        simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
         state_view=STATE_VIEW,
         invariants=_check_invariants,
@@ -78,13 +74,6 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
 
 def _has_opening_channels(setup: Setup) -> bool:
     return setup.network.channels is ChannelMode.XCMP
-
-
-def _simulation(settings: SimulationSettings) -> Simulation:
-    from validator_xcmp_network.simulation.fixed import TOPOLOGY, FixedNetworkSimulation
-    from validator_xcmp_network.simulation.traffic import NetworkSimulation
-
-    return FixedNetworkSimulation(settings) if settings.topology == TOPOLOGY else NetworkSimulation(settings)
 
 
 def _view(rules: Any) -> dict[str, Any]:

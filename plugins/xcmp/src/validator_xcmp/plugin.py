@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from validator.plugin.protocol_api import (
     ChainSettings,
@@ -27,9 +27,6 @@ from validator_xcmp.rules import Xcmp
 from validator_xcmp.shapes import RECORDS
 from validator_xcmp.traces import PARA_KEYS, STATE_KEYS, read_candidate, read_request, view
 from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
-
-if TYPE_CHECKING:
-    from validator.simulate import Simulation, SimulationSettings
 
 _PACKAGE = files("validator_xcmp")
 
@@ -65,18 +62,11 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             vector_format=VECTOR_FORMAT,
             vectors=vector_result,
         ),
-        simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
         invariants=_check_invariants,
         reconfigure=_reconfigure,
         rules_page=_PACKAGE.joinpath("rules.md"),
     )
-
-
-def _simulation(settings: SimulationSettings) -> Simulation:
-    from validator_xcmp.simulation.traffic import XcmpSimulation
-
-    return XcmpSimulation(settings)
 
 
 def _view(rules: Any) -> dict[str, Any]:
