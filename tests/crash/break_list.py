@@ -27,7 +27,6 @@ COLLECTED = "validator/lanes/parking.py"
 STORE = "validator/lanes/store.py"
 SLOTS = "validator/lanes/slots.py"
 PARKING = "validator/lanes/parking.py"
-PARKED = "validator/lanes/parked.py"
 STAGE = "streaming/sink.py"
 WRITER = "validator/kafka/transaction.py"
 LANE_WRITER = "streaming/transactions.py"
@@ -103,7 +102,6 @@ OF_STORE = (
         "parts of a batch end where its chunks do", "validator/lanes/arrived.py", "schedules",
         "at = bisect_left(unpacked, border, key=_offset_of)", "at = len(unpacked)",
     ),
-    Break("chunks of a batch not sorted", "validator/lanes/arrived.py", "stages", "for each in sorted(chunks))", "for each in chunks)"),
     Break(
         "lane kept in the cache while it executes", STORE, "schedules",
         "return self._lanes.pop(name, None)", "return self._lanes.get(name)",
@@ -139,14 +137,6 @@ OF_PARKING = (
         "schedules",
         '                left[place] = Span(end, held[place].end)\n',
         '                pass\n',
-    ),
-    Break(
-        "held inputs forgotten when more come", PARKED, "schedules",
-        "held=_with_spans(held_with(self.held, items), spans)", "held=held_with({}, items) or self.held",
-    ),
-    Break(
-        "held inputs forgotten when a lane starts over", PARKED, "schedules",
-        "_with_spans(held, order.inputs), None", "_with_spans({}, order.inputs), None",
     ),
     Break(
         "pages of a failed batch written", COLLECTED, "schedules",

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,9 @@ from tests.repetitions import repetitions
 from tests.simulation.log import Log
 from tests.simulation.search import search
 from tests.simulation.world import World
+from validator.codec.orders import LaneOrder
+from validator.lanes import arrived
+from validator.lanes.parked import Parked, Span, held_with
 
 SCHEDULES = repetitions(200, 1_000)
 SCHEDULES_OF_STAGES = repetitions(20, 50)
@@ -46,6 +51,47 @@ def test_seed_determines_the_schedule() -> None:
         assert worlds[0].schedule.trace == worlds[1].schedule.trace
 
 
+def parked_lane_forgets_what_it_holds(patch: pytest.MonkeyPatch) -> None:
+    def only_the_last(self: Parked, items: Any, _: object) -> Parked:
+        return replace(self, held=held_with({}, items) or self.held)
+
+    patch.setattr(Parked, "holding", only_the_last)
+
+
+def lane_that_starts_over_forgets_what_it_held(patch: pytest.MonkeyPatch) -> None:
+    obeying = Parked.obeying
+
+    def only_what_is_ordered(self: Parked, orders: Iterable[LaneOrder]) -> Parked:
+        orders = list(orders)
+        spans = {
+            (topic, partition): Span(first, end) for each in orders for topic, partition, first, end in each.inputs
+        }
+        obeyed = obeying(self, orders)
+        return replace(obeyed, held=spans or obeyed.held)
+
+    patch.setattr(Parked, "obeying", only_what_is_ordered)
+
+
+def chunks_are_processed_unsorted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(arrived, "sorted", lambda items, **_: list(items), raising=False)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "stages"),
+    [
+        (parked_lane_forgets_what_it_holds, False),
+        (lane_that_starts_over_forgets_what_it_held, False),
+        (chunks_are_processed_unsorted, True),
+    ],
+)
+def test_broken_program_is_detected(
+    break_it: Callable[[pytest.MonkeyPatch], None], stages: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m tests.crash --breaks` has the other breaks, as changes of the sources."""
+    break_it(monkeypatch)
+    assert_found(stages=stages)
+
+
 def writers_are_not_fenced(log: Log) -> None:
     log.fences = False
 
@@ -67,8 +113,12 @@ def marker_has_a_separate_transaction(log: Log) -> None:
     ],
 )
 def test_log_without_its_guarantees_is_detected(break_it: Callable[[Log], None]) -> None:
-    """What `python -m tests.crash --breaks` breaks in the program, this breaks in Kafka."""
-    found = search(SCHEDULES_UNTIL_FOUND, break_it)
+    """`python -m tests.crash --breaks` breaks the program, and this test Kafka."""
+    assert_found(break_it)
+
+
+def assert_found(break_it: Callable[[Log], None] = lambda _: None, *, stages: bool = False) -> None:
+    found = search(SCHEDULES_UNTIL_FOUND, break_it, stages=stages)
     assert found.failure is not None, f"not detected in {SCHEDULES_UNTIL_FOUND} schedules"
     assert f"--seed {found.failure.seed} --trace" in str(found.failure)
     assert not found.by_accident, "detected by its output or state, not by an accident"
