@@ -29,15 +29,14 @@ from typing import Any, Final
 from validator_channel import form
 from validator_channel.errors import LocalError
 from validator_channel.events import Event, MessageDelivered, MessageReceived, SessionOnline
-from validator_channel.ids import Role, unpack_message_id
-from validator_channel.limits import Settings
+from validator_channel.limits import ListenerLimits, Settings
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
-from validator_channel.net.counters import Counters
-from validator_channel.net.limits import ListenerLimits
 from validator_channel.net.listener import Listener
+from validator_channel.net.outcomes import Counters
 from validator_channel.net.peers import Peer
 from validator_channel.session import Session
+from validator_channel.wire import Role, unpack_message_id
 
 from benchmarks.channel_tls import (
     CHANNEL,
@@ -70,7 +69,7 @@ WAIT_S: Final = 120
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     """Measure the form of Channel that Python imports here; framed TLS and Channel take turns."""
-    say(f"channel: the core is {form.name()}")
+    say(f"channel: the core is {form()}")
     figures: list[Figure] = []
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -92,7 +91,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
                     f"Channel, {size:,} bytes",
                     "msg/CPU-s",
                     tuple(measured / each for each in channel),
-                    note=form.name(),
+                    note=form(),
                 ),
                 Figure(
                     "channel",
@@ -100,7 +99,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
                     "times",
                     ratio,
                     at_least=goal,
-                    note=form.name(),
+                    note=form(),
                 ),
             ]
         say("channel: acknowledgements at half load")
@@ -127,7 +126,7 @@ def _latencies(results: list[dict[str, Any]]) -> Iterator[Figure]:
     retransmissions = sum(each["retransmissions"] for each in results)
     rate, waited = (statistics.median(each[name] for each in results) for name in ("rate", "waited"))
     note = (
-        f"{form.name()}; {rate:,.0f} messages/s of {SIZES[0][0]} bytes; {retransmissions} sent twice;"
+        f"{form()}; {rate:,.0f} messages/s of {SIZES[0][0]} bytes; {retransmissions} sent twice;"
         f" the sender waited for a processor for {waited:.0%} of the time"
     )
     for name, goal in (("p50", None), ("p99", 10.0)):

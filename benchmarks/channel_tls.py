@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from validator_channel.hello import Peering
-from validator_channel.ids import Role
-from validator_channel.net.authority import Usage
-from validator_channel.net.keys import Order, create_authority, issue_files
+from validator_channel.net.authority import Order, Usage, create_authority, issue_files
 from validator_channel.net.tls import Tls, TlsFiles
+from validator_channel.wire import Role
 
 HOST: Final = "127.0.0.1"
 CHANNEL: Final = 0x0123456789ABCDEF

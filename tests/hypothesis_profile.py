@@ -7,6 +7,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.repetitions import repetitions
+
 settings.register_profile(
     "ci",
     derandomize=True,
@@ -23,6 +25,8 @@ def load() -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-def examples(ci: int) -> settings:
-    """Return settings with this many examples, or as many as the profile says where that explores."""
-    return settings() if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else settings(max_examples=ci)
+def examples(full: int) -> settings:
+    """Return settings with this many examples, half of them in `make test`, or as many as the profile says where that explores."""
+    if os.environ.get("HYPOTHESIS_PROFILE") == "explore":
+        return settings()
+    return settings(max_examples=repetitions(full // 2, full))

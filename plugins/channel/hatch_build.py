@@ -16,9 +16,9 @@ from typing import Any, Final
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE: Final = "validator_channel"
-MODULES: Final = ("base64_text", "crypto", "delivery", "link", "machine", "session", "timers", "topics", "wire")
-"""What runs for every message. Modules that read values of any type, such as `limits` and `payloads`, stay interpreted: compiled code would
-raise ``TypeError`` before their own checks."""
+MODULES: Final = ("crypto", "delivery", "link", "session", "wire")
+"""What runs for every message. `limits`, which reads values of any type, stays interpreted: compiled code would raise ``TypeError`` before
+its own checks."""
 
 
 class CompileHook(BuildHookInterface):

@@ -10,10 +10,9 @@ from typing import Any, Final
 import pytest
 
 from validator.cli.dead_letters import _print
-from validator.cli.fitted import FittedTable
 from validator.cli.rows import COLUMNS, NUMBERS, ROWS, shortened
 from validator.cli.state import _shown
-from validator.cli.table import VisibleConsole, print_table
+from validator.cli.table import FittedTable, VisibleConsole, print_table
 from validator.config import Config
 from validator.plugin.protocol_api import StateSection
 

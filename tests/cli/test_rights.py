@@ -20,31 +20,25 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourcePatternType,
     ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
 )
 
 from tests.cli.follower import LANE, Follower, follower, invoke
+from tests.guarded import guarded_broker, login_of
 from validator import client, exit_codes
 from validator.config.toml import to_toml
 from validator.errors import UserError
-from validator.kafka import broker as broker_module
 from validator.kafka import refusals, retry
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.login import USER
 from validator.kafka.reader import TopicReader
 from validator.kafka.settings import admin_config
-from validator.transports.cursors import Cursors
 from validator.transports.lease import Lease
-from validator.transports.output_reader import KafkaOutputReader
+from validator.transports.output_reader import Cursors, KafkaOutputReader
 from validator.transports.record_queue import RecordQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PREFIX = "guarded."
-PASSWORD = "not a secret"
 RIGHTS: dict[str, tuple[str, ...]] = {
     "nobody": (),
     "describer": ("DESCRIBE",),
@@ -58,10 +52,10 @@ class Guarded:
     """A broker that knows users with few rights, and a simulated chain on it."""
 
     def __init__(self, chain: Follower, directory: Path, broker: EmbeddedBroker) -> None:
-        self.chain, self._directory, self.admin_kafka = chain, directory, broker.kafka
+        self.chain, self._directory, self._broker, self.admin_kafka = chain, directory, broker, broker.kafka
 
     def kafka(self, user: str, **more: str) -> dict[str, Any]:
-        return {**self.admin_kafka, "sasl.username": user, "sasl.password": PASSWORD, **more}
+        return login_of(self._broker, user, **more)
 
     def option(self, kafka: dict[str, Any]) -> str:
         path = self._directory / "user.toml"
@@ -81,25 +75,13 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """Start a broker with access control, of which the embedded broker's own user is an administrator."""
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:broker;User:{USER}",
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broker_module, "_PROPERTIES", broker_module._PROPERTIES | properties)
-        with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as broker:
-            admin = AdminClient(admin_config(broker.kafka))
-            kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-            users = [UserScramCredentialUpsertion(user, kind, PASSWORD.encode()) for user in RIGHTS]
-            bindings = [right(user, PREFIX, each) for user, operations in RIGHTS.items() for each in operations]
-            bindings.append(right("elsewhere", "another.", "WRITE"))
-            asked = [*admin.alter_user_scram_credentials(users).values(), *admin.create_acls(bindings).values()]
-            for each in asked:
-                each.result()
-            directory = tmp_path_factory.mktemp("chain")
-            chain = follower(directory, broker.kafka, PREFIX, blocks=4)
-            chain.judge(chain.records)
-            yield Guarded(chain, directory, broker)
+    rights = [right(user, PREFIX, each) for user, operations in RIGHTS.items() for each in operations]
+    rights.append(right("elsewhere", "another.", "WRITE"))
+    with guarded_broker(tmp_path_factory.mktemp("broker"), [*RIGHTS], rights) as broker:
+        directory = tmp_path_factory.mktemp("chain")
+        chain = follower(directory, broker.kafka, PREFIX, blocks=4)
+        chain.judge(chain.records)
+        yield Guarded(chain, directory, broker)
 
 
 def right(user: str, prefix: str, operation: str) -> AclBinding:

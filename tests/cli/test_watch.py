@@ -22,7 +22,7 @@ from validator.core.outcomes import IngressEvent, IngressEventKind
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.rule_pages import anchor
-from validator.transports.topics import plugin_topics
+from validator.transports.runner import plugin_topics
 
 if TYPE_CHECKING:
     from pathlib import Path

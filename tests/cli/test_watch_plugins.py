@@ -17,7 +17,7 @@ from validator.config import Config
 from validator.config.toml import to_toml
 from validator.kafka.topics import create_topics
 from validator.topics import DAY_MS, Topic
-from validator.transports.topics import plugin_topics
+from validator.transports.runner import plugin_topics
 
 NAME = "relay-chain.disagreements"
 DISAGREEMENT: dict[str, Any] = {

@@ -68,8 +68,7 @@ def verdict(lane: str, block: int, index: int, error: dict[str, Any] | None = No
     """Return a verdict on a candidate."""
     value: dict[str, Any] = {
         "lane": lane, "block": block, "kind": "candidate", "index": index, "para_id": 2000 + index % 50, "ok": error is None,
-        "enacted": error is None, "messages": [], "effective_session": None, "expires_session": None, "candidate_hash": None, "signals": [],
-        "runtime_digest": "00" * 32, "id": (block * 1000 + index).to_bytes(16).hex(),
+        "enacted": error is None, "messages": [], "runtime_digest": "00" * 32, "id": (block * 1000 + index).to_bytes(16).hex(),
     }  # fmt: skip
     if error is not None:
         value |= {"error": error, "clause": "router.txt verify_outbound_hrmp 1.4"}

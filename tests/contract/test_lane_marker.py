@@ -15,9 +15,8 @@ from tests.added_partitions import add_partitions
 from tests.contract.test_lane_writer import LANE, block, committed, dead_letters_at, opened
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
 from validator.checkpoint import markers
-from validator.checkpoint.markers import LaneOnKafka, group_of, read_markers
+from validator.checkpoint.markers import LaneOnKafka, group_of, partition_of, read_markers
 from validator.codec.encode import BlockOutput
-from validator.kafka.partitioner import partition_of
 from validator.kafka.settings import COMMITS, admin_config, consumer_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.kafka.transaction import KafkaGone

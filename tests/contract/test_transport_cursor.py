@@ -15,7 +15,7 @@ from validator.kafka.settings import producer_config
 from validator.plugin.api import LeaseLost, Record, TransportContext
 from validator.plugin.limits import CURSOR_BYTES_MAX, CURSORS_MAX
 from validator.topics import CURSORS
-from validator.transports.cursors import NUMBER_BYTES, Cursors
+from validator.transports.output_reader import NUMBER_BYTES, Cursors
 
 
 @pytest.fixture(params=["kafka", "memory"])

@@ -23,10 +23,11 @@ class Break:
 
 SINK = "validator/lanes/sink.py"
 MARKER = "validator/lanes/marker.py"
-COLLECTED = "validator/lanes/collected.py"
+COLLECTED = "validator/lanes/parking.py"
 STORE = "validator/lanes/store.py"
 SLOTS = "validator/lanes/slots.py"
 PARKING = "validator/lanes/parking.py"
+PARKED = "validator/lanes/parked.py"
 STAGE = "streaming/sink.py"
 WRITER = "validator/kafka/transaction.py"
 LANE_WRITER = "streaming/transactions.py"
@@ -50,6 +51,7 @@ OF_SINK = (
         "inputs of a marker of somebody else believed", MARKER, "schedules",
         "return cls(receipt, {}, doubtful=True)", "return cls(receipt, {})",
     ),
+    Break("consumed offsets one too high", MARKER, "schedules", "consumed[place] = offset + 1", "consumed[place] = offset + 2"),
     Break("consumed offsets one too low", MARKER, "schedules", "consumed[place] = offset + 1", "consumed[place] = offset"),
     Break(
         "dead letters emitted again", MARKER, "schedules",
@@ -82,6 +84,10 @@ OF_STORE = (
         "        head.journal_bytes + entry_bytes >= journal_bytes_max\n",
         "        time.monotonic_ns() % 3 == 0\n",
     ),
+    Break(
+        "journal entry appended twice", STORE, "schedules",
+        "            backend.append_journal(entry)\n", "            _ = [*map(backend.append_journal, (entry, entry))]\n",
+    ),
     Break("journal not truncated", STORE, "schedules", "    backend.clear_journal()\n    return", "    return"),
     Break("journal not executed again", STORE, "schedules", "here.processor.catch_up(*decode_entry", "(lambda *_: None)(*decode_entry"),
     Break(
@@ -97,6 +103,7 @@ OF_STORE = (
         "parts of a batch end where its chunks do", "validator/lanes/arrived.py", "schedules",
         "at = bisect_left(unpacked, border, key=_offset_of)", "at = len(unpacked)",
     ),
+    Break("chunks of a batch not sorted", "validator/lanes/arrived.py", "stages", "for each in sorted(chunks))", "for each in chunks)"),
     Break(
         "lane kept in the cache while it executes", STORE, "schedules",
         "return self._lanes.pop(name, None)", "return self._lanes.get(name)",
@@ -132,6 +139,14 @@ OF_PARKING = (
         "schedules",
         '                left[place] = Span(end, held[place].end)\n',
         '                pass\n',
+    ),
+    Break(
+        "held inputs forgotten when more come", PARKED, "schedules",
+        "held=_with_spans(held_with(self.held, items), spans)", "held=held_with({}, items) or self.held",
+    ),
+    Break(
+        "held inputs forgotten when a lane starts over", PARKED, "schedules",
+        "_with_spans(held, order.inputs), None", "_with_spans({}, order.inputs), None",
     ),
     Break(
         "pages of a failed batch written", COLLECTED, "schedules",

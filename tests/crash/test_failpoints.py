@@ -10,15 +10,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.crash.brokers import ROLES
 from tests.crash.clusters import CLUSTER_EPISODES
 from tests.crash.comparison import Reader, Tally
 from tests.crash.inject.crash_failpoints import STEPS, Armed
 from tests.crash.injected import INJECT, ROOT
-from tests.crash.report import Done, Report
-from tests.crash.run import run_on
 from tests.crash.schedule import (
     CLUSTER_ROLES,
     CLUSTER_STEPS,
@@ -26,7 +22,6 @@ from tests.crash.schedule import (
     LOGGED,
     SPARK_EPISODES,
     SPARK_VICTIMS,
-    Kill,
     full_schedule,
     short_schedule,
     spark_schedule,
@@ -113,28 +108,6 @@ def test_schedule_on_a_cluster_has_every_victim_and_fault() -> None:
     assert {kill.step for kill in schedule if kill.victim == "episode"} == set(SPARK_EPISODES)
     assert {kill.role for kill in schedule if kill.victim == "broker"} == set(ROLES)
     assert "broker" not in {kill.victim for kill in spark_schedule(seed=5, kills=120, brokers=1)}
-
-
-def test_a_run_that_keeps_going_continues_after_the_kill_that_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    schedule = full_schedule(seed=5, kills=6)
-    begun: list[int] = []
-
-    def fails_at_2_and_3(seed: int, schedule: list[Kill], *, build: Path, first: int, command: str) -> Report:
-        begun.append(first)
-        end = 3 if first == 3 else 2 if first < 3 else len(schedule)
-        done = [Done(number, schedule[number], seconds=1.0, signals=1) for number in range(first, end)]
-        wrong = f"kill {end} failed" if end < len(schedule) else ""
-        return Report(seed, command, len(schedule) - first, done, wrong=wrong, seconds=10.0)
-
-    monkeypatch.setattr("tests.crash.run.run", fails_at_2_and_3)
-    report = run_on(5, schedule, build=tmp_path, command="again")
-    assert begun == [0, 3, 4]
-    assert [done.number for done in report.done] == [0, 1, 4, 5]
-    assert report.wrong == "kill 2 failed; kill 3 failed"
-    assert (report.planned, report.seconds, report.command) == (6, 30.0, "again")
-    assert Report.read(tmp_path / "report-5.json").wrong == report.wrong
 
 
 class Expected:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, read_main
 from validator_channel.command import app
-from validator_channel.gateway.entry import KEYS
+from validator_channel.gateway.registry import KEYS
 
 from tests.docs.pages import DOCS
 

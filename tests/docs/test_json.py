@@ -62,7 +62,7 @@ def is_input(record: dict[str, Any]) -> bool:
 
 
 def is_output(record: dict[str, Any]) -> bool:
-    """Return whether `watch --json` prints these very members in this order; `rule` is its addition."""
+    """Return whether `watch --json` prints these members in this order, and others only if they are empty; `rule` is its addition."""
     bare = {name: value for name, value in record.items() if name != "rule"}
     codec = codec_for()
     for topic in OUTPUT_TOPICS:
@@ -71,7 +71,10 @@ def is_output(record: dict[str, Any]) -> bool:
                 value = encode_json(codec.schemas[name], bare)
             except UserError:
                 continue
-            if json.dumps(shown_json(topic, value, codec)) == json.dumps(bare):
+            shown = shown_json(topic, value, codec).items()
+            if json.dumps({key: each for key, each in shown if key in bare or each not in (None, [])}) == json.dumps(
+                bare
+            ):
                 return True
     return False
 

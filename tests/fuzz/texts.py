@@ -25,8 +25,7 @@ from validator.plugin.runtime import installed_protocol
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.statefile import read_state
 from validator.protocols.router.traces import view
-from validator.replay.scenario import read_scenarios
-from validator.replay.suites import suite_files
+from validator.replay.scenario import read_scenarios, suite_files
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:

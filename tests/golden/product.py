@@ -40,7 +40,7 @@ from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import Head, LaneCache, process_batch, restore_lane
 from validator.lanes.stored import MemoryState, Part, write_end, write_entry, write_header
 from validator.plugin.runtime import RuntimePlan, codec_of, installed_protocol
-from validator.replay.suites import suite_files, suite_names
+from validator.replay.scenario import suite_files, suite_names
 from validator.topics import INPUT_TOPICS
 
 __all__ = [

@@ -11,11 +11,11 @@ import pytest
 from tests.golden.comparison import differences, first_field
 from tests.golden.layers import check_lanes
 from tests.golden.product import decode_bytes
-from tests.golden.recording_file import DOCUMENTS, FOLDER, INPUTS, LANES, Line, path_of, read_lines, write_lines
+from tests.golden.recording_file import FOLDER, INPUTS, LANES, Line, path_of, read_lines, write_lines
 
-VERDICTS, HEAD = "record/immediate/verdicts", "stored/immediate/head"
-RECEIPTS, DEAD, SLOTS = "record/xcmp/receipts", "record/noisy/dead-letters", "stored/handled/slots"
-GROUPS = (VERDICTS, HEAD, RECEIPTS, DEAD, SLOTS)
+VERDICTS, DEAD = "record/immediate/verdicts", "record/noisy/dead-letters"
+SLOTS = "stored/handled/slots"
+GROUPS = (VERDICTS, DEAD, SLOTS)
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +56,6 @@ def test_changed_output_is_found(recorded_lanes: list[Line], tmp_path: Path) -> 
     assert ": byte 10: recorded " in slot
 
 
-def test_decoded_field_is_named_before_the_byte(lanes: list[Line]) -> None:
-    changed = deepcopy(lanes)
-    line = of_group(changed, RECEIPTS, 2)
-    block = decode_bytes(line["group"], bytes.fromhex(line["value"]))["block"]
-    mutated(line, 10 + len(b"\x08xcmp"))
-    (found,) = differences(lanes, changed, decode_bytes)
-    assert found.startswith(f"{RECEIPTS}[2]: block: recorded {block}, now ")
-    assert ", byte 15: recorded " in found
-
-
 @pytest.mark.parametrize("name", ["key", "batch", "transaction"])
 def test_other_members_of_a_line_are_compared(lanes: list[Line], name: str) -> None:
     changed = deepcopy(lanes)
@@ -101,29 +91,6 @@ def test_order_of_records_is_compared(lanes: list[Line]) -> None:
     (found,) = differences(lanes, changed, decode_bytes)
     assert found.startswith(f"{VERDICTS}[1]: ")
     assert "2 of " in found
-
-
-def test_stored_head_is_decoded(lanes: list[Line]) -> None:
-    changed = deepcopy(lanes)
-    mutated(of_group(changed, HEAD), 2)
-    (found,) = differences(lanes, changed, decode_bytes)
-    assert found.startswith(f"{HEAD}[0]: token: recorded '")
-
-
-def test_bytes_that_cannot_be_decoded_are_shown_as_bytes(lanes: list[Line]) -> None:
-    changed = deepcopy(lanes)
-    of_group(changed, VERDICTS)["value"] = "00"
-    (found,) = differences(lanes, changed, decode_bytes)
-    assert "byte 0: recorded c301" in found
-
-
-def test_difference_in_document_is_named_by_path() -> None:
-    documents = read_lines(path_of(DOCUMENTS))
-    changed = deepcopy(documents)
-    line = next(line for line in changed if line["group"] == "view/immediate")
-    line["value"]["valid_paras"][2] += 1
-    (found,) = differences(documents, changed, decode_bytes)
-    assert found.startswith("view/immediate[immediate]: valid_paras[2]: recorded ")
 
 
 @pytest.mark.parametrize(

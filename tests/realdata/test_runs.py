@@ -194,9 +194,9 @@ def test_corrupted_run_is_rejected_at_the_corruption(
 ) -> None:
     records, state = deepcopy(LONG.conversion().records), LONG.state()
     change(records, state)
-    lane = follow(definition("polkadot", state, tmp_path), records)
-    # consequences (inclusion of a candidate that is not pending, a missing message later) follow it
-    assert lane.rejected()[0] == ("candidate", *rejected)
+    # consequences (inclusion of a candidate that is not pending, a missing message later) would follow it
+    records = [(topic, record) for topic, record in records if record["block"] <= rejected[0]]
+    assert follow(definition("polkadot", state, tmp_path), records).rejected()[0] == ("candidate", *rejected)
 
 
 @needs_data

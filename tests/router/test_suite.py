@@ -28,8 +28,7 @@ from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.traces import view
 from validator.replay.run import judge_scenario, run_scenario
-from validator.replay.scenario import read_scenarios
-from validator.replay.suites import suite_files
+from validator.replay.scenario import read_scenarios, suite_files
 
 INSTALLED = cache(installed_protocol)
 SCENARIOS = [scenario for group in GROUPS for scenario in scenarios_of(group)]

@@ -15,16 +15,13 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
 )
 
 from streaming.transactions import TransactionalWriter
 from tests.cli.follower import invoke
+from tests.guarded import guarded_broker, login_of
 from tests.streaming.harness import produce
 from tests.streaming.processes import job
 from tests.streaming.reference import IMMEDIATE, chains, reference
@@ -36,11 +33,8 @@ from validator.codec.encode import OutputRecord
 from validator.config import load_config
 from validator.config.toml import to_toml
 from validator.errors import UserError
-from validator.kafka import broker as broker_module
-from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.login import USER
 from validator.kafka.reader import TopicReader
-from validator.kafka.settings import admin_config, producer_config
+from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 from validator.kafka.transaction import WriteFailed
 from validator.lanes.marker import Marker
@@ -51,11 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PREFIX = "acme."
-PASSWORD = "not a secret"
-AUTHORIZER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": f"User:broker;User:{USER}",
-}
 KINDS = {
     "topics": ResourceType.TOPIC, "groups": ResourceType.GROUP, "transactional ids": ResourceType.TRANSACTIONAL_ID,
 }  # fmt: skip
@@ -83,19 +72,9 @@ def login(user: str) -> str:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Start a broker with access control, and yield the `[kafka]` tables of the page's users by their name there."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broker_module, "_PROPERTIES", broker_module._PROPERTIES | AUTHORIZER)
-        with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as broker:
-            admin = AdminClient(admin_config(broker.kafka))
-            kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-            users = [UserScramCredentialUpsertion(login(user), kind, PASSWORD.encode()) for user in RIGHTS]
-            asked = [
-                *admin.alter_user_scram_credentials(users).values(),
-                *admin.create_acls([each for user in RIGHTS for each in bindings(user)]).values(),
-            ]
-            for each in asked:
-                each.result()
-            yield {user: {**broker.kafka, "sasl.username": login(user), "sasl.password": PASSWORD} for user in RIGHTS}
+    rights = [each for user in RIGHTS for each in bindings(user)]
+    with guarded_broker(tmp_path_factory.mktemp("broker"), [*map(login, RIGHTS)], rights) as broker:
+        yield {user: login_of(broker, login(user)) for user in RIGHTS}
 
 
 def may_write(kafka: dict[str, Any], topic: str) -> bool:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes `docs/records.md`: every field of every record, as the schemas document it. Run it with ``python -m tests.tidy.record_page``."""
+"""Writes all that is made of the schemas: `docs/records.md`, and the types of `validator/client/records.py`.
+
+Run it with ``python -m tests.tidy.record_page``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "records.md"
+MODULE = ROOT / "validator" / "client" / "records.py"
 SCHEMAS = ROOT / "avro"
 
 Json = dict[str, Any]
@@ -30,6 +34,52 @@ OUTPUTS: Final = (
     ),
     *("LaneStatus", "LaneParked", "LaneAudit", "Marker", "DeadLetterReplay"),
 )
+
+TYPED: Final = ("Verdict", "Dispatch", "ChannelEvent", "router.ParaHeadroom", "router.ChannelHeadroom", "Receipt")
+"""Records that the client library has types of."""
+
+_MODULE: Final = '''\
+# SPDX-License-Identifier: Apache-2.0
+"""The records of output topics as typed values. Hashes and payloads are bytes; docs/records.md explains every field.
+
+Made of the schemas by ``python -m tests.tidy.record_page``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+
+class Position(NamedTuple):
+    """Where a record stands in its topic."""
+
+    partition: int
+    offset: int
+
+
+NOWHERE: Final = Position(-1, -1)
+"""The position of a record that is part of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Why an input was rejected; ``fields`` are the numbers that the error's kind has, by name."""
+
+    kind: str
+    clause: str
+    fields: Mapping[str, Any]
+
+
+{types}
+
+
+Record: TypeAlias = {names}
+
+PARTS: Final[dict[str, Any]] = {parts}
+"""By field, the type of its items."""
+'''
 
 _PAGE: Final = """\
 # Records
@@ -85,15 +135,112 @@ def render() -> str:
     )
 
 
+def render_module() -> str:
+    """Return the source of the client library's types."""
+    schemas = [_schema(name) for name in TYPED]
+    nested = {record["name"]: record for schema in schemas for record in _nested(schema) if _python(record) != "Error"}
+    nested = {name: record for name, record in nested.items() if name != "validator.Detail"}
+    parts = {
+        field["name"]: field["type"]["items"]["name"]
+        for schema in schemas
+        for field in schema["fields"]
+        if isinstance(field["type"], dict)
+        and isinstance(field["type"].get("items"), dict)
+        and field["type"]["items"].get("name") in nested
+    }
+    shown = ", ".join(f'"{field}": {_short(name)}' for field, name in parts.items())
+    types = [_tuple(each) for each in nested.values()] + [_dataclass(each) for each in schemas]
+    names = " | ".join(_short(schema["name"]) for schema in schemas)
+    return _MODULE.format(types="\n\n\n".join(types), names=names, parts=f"{{{shown}}}")
+
+
+def _tuple(record: Json) -> str:
+    has_default = record.get("json") == "sparse"  # JSON leaves out what is null
+    fields = [
+        f"    {field['name']}: {_python(field['type'])}{' = None' if has_default and 'null' in field['type'] else ''}"
+        for field in record["fields"]
+    ]
+    return "\n".join(
+        [f"class {_short(record['name'])}(NamedTuple):", f'    """{_sentence(record["doc"])}"""', "", *fields]
+    )
+
+
+def _dataclass(record: Json) -> str:
+    names = {field["name"] for field in record["fields"]}
+    fields = [
+        f"    {field['name']}: {_python(field['type'])}"
+        for field in record["fields"]
+        if (record["name"], field["name"]) != ("validator.Verdict", "outcome")
+    ]
+    lines = [
+        "@dataclass(frozen=True, slots=True)",
+        f"class {_short(record['name'])}:",
+        f'    """{_sentence(record["doc"])}"""',
+        "",
+    ]
+    lines += [*fields, "    at: Position"]
+    if record["name"] in _OK:
+        says, how = _OK[record["name"]]
+        lines += ["", "    @property", "    def ok(self) -> bool:", f'        """{says}"""', f"        return {how}"]
+    paras = [f"self.{name}" for name in ("para_id", "sender", "recipient") if name in names]
+    of = f"({paras[0]},)" if len(paras) == 1 else f"({', '.join(paras)})"
+    lines += [
+        "",
+        "    @property",
+        "    def paras(self) -> tuple[int, ...]:",
+        '        """The paras that the record is about."""',
+    ]
+    return "\n".join([*lines, f"        return {of}"])
+
+
+def _python(kind: Any) -> str:
+    """Return the type of a field in Python."""
+    match kind:
+        case ["null", other]:
+            return f"{_python(other)} | None"
+        case {"type": "array", "items": items}:
+            return f"tuple[{_python(items)}, ...]"
+        case {"type": "map", "values": values}:
+            return f"Mapping[str, {_python(values)}]"
+        case {"type": "record", "name": name}:
+            return "Error" if name == "validator.RuleError" else _short(name)
+        case {"type": "fixed", **more}:
+            return "int" if "logicalType" in more else "bytes"
+        case {"type": "enum"}:
+            return "str"
+        case {"type": other}:
+            return _python(other)
+        case _:
+            return _IN_PYTHON[kind]
+
+
+_OK: Final = {
+    "validator.Verdict": ("Whether the input was accepted.", "self.error is None"),
+    "validator.Dispatch": ("Whether the message was handled.", 'self.outcome == "ok"'),
+}
+
+_IN_PYTHON: Final = {
+    "string": "str",
+    "long": "int",
+    "boolean": "bool",
+    "bytes": "bytes",
+    "validator.Hash": "bytes",
+    "validator.U128": "int",
+}
+
+
+def _schema(name: str) -> Json:
+    schema: Json = json.loads((SCHEMAS / f"validator.{name}.avsc").read_text(encoding="utf-8"))
+    return schema
+
+
 def schema_names() -> list[str]:
     """Return the names of all schemas."""
     return sorted(path.name.removeprefix("validator.").removesuffix(".avsc") for path in SCHEMAS.glob("*.avsc"))
 
 
 def _sections(names: tuple[str, ...]) -> str:
-    return "\n".join(
-        _section(json.loads((SCHEMAS / f"validator.{name}.avsc").read_text(encoding="utf-8"))) for name in names
-    )
+    return "\n".join(_section(_schema(name)) for name in names)
 
 
 def _section(schema: Json) -> str:
@@ -189,3 +336,4 @@ def _short(name: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(render(), encoding="utf-8")
+    MODULE.write_text(render_module(), encoding="utf-8")

@@ -19,7 +19,10 @@ def test_table_is_up_to_date(page: Any) -> None:
     assert page.render(text) == text, f"run python -m {page.__name__}"
 
 
-def test_page_of_records_is_up_to_date() -> None:
+def test_page_of_records_and_types_of_the_client_are_up_to_date() -> None:
+    assert record_page.MODULE.read_text(encoding="utf-8") == record_page.render_module(), (
+        "run python -m tests.tidy.record_page"
+    )
     assert record_page.PAGE.read_text(encoding="utf-8") == record_page.render(), "run python -m tests.tidy.record_page"
 
 

@@ -20,7 +20,7 @@ from validator.core.outcomes import DispatchOutcome
 from validator.plugin.registry import discover
 from validator.plugin.rule_pages import LANE, PROTOCOLS, RulesPage, Sort, find_entries, installed_pages
 from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
-from validator.replay.suites import suite_files
+from validator.replay.scenario import suite_files
 from validator.testing.protocol import unexplained
 
 OF_ALL = (InclusionCandidateNotPending, TimeoutCandidateNotPending)

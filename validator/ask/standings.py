@@ -14,7 +14,7 @@ from validator.ask.answerer import Asked
 from validator.ask.dry_run import Standing
 from validator.ask.state import restore, stored_lanes
 from validator.checkpoint.files import checkpoint_id, last_committed_batch
-from validator.config.unknown import chain_of
+from validator.config.explain import chain_of
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import chain_runtime, configured_lock, job_directory, read_state_file

@@ -16,7 +16,6 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from validator.codec.json_form import to_json
 from validator.kafka.calls import ABANDONED_S_MAX, ASK_GROUP, CALL_S_MAX, GROUP_S_MAX, PROGRESS_S_MAX, within
-from validator.kafka.partitioner import partition_of
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import committed_of
 from validator.kafka.settings import LASTING_COMMITS, OF_LANE, UNCOMMITTED, consumer_config, producer_config
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from validator.kafka.reader import TopicRecord
     from validator.kafka.settings import KafkaTable
     from validator.lanes.marker import Consumed
+
 
 Ends: TypeAlias = "Mapping[tuple[str, int], int]"
 """By full topic and partition, the offset after a last record."""
@@ -260,3 +260,25 @@ class GroupCommits:
 
 GROUPS: Final = GroupCommits()
 """The commits of this worker."""
+
+
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return a key's partition. Source: `org.apache.kafka.common.utils.Utils.murmur2`, as the default partitioner uses it."""
+    return (_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def _murmur2(data: bytes) -> int:
+    value = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
+        word = (word ^ word >> 24) * _M & _MASK
+        value = value * _M & _MASK ^ word
+    if rest := data[whole:]:
+        value = (value ^ int.from_bytes(rest, "little")) * _M & _MASK
+    value = (value ^ value >> 13) * _M & _MASK
+    return value ^ value >> 15

@@ -22,7 +22,7 @@ from validator.cli.export import inputs_of
 from validator.cli.progress import counting, working
 from validator.cli.table import cells, cut_on_terminal, print_table, table_of
 from validator.config import load_config
-from validator.config.unknown import chain_of
+from validator.config.explain import chain_of
 from validator.errors import UserError
 from validator.history.against import Deployment, compare_deployments, different_settings
 from validator.history.audit import FINDINGS_MAX, Topics

@@ -25,10 +25,9 @@ from validator.cli.common import (
     say,
     terminated_as_interrupted,
 )
-from validator.cli.fitted import FittedTable
 from validator.cli.lanes import lane_statuses
 from validator.cli.progress import working
-from validator.cli.table import PlainTable, VisibleConsole
+from validator.cli.table import FittedTable, PlainTable, VisibleConsole
 from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError

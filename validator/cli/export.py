@@ -27,7 +27,7 @@ from validator.cli.progress import counting
 from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input, shown_json
 from validator.config import load_config
-from validator.config.unknown import chain_of
+from validator.config.explain import chain_of
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.core.limits import U32_MAX
 from validator.errors import UserError

@@ -21,10 +21,8 @@ from validator.cli.progress import working
 from validator.document import Node, printable, read_document
 from validator.errors import PluginFailed, UserError
 from validator.plugin.runtime import installed_protocol
-from validator.replay.run import judge_scenario, run_scenario
-from validator.replay.scenario import Scenario, read_scenarios
-from validator.replay.suites import suite_files
-from validator.replay.vectors import protocol_of, read_vectors
+from validator.replay.run import judge_scenario, protocol_of, read_vectors, run_scenario
+from validator.replay.scenario import Scenario, read_scenarios, suite_files
 
 NOT_INSTALLED: Final = "its protocol is not installed"
 SHOWN_MAX: Final = 5

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from validator.cli.table import cut
-from validator.core.limits import U32_MAX, UNREACHED
+from validator.core.limits import UNREACHED
+from validator.effects import effects
 from validator.hexadecimal import bare
 from validator.visible import printable
 
@@ -56,26 +57,12 @@ def _left(value: int, what: str) -> str:
     return f"any number of {what}" if value > UNREACHED else f"{value} {what}"
 
 
-def _effect(record: Json) -> str:
-    if not record["ok"]:
-        return f"{record.get('clause', '')}"
-    parts = [] if record["enacted"] or record["kind"] != "candidate" else ["not enacted yet"]
-    if record["effective_session"] is not None:
-        parts.append(f"from session {record['effective_session']}")
-    if record["expires_session"] is not None and record["expires_session"] < U32_MAX:  # a later one is never reached
-        parts.append(f"expires at session {record['expires_session']}")
-    messages = len(record["messages"])
-    if messages:
-        parts.append(f"{messages} message{'s' if messages > 1 else ''} queued")
-    if record["signals"]:
-        parts.append(f"signals {' and '.join(each['kind'] for each in record['signals'])}")
-    return ", ".join(parts)
-
-
 def _verdict(record: Json) -> Row:
     mark = ACCEPTED if record["ok"] else REJECTED
     place = record["lane"], str(record["block"]), record["kind"], str(record["index"]), str(record["para_id"])
-    return *place, mark, "" if record["ok"] else why(record["error"]), _effect(record)
+    if record["ok"]:
+        return *place, mark, "", ", ".join(effects(record))
+    return *place, mark, why(record["error"]), str(record.get("clause", ""))
 
 
 def _dispatch(record: Json) -> Row:

@@ -25,11 +25,10 @@ from validator.ask.state import (
     stored_lanes,
 )
 from validator.cli.common import ConfigPath, Json, kafka_table, print_json, say, terminated_as_interrupted
-from validator.cli.fitted import FittedTable
 from validator.cli.progress import counting, working
-from validator.cli.table import cells, cut_on_terminal, print_table
+from validator.cli.table import FittedTable, cells, cut_on_terminal, print_table
 from validator.config import load_config
-from validator.config.unknown import chain_of
+from validator.config.explain import chain_of
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.hexadecimal import PREFIX, to_hex

@@ -27,7 +27,7 @@ from validator.cli.common import (
 from validator.cli.progress import working
 from validator.codec.json_form import encode_input
 from validator.config import load_config
-from validator.config.unknown import no_chain
+from validator.config.explain import no_chain
 from validator.errors import UserError
 from validator.kafka.sender import RecordSender
 from validator.lanes.configured import protocol_of

@@ -28,15 +28,14 @@ from validator.cli.common import (
     say,
     terminated_as_interrupted,
 )
-from validator.cli.fitted import FittedTable
 from validator.cli.progress import until_first, working
 from validator.cli.rows import ACCEPTED, COLUMNS, HASH_CHARACTERS, NUMBERS, REJECTED, ROWS, Row, shortened
-from validator.cli.table import PlainTable, VisibleConsole, cut, print_table
+from validator.cli.table import FittedTable, PlainTable, VisibleConsole, cut, print_table
 from validator.codec.framing import framed_id
 from validator.codec.json_form import datum_to_json, shown_json
 from validator.codec.record_format import RecordUnreadable
 from validator.config import load_config
-from validator.config.unknown import no_chain
+from validator.config.explain import no_chain
 from validator.errors import UserError
 from validator.hexadecimal import PREFIX, to_hex
 from validator.kafka.reader import TopicReader
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
     from validator.config import Config
     from validator.kafka.reader import TopicRecord
-    from validator.transports.topics import PluginTopic
+    from validator.transports.runner import PluginTopic
 
 
 TAIL_FOLLOWING: Final = 20
@@ -344,7 +343,7 @@ def watched(topic: str, config: Config) -> Watched:
             topic not in _OF_NO_PARA,
             "create the topics with `validator topics create`",
         )
-    from validator.transports.topics import plugin_topics  # imports every plugin
+    from validator.transports.runner import plugin_topics  # imports every plugin
 
     there = plugin_topics(config)
     if topic in there:
@@ -355,7 +354,7 @@ def watched(topic: str, config: Config) -> Watched:
 
 def watchable(config: Config) -> list[dict[str, Any]]:
     """Return every topic that can be watched: ``topic``, ``owner`` and ``purpose``."""
-    from validator.transports.topics import plugin_topics  # imports every plugin
+    from validator.transports.runner import plugin_topics  # imports every plugin
 
     own = [
         {"topic": each.name, "owner": "job", "purpose": each.purpose}

@@ -19,19 +19,17 @@ from validator.cli.table import cells, print_table, table_of
 from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
 from validator.codec.json_form import shown_json
 from validator.config import load_config
-from validator.config.unknown import chain_of
+from validator.config.explain import chain_of
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.history.levels import Sample
-from validator.history.what_if import Change, Replayed, Sweep, case_of, other_cases, read_sweep, replay
+from validator.history.what_if import Change, Replayed, Sample, Sweep, case_of, other_cases, read_sweep, replay
 from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from validator.config import Config
-    from validator.history.levels import Levels
-    from validator.history.what_if import Comparison, Difference
+    from validator.history.what_if import Comparison, Difference, Levels
 
 
 def what_if(

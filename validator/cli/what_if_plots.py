@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from validator.cli.plots import Figure, in_style, save
 
 if TYPE_CHECKING:
-    from validator.history.levels import Levels
-    from validator.history.what_if import Replayed
+    from validator.history.what_if import Levels, Replayed
 
 NAME: Final = "what-if"
 LINES: Final = ("-", "--", "-.", ":")

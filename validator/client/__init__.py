@@ -7,20 +7,17 @@ module. Both return a `Client`. `validator.client.aio` has the same for asyncio.
 
 from __future__ import annotations
 
-from validator.client.facade import Client
-from validator.client.opening import connect, in_memory
+from validator.client.facade import Client, DryRun, Progress, connect, in_memory
 from validator.client.producer import BlockOnItsWay, Producer
 from validator.client.records import (
     ChannelEvent,
     ChannelHeadroom,
     Dispatch,
-    DryRun,
     Error,
     HandlerEvent,
     MessageRef,
     ParaHeadroom,
     Position,
-    Progress,
     Receipt,
     Signal,
     Verdict,

@@ -8,7 +8,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from validator.client import opening as plain
+from validator.client import facade
 from validator.client.facade import ASK_S_DEFAULT
 from validator.client.records import Record
 from validator.client.streams import POLL_S
@@ -17,16 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from types import TracebackType
 
-    from validator.client.facade import Client
-    from validator.client.opening import Configuration
+    from validator.client.facade import Client, Configuration, DryRun, Progress
     from validator.client.producer import BlockOnItsWay, Producer
     from validator.client.records import (
         ChannelEvent,
         ChannelHeadroom,
         Dispatch,
-        DryRun,
         ParaHeadroom,
-        Progress,
         Receipt,
         Verdict,
     )
@@ -162,9 +159,9 @@ class AsyncClient:
 
 async def connect(configuration: Configuration = None) -> AsyncClient:
     """Return a client of the configured Kafka, as `validator.client.connect` does."""
-    return AsyncClient(await asyncio.to_thread(plain.connect, configuration))
+    return AsyncClient(await asyncio.to_thread(facade.connect, configuration))
 
 
 async def in_memory(configuration: Configuration = None) -> AsyncClient:
     """Return a client whose lanes run in this process, as `validator.client.in_memory` does."""
-    return AsyncClient(await asyncio.to_thread(plain.in_memory, configuration))
+    return AsyncClient(await asyncio.to_thread(facade.in_memory, configuration))

@@ -1,48 +1,143 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client: producers of lanes and streams of output topics, over any backend."""
+"""The client: producers of lanes and streams of output topics, over Kafka or lanes in memory."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from pydantic import ValidationError
 
 from validator.ask.dry_run import KINDS
-from validator.client.backend import MemoryBackend
+from validator.client.backend import KafkaBackend, MemoryBackend
 from validator.client.producer import Producer, plain
 from validator.client.records import (
+    NOWHERE,
     ChannelEvent,
     ChannelHeadroom,
     Dispatch,
-    DryRun,
+    Error,
+    MessageRef,
     ParaHeadroom,
-    Progress,
     Receipt,
     Verdict,
-    dry_run_of,
-    progress_of,
 )
-from validator.client.streams import POLL_S, Start, Stream, Wanted, offsets_of
+from validator.client.streams import POLL_S, Start, Stream, Wanted, offsets_of, read_record
 from validator.codec.dry_runs import DryRunRequest
+from validator.codec.json_form import to_json
 from validator.codec.record_format import RecordUnreadable
+from validator.config import Config, load_config
+from validator.config.explain import explain
+from validator.config.load import names_at
 from validator.errors import UserError
 from validator.kafka.newest import Newest
-from validator.lanes.configured import protocol_of
+from validator.lanes.configured import configured_codec, lane_definition, protocol_of
+from validator.lanes.parked import parked_key
+from validator.plugin.pack import use_artefacts
 from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.resources import state_directory
 from validator.topics import LANES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
     from validator.client.backend import Backend
-    from validator.config import Config
+    from validator.codec.dry_runs import DryRunAnswer
+
+Configuration: TypeAlias = str | Path | Mapping[str, Any] | Config | None
+"""A configuration file, its tables, or None for ``./validator.toml``."""
 
 CORRELATION_BYTES: Final = 16
 """Bytes by which a client recognises an answer, chosen at random."""
 ASK_S_DEFAULT: Final = 60.0
 """Seconds that a client waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a lane stands, as its job committed last; None where the job has not said anything yet.
+
+    ``waiting_blocks`` have records, but are not executed yet; ``waiting_for`` says in words what the block after ``executed_block`` lacks.
+    ``parked`` is why the lane takes no more records until an operator acts, None if it runs.
+    """
+
+    lane: str
+    executed_block: int | None = None
+    waiting_blocks: int = 0
+    waiting_for: str | None = None
+    parked: str | None = None
+
+
+def progress_of(lane: str, values: Mapping[bytes, bytes]) -> Progress:
+    """Return a lane's progress by the last values of the topic `lanes`, by key. Raises `UserError` if one cannot be read."""
+    status, parked = (
+        to_json("lanes", values[key]) if key in values else None for key in (lane.encode(), parked_key(lane))
+    )
+    reason = None if parked is None or parked["state"] == "running" else parked["reason"]
+    if status is None:
+        return Progress(lane, parked=reason)
+    return Progress(lane, status["executed_block"], status["waiting_blocks"], status["waiting_for"], reason)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a lane would say to a record in ``block``, on its state after ``executed_block``.
+
+    ``errors`` are in the order of the checks: the lane would name the first. ``complete`` says whether they are all. The verdict would have
+    these ``messages`` and ``effective_session``. ``headroom`` has the para and the channels that it sends over; ``headroom_after`` is empty
+    if the record would be rejected. ``batch`` is the job's batch that committed the state, None in memory; ``state_root`` is its root.
+    """
+
+    lane: str
+    batch: int | None
+    executed_block: int
+    state_root: bytes
+    block: int
+    kind: str
+    para_id: int
+    errors: tuple[Error, ...]
+    complete: bool
+    messages: tuple[MessageRef, ...]
+    effective_session: int | None
+    headroom: tuple[ParaHeadroom | ChannelHeadroom, ...]
+    headroom_after: tuple[ParaHeadroom | ChannelHeadroom, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the record would be accepted."""
+        return not self.errors
+
+
+def dry_run_of(answer: DryRunAnswer) -> DryRun:
+    """Return an answer that was not refused. Raises `UserError` if its records cannot be read."""
+    verdicts: list[Verdict] = [read_record("verdicts", value, NOWHERE) for value in answer.verdicts]
+    before, after = (
+        tuple(read_record("headroom", value, NOWHERE) for value in values)
+        for values in (answer.headroom, answer.headroom_after)
+    )
+    first = verdicts[0]
+    assert answer.executed_block is not None
+    assert answer.state_root is not None
+    return DryRun(
+        lane=answer.lane,
+        batch=answer.batch,
+        executed_block=answer.executed_block,
+        state_root=answer.state_root,
+        block=first.block,
+        kind=first.kind,
+        para_id=first.para_id,
+        errors=tuple(each.error for each in verdicts if each.error is not None),
+        complete=answer.complete,
+        messages=first.messages,
+        effective_session=first.effective_session,
+        headroom=before,
+        headroom_after=after,
+    )
 
 
 class Client:
@@ -171,3 +266,46 @@ class Client:
 
     def _stream(self, topic: str, wanted: Wanted, start: Start, follow: bool) -> Stream[Any]:
         return Stream(topic, self._backend.read(topic, offsets_of(start)), wanted, follow=follow)
+
+
+def connect(configuration: Configuration = None) -> Client:
+    """Return a client of the configured Kafka, or of the embedded broker if none is configured; it must be running.
+
+    Raises `UserError`: the configuration is wrong, no broker runs.
+    """
+    config = _config(configuration)
+    kafka = config.kafka
+    if not kafka.get("bootstrap.servers"):
+        from validator.kafka.broker import (
+            EmbeddedBroker,  # it can also start Java; here it reads the address and the login
+        )
+
+        kafka = {**kafka, **EmbeddedBroker(state_directory() / "broker").kafka}
+    return Client(KafkaBackend(kafka, config.topics.prefix), config)
+
+
+def in_memory(configuration: Configuration = None) -> Client:
+    """Return a client whose lanes run in this process, from their first blocks, with the rules that the job would apply.
+
+    A block is executed when it ends, and its records are there at once; nothing is kept. Raises `UserError`: the configuration is wrong, or
+    has no chain.
+    """
+    config = _config(configuration)
+    if not config.chains:
+        raise UserError("no chain is configured: expected a table [chains.<lane>]")
+    definitions = {lane: lane_definition(config, lane) for lane in sorted(config.chains)}
+    return Client(MemoryBackend(definitions, configured_codec(config)), config)
+
+
+def _config(configuration: Configuration) -> Config:
+    if isinstance(configuration, Config):
+        config = configuration
+    elif isinstance(configuration, Mapping):
+        try:
+            config = Config.model_validate(dict(configuration))
+        except ValidationError as error:
+            raise UserError(explain(error.errors(include_url=False)[0], names_at)) from None
+    else:
+        config = load_config(configuration)
+    use_artefacts(config.plugins.artefacts)
+    return config

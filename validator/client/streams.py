@@ -7,9 +7,21 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
-from validator.client.records import Position, Record, read_record
+from validator.client.records import (
+    PARTS,
+    ChannelEvent,
+    ChannelHeadroom,
+    Dispatch,
+    Error,
+    ParaHeadroom,
+    Position,
+    Receipt,
+    Record,
+    Verdict,
+)
+from validator.codec.json_form import to_json
 from validator.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,6 +40,30 @@ Positions: TypeAlias = dict[int, int]
 
 Start: TypeAlias = Literal["beginning", "now"] | Mapping[int, int] | Mapping[str, int]
 """Where a stream begins: with the first record, with what arrives from now on, or at positions kept before."""
+
+
+_TYPES: Final[dict[str, Any]] = {
+    "verdicts": Verdict,
+    "dispatches": Dispatch,
+    "channel-events": ChannelEvent,
+    "headroom": ParaHeadroom,
+    "receipts": Receipt,
+}
+
+
+def read_record(topic: str, value: bytes, at: Position) -> Any:
+    """Return the `Record` that a Kafka value of a topic, without the prefix, holds. Raises `UserError` for anything else."""
+    fields = to_json(topic, value, digits=bytes)
+    for name, items in fields.items():
+        if isinstance(items, list):
+            part = PARTS.get(name)
+            fields[name] = tuple(items if part is None else (part(**item) for item in items))
+    if topic == "verdicts":
+        fields["error"] = (
+            None if fields.pop("ok") else Error(fields["error"].pop("kind"), fields.pop("clause"), fields["error"])
+        )
+    is_channel = topic == "headroom" and "para_id" not in fields
+    return (ChannelHeadroom if is_channel else _TYPES[topic])(**fields, at=at)
 
 
 class Wanted(NamedTuple):

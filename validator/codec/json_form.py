@@ -20,10 +20,10 @@ from validator.codec.codec import Codec, shared_codec
 from validator.codec.decode import check_ranges, decode_record
 from validator.codec.encode import LONG_MAX, write
 from validator.codec.framing import described
-from validator.codec.quick_json import LONG_RANGES, UNSIGNED, UNUSUAL, Named, QuickWriter, quick_writer
+from validator.codec.quick_json import LONG_RANGES, UNSIGNED, UNUSUAL, QuickWriter, quick_writer
 from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, short_name
-from validator.codec.strict import NotCanonical
+from validator.codec.strict import Named, NotCanonical
 from validator.core.errors import LimitError
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX
@@ -92,11 +92,11 @@ def shown_json(topic: str, value: bytes, codec: Codec | None = None) -> dict[str
 
 
 def to_json(
-    topic: str, value: bytes, codec: Codec | None = None, *, digits: Callable[[bytes], str] = bytes.hex
+    topic: str, value: bytes, codec: Codec | None = None, *, digits: Callable[[bytes], Any] = bytes.hex
 ) -> dict[str, Any]:
     """Return, as JSON, the record that a Kafka value of a topic (without the prefix) holds. Raises `UserError`.
 
-    Without a ``codec``, the records of protocols are unknown; outputs do not need one. ``digits`` turns bytes into text.
+    Without a ``codec``, the records of protocols are unknown; outputs do not need one. ``digits`` turns bytes into text, or leaves them.
     """
     codec = shared_codec() if codec is None else codec
     schema = _schema_of(topic, value, codec)
@@ -110,7 +110,7 @@ def to_json(
 
 
 def datum_to_json(
-    schema: Schema, datum: dict[str, Any], *, digits: Callable[[bytes], str] = bytes.hex
+    schema: Schema, datum: dict[str, Any], *, digits: Callable[[bytes], Any] = bytes.hex
 ) -> dict[str, Any]:
     """Return, as JSON, a record that fastavro has read; none of its unions may have more than one kind of record."""
     record: dict[str, Any] = _to_json(schema, digits).convert(datum)
@@ -307,7 +307,7 @@ class _ToAvro(Named):
 class _ToJson(Named):
     """Converts what fastavro reads (records inside unions as (name, record)) to JSON."""
 
-    def __init__(self, schema: Json, digits: Callable[[bytes], str]) -> None:
+    def __init__(self, schema: Json, digits: Callable[[bytes], Any]) -> None:
         super().__init__(schema)
         self.digits = digits
 
@@ -383,5 +383,5 @@ def _to_avro(schema: Schema) -> _ToAvro:
 
 
 @lru_cache(maxsize=256)
-def _to_json(schema: Schema, digits: Callable[[bytes], str]) -> _ToJson:
+def _to_json(schema: Schema, digits: Callable[[bytes], Any]) -> _ToJson:
     return _ToJson(schema.source, digits)

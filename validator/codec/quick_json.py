@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from validator.codec.encode import LONG_MAX, avro_long
-from validator.codec.strict import ITEMS_MAX, named_types
+from validator.codec.strict import ITEMS_MAX, Named
 from validator.core.limits import U32_MAX
 
 QuickWriter: TypeAlias = Callable[[Any], tuple[bytes, dict[str, Any]]]
@@ -28,26 +28,6 @@ LONG_RANGES: Final[dict[str | None, tuple[int, int]]] = {
 }
 UNSIGNED: Final = frozenset({"u64", "u128"})
 """Logical types of big-endian integers of a fixed size."""
-
-
-class Named:
-    """A schema and its named types."""
-
-    def __init__(self, schema: Any) -> None:
-        self.schema = schema
-        self.types = named_types(schema)
-
-    def resolve(self, schema: Any) -> tuple[str, dict[str, Any]]:
-        """Return a type's name and its attributes."""
-        while True:
-            if isinstance(schema, dict):
-                if isinstance(schema["type"], str):
-                    return schema["type"], schema
-                schema = schema["type"]
-            elif schema in self.types:
-                schema = self.types[schema]
-            else:
-                return schema, {}
 
 
 def quick_writer(schema: Any, header: bytes, is_plain: Callable[[dict[str, Any]], bool]) -> QuickWriter | None:

@@ -119,6 +119,26 @@ def named_types(schema: Json) -> dict[str, Json]:
     return named
 
 
+class Named:
+    """A schema and its named types."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self.types = named_types(schema)
+
+    def resolve(self, schema: Any) -> tuple[str, dict[str, Any]]:
+        """Return a type's name and its attributes."""
+        while True:
+            if isinstance(schema, dict):
+                if isinstance(schema["type"], str):
+                    return schema["type"], schema
+                schema = schema["type"]
+            elif schema in self.types:
+                schema = self.types[schema]
+            else:
+                return schema, {}
+
+
 # --- values of one type -------------------------------------------------------------------------------------------------------------------
 
 

@@ -6,12 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from itertools import takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from validator.config.table import ARTEFACT_PATTERN, LANE_PATTERN, MEMORY_PATTERN, PLUGIN_PATTERN, PREFIX_PATTERN
 from validator.document import printable
+from validator.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
 
 UNKNOWN_KEY: Final = "unknown_key"
 """Error type of an unknown key; ``known`` in its context lists the table's keys."""
@@ -111,3 +116,21 @@ def _path(location: tuple[int | str, ...]) -> str:
         else:
             path += f".{printable(part)}" if path else printable(part)
     return path
+
+
+T = TypeVar("T")
+
+
+def chain_of(chains: Mapping[str, T], lane: str, begins: str = "--lane: ") -> T:
+    """Return the chain of a lane. Raises `UserError`, whose line ``begins`` so, if it is not configured."""
+    chain = chains.get(lane)
+    if chain is None:
+        raise UserError(f"{begins}{no_chain(lane, chains)}")
+    return chain
+
+
+def no_chain(lane: str, configured: Collection[str]) -> str:
+    """Return the words for a lane that is not one of the configured ones."""
+    close = closest(lane, configured)
+    hint = f"did you mean {close!r}?" if close else f"configured are {', '.join(sorted(configured)) or 'none'}"
+    return f"no chain {lane!r} is configured; {hint}"

@@ -20,6 +20,7 @@ from validator.console.limits import FACETS_MAX, LIST_MAX, ROWS_MAX
 from validator.console.model import Json, KeptVerdict, LaneModel
 from validator.console.rendering import count, plain, plural, sizes
 from validator.core.limits import U32_MAX
+from validator.effects import effects, recipients
 from validator.errors import UserError
 from validator.plugin.rule_pages import find_entries, installed_pages
 from validator.visible import printable_lines
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 
 OUTCOMES: Final = ("accepted", "rejected")
-NAMED_MAX: Final = 5
-"""Recipients that a line about a block names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +106,7 @@ class BlockLine:
         """Return the line."""
         words = ", ".join(plural(number, kind) for kind, number in sorted(self.kinds.items()))
         if self.messages:
-            named = sorted(self.recipients)
-            more = len(named) - NAMED_MAX
-            to = ", ".join(map(str, named[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
-            words += f"; {plural(self.messages, 'message')} queued for {to}"
+            words += f"; {plural(self.messages, 'message')} queued for {recipients(sorted(self.recipients))}"
         return {"line": True, "block": self.block, "number": self.kinds.total(), "text": words}
 
 
@@ -172,32 +168,8 @@ def record_of(verdict: KeptVerdict) -> Json:
 
 
 def effect(record: Json) -> str:
-    """Say what an accepted input did."""
-    parts = [] if record["enacted"] or record["kind"] != "candidate" else ["not enacted yet"]
-    if record["messages"]:
-        to = ", ".join(str(each["recipient"]) for each in record["messages"][:NAMED_MAX])
-        more = len(record["messages"]) - NAMED_MAX
-        queued = plural(len(record["messages"]), "message")
-        parts.append(f"{queued} queued for {to}{f' and {more} more' if more > 0 else ''}")
-    if record["effective_session"] is not None:
-        parts.append(f"in effect from session {count(record['effective_session'])}")
-    if record["expires_session"] is not None and record["expires_session"] < U32_MAX:
-        parts.append(f"expires at session {count(record['expires_session'])}")
-    if record["signals"]:
-        parts.append(f"signals {signals(record)}")
-    return "; ".join(parts)
-
-
-def signals(record: Json) -> str:
-    """Say what a candidate signals: the core that it selects, the peer that it approves."""
-    return " and ".join(
-        f"core {each['selector']} at offset {each['offset']}"
-        if each["kind"] == "SelectCore"
-        else f"peer {each['peer']}"
-        if each["kind"] == "ApprovedPeer"
-        else each["kind"]
-        for each in record["signals"]
-    )
+    """Say what an input did, or what a rejected candidate signals."""
+    return "; ".join(effects(record, count))
 
 
 def last_rejections(verdicts: Iterator[KeptVerdict], para: int, rows_max: int) -> tuple[list[Any], Counter[str]]:
@@ -274,8 +246,7 @@ def verdict_page(console: ConsoleContext, path: dict[str, str], _query: Query) -
             "verdict": verdict,
             "record": record,
             "why": reason,
-            "effect": effect(record) if verdict.ok else "",
-            "signals": signals(record),
+            "effect": effect(record),
             "fields": [(name, value) for name, value in error.items() if name != "kind"],
             "rule": rule,
             "prose": None if rule is None else prose(rule),

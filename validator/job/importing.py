@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from validator.config.unknown import chain_of
+from validator.config.explain import chain_of
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.job.process import running_job

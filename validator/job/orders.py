@@ -16,7 +16,7 @@ from validator.codec.arrivals import arrival
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json
 from validator.codec.orders import InputSpan, LaneOrder, encode_order
-from validator.config.unknown import chain_of
+from validator.config.explain import chain_of
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.core.limits import ORDER_SKIPS_MAX, ORDER_SPANS_MAX
 from validator.errors import UserError

@@ -2,7 +2,7 @@
 """Writes to Kafka what has to be read exactly once: records, and how far their writer has come, in one transaction.
 
 *Progress* is one or a few records: a lane's marker, or that of a key of a job (`streaming.transactions`), the cursors of a transport
-(`validator.transports.cursors`), the ledger of replays (`validator.letters.replayer`). Each of them writes with a `FencedWriter`.
+(`validator.transports.output_reader`), the ledger of replays (`validator.letters.replayer`). Each of them writes with a `FencedWriter`.
 
 librdkafka lacks KIP-890: after a failed or timed-out transactional call, the client cannot know whether the call took effect. Nothing is
 therefore retried on the same producer. A new producer with the same transactional.id fences the old one off, and its `init_transactions`

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays a scenario and reports its results."""
+"""Plays a scenario and reports its results; and judges files of test vectors, see `docs/trace-format.md`, "Test vectors"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from validator.compare import first_difference, first_result_difference, without_zeros
 from validator.core.errors import Violation
 from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.rules import LaneRules
 from validator.core.types import BlockNumber
-from validator.plugin.protocol_api import ChainSettings
-from validator.replay.expectation import EXACT
-from validator.replay.failures import failures_of, failures_of_reader
-from validator.replay.scenario import BODIES, RESULT_KEYS, Scenario, Step
+from validator.document import Node
+from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
+from validator.plugin.registry import discover
+from validator.plugin.runtime import installed_protocol
+from validator.replay.scenario import BODIES, EXACT, RESULT_KEYS, Scenario, Step, failures_of, failures_of_reader
 
 T = TypeVar("T")
 
@@ -184,3 +185,40 @@ class _Player:
 def _plain(value: Any) -> Any:
     """Return a field's value with lists instead of tuples."""
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+class Vector(NamedTuple):
+    """An entry of a group, with the result of its inputs."""
+
+    group: str
+    name: str
+    expected: dict[str, Any]
+    result: dict[str, Any]
+
+
+def protocol_of(document: Node) -> ProtocolDefinition | None:
+    """Return the installed protocol that a file's ``format`` belongs to, or None. Raises `UserError`."""
+    wanted = document["format"].text()
+    for found in discover("validator.protocols"):
+        protocol = installed_protocol(found.name)
+        if protocol is not None and protocol.traces.vector_format == wanted:
+            return protocol
+    return None
+
+
+def read_vectors(document: Node, protocol: ProtocolDefinition) -> Iterator[Vector]:
+    """Yield every entry of a file with the protocol's result for it. Raises `UserError` if an entry is malformed, `PluginFailed`.
+
+    The expected result is the entry's ``expect``, or without it the entry's members under the result's keys.
+    """
+    make = protocol.traces.vectors
+    assert make is not None
+    for group, entries in document.members():
+        if not isinstance(entries.value, list):
+            continue
+        for at, entry in enumerate(entries.items()):
+            with failures_of_reader(protocol, entry.path):
+                result = make(group, entry)
+            given = entry.object()
+            expected = given.get("expect", {key: given.get(key) for key in result})
+            yield Vector(group, str(given.get("id", at)), expected, result)

@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any, TypeVar
 
 from validator.config import DEFAULT_PROTOCOL
-from validator.core.limits import U64_MAX
+from validator.core.limits import U32_MAX, U64_MAX
 from validator.core.rules import FIRST_RULES, RulesEpoch
 from validator.core.types import BlockNumber, DownwardMessage, Para, SessionChange
 from validator.document import Node, printable, read_para
+from validator.errors import PluginFailed, UserError
 from validator.plugin.protocol_api import ProtocolDefinition
+from validator.plugin.registry import Found, discover
 from validator.plugin.rule_choice import read_rules, rules_with
 from validator.plugin.runtime import installed_protocol
-from validator.replay.expectation import EXACT, check_state_keys, expects_anything
-from validator.replay.failures import failures_of_reader
-from validator.replay.suites import suite_names
 
 T = TypeVar("T")
 
@@ -264,3 +267,111 @@ def _session_change(node: Node, protocol: ProtocolDefinition, warnings: list[str
         onboarding=node.get("onboarding", lambda items: tuple(read_para(item) for item in items.items()), ()),
         new_config=node.get("new_config", protocol.changes, ()),
     )
+
+
+def suite_files(name: str) -> list[Traversable]:
+    """Return the files of a protocol's suite. Raises `UserError` if there is no such suite."""
+    protocol = installed_protocol(name)
+    folder = None if protocol is None else protocol.traces.suite
+    found = () if folder is None or not folder.is_dir() else folder.iterdir()
+    files = sorted((path for path in found if path.name.endswith(".json")), key=lambda path: path.name)
+    if not files:
+        raise UserError(f"suite {name!r}: no such suite, there are {', '.join(suite_names())}")
+    return files
+
+
+def suite_names() -> list[str]:
+    """Return the names of the suites: one for each installed protocol that has one."""
+    return sorted(found.name for found in discover("validator.protocols"))
+
+
+@contextmanager
+def failures_of(
+    protocol: ProtocolDefinition, where: str, *, passes: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Raise `PluginFailed` for an exception of the protocol's code, which was asked for ``where``; ``passes`` are raised unchanged."""
+    unchanged: tuple[type[Exception], ...] = (PluginFailed, *passes)
+    try:
+        yield
+    except unchanged:
+        raise
+    except Exception as error:
+        raise PluginFailed(f"{where}: {described(protocol.name, error)}") from error
+
+
+@contextmanager
+def failures_of_reader(protocol: ProtocolDefinition, where: str) -> Iterator[None]:
+    """Do the same for code that reads a file, which refuses it with a `UserError`."""
+    with failures_of(protocol, where, passes=(UserError,)):
+        yield
+
+
+def described(protocol: str, error: Exception) -> str:
+    """Return in one line what a protocol's plugin has raised, and where."""
+    found = next((each for each in discover("validator.protocols") if each.name == protocol), None)
+    owner = "" if found is None else f" of {found.distribution} {found.distribution_version}"
+    text = " ".join(str(error).split())
+    return (
+        f"plugin {protocol}{owner} raised {type(error).__name__} at {_place(found, error)}{f': {text}' if text else ''}"
+    )
+
+
+def _place(found: Found | None, error: Exception) -> str:
+    """Return file and line: the last ones in the plugin's own package, else where the exception was raised."""
+    package = "" if found is None else found.value.partition(":")[0].partition(".")[0]
+    frames = [
+        (frame.f_globals.get("__name__", ""), frame.f_code.co_filename, line)
+        for frame, line in walk_tb(error.__traceback__)
+    ]
+    own = [frame for frame in frames if package and frame[0].partition(".")[0] == package]
+    _, file, line = (own or frames)[-1]
+    parts = Path(file).parts
+    start = max((at for at, part in enumerate(parts) if part in (package, f"{package}.py")), default=len(parts) - 1)
+    return f"{Path(*parts[start:])}:{line}"
+
+
+EXACT = "_set"
+"""Suffix of a state key that lists all keys of another one, unless the protocol itself has a state key of that name."""
+
+
+def expects_anything(expect: dict[str, Any]) -> bool:
+    """Return whether an expectation of a step names anything that can differ."""
+    return any(
+        _has_value(value) if key == "state" else bool(value) or key == "dispatched" for key, value in expect.items()
+    )
+
+
+def _has_value(expected: Any) -> bool:
+    return any(map(_has_value, expected.values())) if isinstance(expected, dict) else True
+
+
+def check_state_keys(state: Node, protocol: ProtocolDefinition) -> list[str]:
+    """Return a warning for each key that no state of the protocol has.
+
+    Raises `UserError` for a key below a state key that is no para or no channel: ``null`` would match whatever the state holds.
+    """
+    traces = protocol.traces
+    for names, is_good, wanted in (
+        (traces.para_keys, _is_para, 'a para as the key, such as "2000"'),
+        (traces.channel_keys, _is_channel, 'a channel as the key, such as "2000->2004"'),
+    ):
+        for name in names:
+            expected = state[name].value if state.has(name) else None
+            for key in expected if isinstance(expected, dict) else ():
+                if not is_good(key):
+                    raise UserError(f"{state.path}.{name}: expected {wanted}, found {printable(key)!r}")
+    known = {*traces.state_keys, *(f"{key}{EXACT}" for key in traces.state_keys)}
+    return [
+        f"{state.path}: protocol {protocol.name} has no state key {printable(key)!r}: null, 0 and [] always match"
+        for key in state.object()
+        if key not in known
+    ]
+
+
+def _is_para(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and str(int(text[:11])) == text and int(text) <= U32_MAX
+
+
+def _is_channel(text: str) -> bool:
+    ends = text.split("->")
+    return len(ends) == 2 and all(map(_is_para, ends))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from validator.plugin.registry import PluginError
     from validator.testing.case import NotApplicable
-    from validator.testing.check_tests import test_classes
+    from validator.testing.check_points import test_classes
     from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
     from validator.testing.installed import NeedsProtocol
@@ -43,7 +43,7 @@ _MODULES = {
     "ProtocolContract": "validator.testing.protocol",
     "ScenarioWriter": "validator.testing.scenario_writer",
     "suite_text": "validator.testing.scenario_writer",
-    "test_classes": "validator.testing.check_tests",
+    "test_classes": "validator.testing.check_points",
 }
 
 

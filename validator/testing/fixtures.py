@@ -26,14 +26,13 @@ def harness() -> type[Harness]:
 
 @pytest.fixture(scope="session")
 def vectors() -> Callable[[str], list[Scenario]]:
-    """Return a function that reads a protocol's conformance scenarios: ``vectors("my-protocol")`` (`validator.replay.suites`)."""
+    """Return a function that reads a protocol's conformance scenarios: ``vectors("my-protocol")`` (`validator.replay.scenario`)."""
     from functools import cache
 
     from validator.config import DEFAULT_PROTOCOL
     from validator.document import read_document
     from validator.plugin.runtime import installed_protocol
-    from validator.replay.scenario import read_scenarios
-    from validator.replay.suites import suite_files
+    from validator.replay.scenario import read_scenarios, suite_files
 
     def read(suite: str = DEFAULT_PROTOCOL) -> list[Scenario]:
         installed = cache(installed_protocol)

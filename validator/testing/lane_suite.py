@@ -14,6 +14,7 @@ from validator.config import DEFAULT_PROTOCOL, Config
 from validator.config.limits import find_limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.lane import Lane
+from validator.core.rules import LaneRules
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
@@ -66,11 +67,14 @@ class ChainPlayer:
         self._protocol: str = table["protocol"]
         self._lanes = {lane: self._definition.records}
         self._processor = LaneProcessor.create(self._definition)
-        self.rules_package = type(self._processor.lane.rules.state).__module__.partition(".")[0]
-        """The package that has the rules."""
 
-    def verdicts(self, records: Iterable[tuple[str, Json]]) -> list[Json]:
-        """Give the lane the records of complete blocks, each with its topic, and return the verdicts; no record may be a dead letter."""
+    @property
+    def rules(self) -> LaneRules[Any]:
+        """The lane's rules, with their state."""
+        return self._processor.lane.rules
+
+    def play(self, records: Iterable[tuple[str, Json]]) -> dict[str, list[Json]]:
+        """Give the lane records, each with its topic, and return verdicts and dispatches by topic; no record may be a dead letter."""
         codec, inputs = self._definition.codec, []
         for offset, (topic, record) in enumerate(records):
             kind = INPUT_TOPICS[topic]
@@ -78,9 +82,12 @@ class ChainPlayer:
             decoded = decode_record(codec, kind, value, Source(topic, 0, offset), None, self._lanes)
             assert not isinstance(decoded, DeadLetter), decoded.detail
             inputs.append(decoded[1])
-        outputs = [each for batch in self._processor.process(inputs) for each in batch.records]
-        assert {each.topic for each in outputs}.isdisjoint({"dead-letters"})
-        return [to_json("verdicts", each.value) for each in outputs if each.topic == "verdicts"]
+        found: dict[str, list[Json]] = {"verdicts": [], "dispatches": []}
+        for each in (each for batch in self._processor.process(inputs) for each in batch.records):
+            assert each.topic != "dead-letters"
+            if each.topic in found:
+                found[each.topic].append(to_json(each.topic, each.value))
+        return found
 
 
 class SuitePlayer:

@@ -7,9 +7,6 @@ import ast
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from validator.testing.lint_sets import Names, is_set, walk
-from validator.testing.lint_state import last_name, names_of_module, of_state
-
 Offence: TypeAlias = tuple[int, int, str, str]
 """Line from 1, column from 0, rule, finding."""
 Reports: TypeAlias = Iterator[tuple[str, str]]
@@ -280,3 +277,176 @@ def _alternatives(caught: ast.expr) -> list[ast.expr]:
 
 def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.endswith("__") and name not in _NAMED_TUPLE
+
+
+Names: TypeAlias = frozenset[str]
+"""Names that hold sets in a scope."""
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+_METHODS = ("union", "intersection", "difference", "symmetric_difference")
+_TYPES = ("set", "frozenset", "Set", "AbstractSet", "FrozenSet", "MutableSet")
+
+
+def walk(tree: ast.Module) -> Iterator[tuple[ast.AST, Names]]:
+    """Yield every node of a module with the names that are sets in its scope."""
+    yield from _walk(tree, _names_in(tree, frozenset()))
+
+
+def _walk(node: ast.AST, names: Names) -> Iterator[tuple[ast.AST, Names]]:
+    yield node, names
+    for child in ast.iter_child_nodes(node):
+        inside = _names_in(child, names) if isinstance(child, Function) else names
+        yield from _walk(child, inside)
+
+
+def is_set(node: ast.expr, names: Names) -> bool:
+    """Return whether an expression is a set: a display, a comprehension, a call that makes one, or a name that only holds sets."""
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Name(id=name):
+            return name in names
+        case ast.Call(func=ast.Name(id="set" | "frozenset")):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name)) if name in _METHODS:
+            return True
+        case ast.BinOp(left=left, right=right, op=ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor()):
+            return is_set(left, names) or is_set(right, names)
+        case ast.IfExp(body=body, orelse=orelse):
+            return is_set(body, names) or is_set(orelse, names)
+        case ast.NamedExpr(value=value):
+            return is_set(value, names)
+    return False
+
+
+def _names_in(scope: ast.AST, outside: Names) -> Names:
+    """Return the names that are sets in a function or module: those only assigned sets, and outer ones that are not reassigned."""
+    sets: set[str] = set()
+    others: set[str] = set()
+    if isinstance(scope, Function):
+        arguments = (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs)
+        for argument in arguments:
+            (sets if _is_set_type(argument.annotation) else others).add(argument.arg)
+    for node in _own_nodes(scope):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.NamedExpr(target=ast.Name(id=name), value=value)
+            ):
+                (sets if is_set(value, outside | sets) else others).add(name)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                (sets if _is_set_type(annotation) else others).add(name)
+            case ast.AugAssign():
+                pass  # a set stays a set
+            case ast.Name(id=name, ctx=ast.Store()) if name not in sets:
+                others.add(name)
+    return frozenset((outside | sets) - others)
+
+
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a scope in source order, without those of inner functions and classes."""
+    for child in ast.iter_child_nodes(scope):
+        yield child
+        if not isinstance(child, Function | ast.ClassDef):
+            yield from _own_nodes(child)
+
+
+def _is_set_type(annotation: ast.expr | None) -> bool:
+    match annotation:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in _TYPES
+        case ast.Subscript(value=value):
+            return _is_set_type(value)
+    return False
+
+
+_MUTABLE_CALLS: Final = ("list", "dict", "set", "bytearray", "defaultdict", "deque", "Counter", "OrderedDict")
+_MUTATING: Final = (
+    *(
+        "append",
+        "extend",
+        "insert",
+        "remove",
+        "pop",
+        "popitem",
+        "clear",
+        "update",
+        "setdefault",
+        "add",
+        "discard",
+        "sort",
+        "reverse",
+    ),
+    *("appendleft", "popleft", "extendleft", "rotate", "subtract", "difference_update", "intersection_update"),
+    "symmetric_difference_update",
+)
+_CACHES: Final = ("cache", "lru_cache", "cached_property")
+
+
+def of_state(node: ast.AST, module_names: frozenset[str]) -> Iterator[str]:
+    """Yield descriptions of how a function changes state that outlives it."""
+    if isinstance(node, ast.Global):
+        yield f"global {', '.join(node.names)}"
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return
+    for decorator in node.decorator_list:
+        name = last_name(decorator)
+        if name in _CACHES:
+            yield f"{node.name} caches its results between messages (@{name})"
+    for default in (*node.args.defaults, *node.args.kw_defaults):
+        if default is not None and _is_mutable(default):
+            yield f"an argument of {node.name} has a mutable default, which outlives a message"
+    for name in sorted({*_changed_in(node)} & module_names):
+        yield f"{node.name} changes {name}, which belongs to the module"
+
+
+def names_of_module(tree: ast.Module) -> frozenset[str]:
+    """Return the names defined at module level: their values, if changed in place, outlive a message."""
+    names: set[str] = set()
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=targets):
+                names.update(each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.add(name)
+            case ast.Import(names=imported) | ast.ImportFrom(names=imported):
+                names.update(each.asname or each.name for each in imported)
+    return frozenset(names)
+
+
+def last_name(node: ast.expr) -> str:
+    """Return the last name of an expression: of a call, a decorator or an exception class."""
+    match node:
+        case ast.Call(func=function):
+            return last_name(function)
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def _changed_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    """Yield the names from outside a function whose values it changes in place."""
+    own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    own |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _MUTATING:
+                pass
+            case (
+                ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
+                | ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
+            ):
+                pass
+            case _:
+                continue
+        while isinstance(owner, ast.Subscript | ast.Attribute):
+            owner = owner.value
+        if isinstance(owner, ast.Name) and owner.id not in own:
+            yield owner.id
+
+
+def _is_mutable(node: ast.expr) -> bool:
+    if isinstance(node, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
+        return True
+    return isinstance(node, ast.Call) and last_name(node) in _MUTABLE_CALLS

@@ -28,8 +28,7 @@ from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
 from validator.plugin.rule_pages import FieldTypes, RulesPage, Sort, parse_page
 from validator.plugin.runtime import installed_protocol
 from validator.replay.run import judge_scenario, run_scenario
-from validator.replay.scenario import Scenario, read_scenarios
-from validator.replay.suites import suite_files
+from validator.replay.scenario import Scenario, read_scenarios, suite_files
 from validator.testing.installed import NeedsProtocol
 from validator.testing.lane_suite import Json, SuitePlayer, fits_into_blocks
 

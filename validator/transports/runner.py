@@ -13,9 +13,9 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from validator.ask.dry_run_transport import dry_run_plugin
 from validator.ask.standings import CheckpointStandings
-from validator.config.unknown import no_chain
+from validator.config.explain import no_chain
 from validator.errors import UserError
-from validator.job.installed import configured_job, create_job_topics
+from validator.job.installed import configured_job, create_job_topics, every_chain, installed_jobs
 from validator.kafka.reader import TopicReader
 from validator.kafka.refusals import why
 from validator.kafka.retry import user_error
@@ -26,16 +26,24 @@ from validator.lanes.configured import configured_codec, protocol_of
 from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, READERS_MAX
 from validator.plugin.lock import check_lock, check_versions, read_lock
 from validator.plugin.pack import use_artefacts
-from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
+from validator.plugin.registry import (
+    PluginError,
+    Problem,
+    canonical,
+    configure,
+    discover,
+    installed,
+    load_all,
+    transports_of,
+)
 from validator.plugin.submission import NO_CURSORS, RecordForms, check_commit, check_enqueued, job_topics
 from validator.topics import CURSORS_TOPIC, INPUT_TOPICS
-from validator.transports.cursors import Cursors
 from validator.transports.lease import Lease
-from validator.transports.output_reader import KafkaOutputReader, next_record
+from validator.transports.output_reader import Cursors, KafkaOutputReader, next_record
 from validator.transports.record_queue import RecordQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from confluent_kafka import KafkaError
@@ -44,8 +52,9 @@ if TYPE_CHECKING:
     from validator.kafka.reader import TopicRecord
     from validator.kafka.settings import KafkaTable
     from validator.plugin.api import Measures, Record, Transport, TransportContext
-    from validator.plugin.job_api import Job, OwnTopic
+    from validator.plugin.job_api import Job, OwnTopic, TopicForm
     from validator.plugin.registry import Plugin
+
 
 GROUP: Final = "validator.transports"
 
@@ -360,3 +369,46 @@ def run_transport(
             lines = str(error).strip().splitlines()
             text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
             raise UserError(f"transport {chosen.name}: {chosen.plugin} raised {text}") from error
+
+
+class PluginTopic(NamedTuple):
+    """A topic that a plugin declares; ``owner`` is the transport or job that creates it at its first start."""
+
+    name: str
+    owner: str
+    purpose: str
+    form: TopicForm
+
+
+def plugin_topics(config: Config) -> dict[str, PluginTopic]:
+    """Return the topics of all plugins, installed and shipped, by name, sorted.
+
+    A plugin that cannot be loaded, or that needs a table which the configuration lacks, is left out: `validator plugins list` says why.
+    """
+    found: dict[str, PluginTopic] = {}
+    for each in (*_of_transports(config), *_of_jobs(config)):
+        found.setdefault(each.name, each)
+    return dict(sorted(found.items()))
+
+
+def _of_transports(config: Config) -> Iterator[PluginTopic]:
+    for plugin in (*load_all(discover(GROUP))[0], *shipped_transports(config)):
+        name = plugin.manifest.name
+        try:
+            transports = transports_of(plugin, canonical(config.transports.get(name, {})))
+        except UserError:
+            continue
+        for transport in transports:
+            for own in transport.own:
+                yield PluginTopic(own.topic.name, f"transport {name}", own.topic.purpose, own.form)
+
+
+def _of_jobs(config: Config) -> Iterator[PluginTopic]:
+    for job in installed_jobs(every_chain()):
+        try:
+            configured: Job = configured_job(config, job.name)
+        except UserError:  # without a chain for it; the form of its records is the same
+            configured = job
+        purposes = {topic.name: topic.purpose for topic in configured.topics}
+        for name, form in configured.forms.items():
+            yield PluginTopic(name, f"job {job.name}", purposes.get(name, ""), form)

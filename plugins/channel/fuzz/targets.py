@@ -17,10 +17,19 @@ from validator_channel.crypto import Sealer
 from validator_channel.errors import HelloError, LocalError, WireError
 from validator_channel.events import MessageReceived, MessageRejected, SessionClosed, SessionError
 from validator_channel.hello import ConnectorHello, Credentials, ListenerHello, Peering
-from validator_channel.ids import MAIN, Role, pack_message_id
 from validator_channel.limits import COUNTER_MAX, REFUSALS_MAX, Settings
 from validator_channel.session import Session
-from validator_channel.wire import FrameDecoder, Kind, Message, encode_frame, encode_message, parse_message
+from validator_channel.wire import (
+    MAIN,
+    FrameDecoder,
+    Kind,
+    Message,
+    Role,
+    encode_frame,
+    encode_message,
+    pack_message_id,
+    parse_message,
+)
 
 CHANNEL: Final = 0x0123456789ABCDEF
 SESSION: Final = 5

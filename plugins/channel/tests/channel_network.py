@@ -18,11 +18,9 @@ from validator_channel.events import (
     SessionError,
     SessionOnline,
 )
-from validator_channel.ids import Role, unpack_message_id
 from validator_channel.limits import REFUSALS_MAX, Settings
-from validator_channel.session import Session
-from validator_channel.states import State
-from validator_channel.wire import parse_message
+from validator_channel.session import Session, State
+from validator_channel.wire import Role, parse_message, unpack_message_id
 
 SETTINGS: dict[str, Any] = {
     "ack_timeout": 1.0,

@@ -21,18 +21,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from validator_channel.events import Event, MessageReceived, SessionOnline
 from validator_channel.hello import ConnectorHello, Credentials, Peering
-from validator_channel.ids import Role
-from validator_channel.limits import Settings
+from validator_channel.limits import ListenerLimits, Settings
 from validator_channel.net import authority
+from validator_channel.net.certificates import pin_of
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
-from validator_channel.net.handshake import HandshakeFailed
-from validator_channel.net.identity import peer_identity, pin_of
-from validator_channel.net.limits import ListenerLimits
 from validator_channel.net.listener import Listener
-from validator_channel.net.peers import Peer
+from validator_channel.net.peers import HandshakeFailed, Peer, peer_identity
 from validator_channel.net.tls import TlsFiles, new_context
 from validator_channel.session import Session
+from validator_channel.wire import Role
 
 CLIENT, SERVER = PEERS
 """The peer that connects, and the one that listens."""
@@ -355,7 +353,7 @@ class RawPeer:
 
 
 def authority_key(files: TlsFiles) -> Ed25519PrivateKey:
-    from validator_channel.net.files import load_key
+    from validator_channel.net.certificates import load_key
 
     return load_key(files.key)
 

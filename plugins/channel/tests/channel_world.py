@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 
 from validator_channel.crypto import Opener, Sealer
 from validator_channel.events import Event, SessionClosed, SessionError
-from validator_channel.ids import Role, pack_message_id, unpack_message_id
 from validator_channel.limits import COUNTER_MAX, FRAME_BYTES_MAX, Settings
 from validator_channel.session import Session
-from validator_channel.wire import FrameDecoder, Kind, Message, encode_frame, encode_message, parse_message
+from validator_channel.wire import (
+    FrameDecoder,
+    Kind,
+    Message,
+    Role,
+    encode_frame,
+    encode_message,
+    pack_message_id,
+    parse_message,
+    unpack_message_id,
+)
 
 CHANNEL = 0x0123456789ABCDEF
 SESSION = 5

@@ -21,11 +21,11 @@ from validator_channel.events import Event, MessageDelivered, MessageReceived, M
 from validator_channel.gateway import plugin
 from validator_channel.gateway.service import Gateway
 from validator_channel.hello import Peering
-from validator_channel.ids import format_id, unpack_message_id
 from validator_channel.limits import Settings
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
 from validator_channel.net.tls import TlsFiles
+from validator_channel.wire import format_id, unpack_message_id
 
 from validator.testing.transport import MemoryTransport
 
@@ -65,8 +65,7 @@ def verdict(block: int, para: int = 2000, index: int = 0, lane: str = LANE) -> d
     """Return a verdict in JSON form."""
     return {
         "lane": lane, "block": block, "kind": "candidate", "index": index, "para_id": para, "ok": True, "error": None, "clause": None,
-        "enacted": True, "messages": [], "effective_session": None, "expires_session": None, "candidate_hash": None,
-        "id": "00" * 16, "runtime_digest": "00" * 32,
+        "enacted": True, "messages": [], "id": "00" * 16, "runtime_digest": "00" * 32,
     }  # fmt: skip
 
 

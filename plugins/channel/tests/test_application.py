@@ -29,7 +29,7 @@ from validator_channel.application import (
     write_main,
     write_watched,
 )
-from validator_channel.strict_json import encode_json
+from validator_channel.wire import encode_json
 
 OFFSETS = st.integers(0, 2**53 - 1)
 POSITIONS = st.dictionaries(st.integers(0, 1023), OFFSETS, max_size=5)

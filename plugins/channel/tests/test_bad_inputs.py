@@ -34,9 +34,8 @@ from channel_world import (
     text,
 )
 from validator_channel.crypto import Sealer
-from validator_channel.ids import pack_message_id
 from validator_channel.limits import COUNTER_MAX
-from validator_channel.wire import encode_frame, encode_message
+from validator_channel.wire import encode_frame, encode_message, pack_message_id
 
 MAX_FRAME: Final = 4096
 """The setting of `World`."""

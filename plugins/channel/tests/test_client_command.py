@@ -17,7 +17,7 @@ import pytest
 from channel_tls import run
 from gateway_world import GatewayWorld, candidate, until, verdict
 from validator_channel.client import ConfigError, load_config
-from validator_channel.ids import format_id
+from validator_channel.wire import format_id
 
 COMMAND = (sys.executable, "-c", "from validator_channel.command import main; main()")
 

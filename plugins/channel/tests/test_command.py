@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from channel_world import CHANNEL, JOIN_TEXT, KEYS, PEERS, QUICK, SAMPLES, World
 from typer.testing import CliRunner
-from validator_channel import __version__, machine
+from validator_channel import __version__, session
 from validator_channel.command import app
-from validator_channel.ids import Role
-from validator_channel.wire import Kind
+from validator_channel.wire import Kind, Role
 
 OPEN = {"at": 0, "do": {"op": "open"}, "expect": {"tx": [], "events": [], "state": "HANDSHAKE"}}
 SECURED = {"at": 0.0, "do": {"op": "secured"}, "expect": {}}
@@ -236,5 +235,5 @@ def test_samples_pass() -> None:
 def test_version_names_the_form() -> None:
     """The modules decide, so an import of the other form would show here."""
     result = CliRunner().invoke(app, ["--version"])
-    form = "pure Python" if str(machine.__file__).endswith(".py") else "compiled"
+    form = "pure Python" if str(session.__file__).endswith(".py") else "compiled"
     assert (result.exit_code, result.stdout) == (0, f"validator-channel {__version__} ({form})\n")

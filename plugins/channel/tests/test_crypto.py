@@ -17,10 +17,10 @@ from validator_channel.crypto import (
     associated_data,
     nonce,
 )
+from validator_channel.delivery import Outgoing, Received
 from validator_channel.events import MessageReceived, Undelivered
 from validator_channel.limits import COUNTER_MAX
-from validator_channel.machine import Cause
-from validator_channel.topics import Outgoing, Received
+from validator_channel.session import Cause
 from validator_channel.wire import Kind
 
 

@@ -23,8 +23,7 @@ from channel_world import (
 )
 from validator_channel.crypto import Sealer
 from validator_channel.events import PeerError, SessionClosed
-from validator_channel.ids import pack_message_id
-from validator_channel.wire import Kind, Message, encode_frame, encode_message
+from validator_channel.wire import Kind, Message, encode_frame, encode_message, pack_message_id
 
 UNNAMED = (0, NO_MESSAGE)
 STRANGER = CHANNEL << 64 | 1

@@ -15,8 +15,8 @@ from channel_tls import run
 from gateway_world import LANE, PATIENT, GatewayWorld, candidate, limited, refusals, until, verdict
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, Watch, Watching, write_main
 from validator_channel.client import ClientLimits, Refused
-from validator_channel.ids import MAIN
 from validator_channel.net.connection import Connection
+from validator_channel.wire import MAIN
 
 CANDIDATES, REQUESTS = SUBMIT_TOPICS["candidates"], SUBMIT_TOPICS["channel-requests"]
 VERDICTS = WATCH_TOPICS["verdicts"]

@@ -14,9 +14,14 @@ import pytest
 from channel_tls import run
 from gateway_world import LANE, GatewayWorld, candidate, limited, until
 from validator_channel.application import DEAD_LETTERS, SUBMIT_TOPICS
-from validator_channel.gateway.dead_letters import dead_letter_keys, read_dead_letter, record_hash
-from validator_channel.gateway.policy import Grant, PeerPolicy
-from validator_channel.gateway.stream import feed_keys, read_feed_record
+from validator_channel.gateway.records import (
+    dead_letter_keys,
+    feed_keys,
+    read_dead_letter,
+    read_feed_record,
+    record_hash,
+)
+from validator_channel.gateway.registry import Grant, PeerPolicy
 
 from validator.testing.transport import MemoryTransport
 

@@ -13,16 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from validator_channel.application import Watched, read_main, read_watched
 from validator_channel.errors import ErrorCode, LocalError
-from validator_channel.gateway import hub as hub_module
-from validator_channel.gateway.counters import Counters
-from validator_channel.gateway.feed import Feed
-from validator_channel.gateway.hub import FeedHub
-from validator_channel.gateway.limits import GatewayLimits
-from validator_channel.gateway.peer_session import PeerSession
-from validator_channel.gateway.policy import PeerPolicy
+from validator_channel.gateway import feeds as feeds_module
+from validator_channel.gateway.bridge import PeerSession
+from validator_channel.gateway.feeds import Feed, FeedHub
+from validator_channel.gateway.measures import Counters
 from validator_channel.gateway.readers import Slice, SliceRequest
-from validator_channel.gateway.stream import FeedRecord, read_feed_record
-from validator_channel.net.rates import TokenBucket
+from validator_channel.gateway.records import FeedRecord, read_feed_record
+from validator_channel.gateway.registry import PeerPolicy
+from validator_channel.limits import GatewayLimits
+from validator_channel.net.sockets import TokenBucket
 
 PARTITIONS = 2
 LIMITS = GatewayLimits(feed_records_max=4, feed_bytes_max=2_000, feed_unacknowledged_max=2)
@@ -194,8 +193,8 @@ OPERATIONS = st.lists(
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "RECENT_RECORDS_MAX", 5)
-    monkeypatch.setattr(hub_module, "MARK_RECORDS", 3)
+    monkeypatch.setattr(feeds_module, "RECENT_RECORDS_MAX", 5)
+    monkeypatch.setattr(feeds_module, "MARK_RECORDS", 3)
 
 
 @settings(deadline=None)

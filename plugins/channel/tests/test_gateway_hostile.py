@@ -16,7 +16,7 @@ from channel_tls import run
 from gateway_world import LANE, GatewayWorld, candidate, limited, refusals, until
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS
 from validator_channel.client import Refused
-from validator_channel.ids import MAIN
+from validator_channel.wire import MAIN
 
 CANDIDATES, VERDICTS = SUBMIT_TOPICS["candidates"], WATCH_TOPICS["verdicts"]
 

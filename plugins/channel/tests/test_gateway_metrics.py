@@ -12,8 +12,8 @@ from channel_tls import run
 from gateway_world import GatewayWorld, candidate, refusals, until
 from validator_channel.application import SUBMIT_TOPICS
 from validator_channel.gateway import measures, plugin
-from validator_channel.gateway.counters import Counters
-from validator_channel.net.counters import Counters as NetCounters
+from validator_channel.gateway.measures import Counters
+from validator_channel.net.outcomes import Counters as NetCounters
 
 from validator.plugin.api import Measure
 from validator.testing.transport import MemoryTransport

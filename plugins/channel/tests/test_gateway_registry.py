@@ -11,9 +11,15 @@ import pytest
 from typer.testing import CliRunner
 from validator_channel.command import app
 from validator_channel.crypto import NO_PSK
-from validator_channel.gateway.policy import Grant, Unauthorised, check_authorised
-from validator_channel.gateway.registry import RegistryError, RegistryFile, read_registry
-from validator_channel.gateway.stream import feed_keys
+from validator_channel.gateway.records import feed_keys
+from validator_channel.gateway.registry import (
+    Grant,
+    RegistryError,
+    RegistryFile,
+    Unauthorised,
+    check_authorised,
+    read_registry,
+)
 
 PEER, GATEWAY = "0123456789abcdef0011223344556677", "0123456789abcdeffedcba9876543210"
 GOOD = f"""

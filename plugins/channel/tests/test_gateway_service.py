@@ -14,10 +14,10 @@ from gateway_world import LANE, GatewayWorld, candidate, refusals, until, verdic
 from validator_channel.application import SUBMIT_TOPICS, Watch, write_main
 from validator_channel.client import NotConnected, Refused
 from validator_channel.gateway import plugin
-from validator_channel.gateway.duplicates import Duplicates
+from validator_channel.gateway.intake import Duplicates
 from validator_channel.gateway.registry import RegistryError
-from validator_channel.ids import MAIN
-from validator_channel.net.rates import TokenBucket
+from validator_channel.net.sockets import TokenBucket
+from validator_channel.wire import MAIN
 
 from validator.plugin.api import LeaseLost
 from validator.plugin.registry import PluginError

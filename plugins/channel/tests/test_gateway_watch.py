@@ -12,7 +12,7 @@ from gateway_world import GatewayWorld, until, verdict
 from test_gateway_feeds import World as FeedWorld
 from validator_channel.application import WATCH_TOPICS, RefusedMessage, Watch, Watching, write_main
 from validator_channel.gateway.readers import Slice
-from validator_channel.ids import MAIN
+from validator_channel.wire import MAIN
 
 VERDICTS = WATCH_TOPICS["verdicts"]
 NO_PARTITION = "watch: verdicts: after: expected partitions that the topic has (0), found 9"

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from validator_channel import errors
 from validator_channel.errors import LocalError
 from validator_channel.events import SessionClosed, SessionError
-from validator_channel.ids import Role
 from validator_channel.limits import COUNTER_MAX, REFUSALS_MAX
-from validator_channel.wire import Kind, encode_frame, encode_message
+from validator_channel.wire import Kind, Role, encode_frame, encode_message
 
 from tests import hypothesis_profile
 

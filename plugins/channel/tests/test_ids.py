@@ -9,7 +9,9 @@ import pytest
 from channel_world import CHANNEL, PEERS, SESSION
 from hypothesis import given
 from hypothesis import strategies as st
-from validator_channel.ids import (
+from validator_channel.limits import Settings
+from validator_channel.session import Session
+from validator_channel.wire import (
     LAST_INDEX,
     NO_MESSAGE,
     MessageId,
@@ -21,8 +23,6 @@ from validator_channel.ids import (
     parse_id,
     unpack_message_id,
 )
-from validator_channel.limits import Settings
-from validator_channel.session import Session
 
 
 def test_example_of_the_rules() -> None:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_channel.events import PeerError, PeerLeft, TopicRequested
 from validator_channel.limits import JSON_LEVELS_MAX
-from validator_channel.strict_json import parse_json
-from validator_channel.wire import encode_frame
+from validator_channel.wire import encode_frame, parse_json
 
 MANY = json.dumps([1] * 5_000).encode()
 """Far more values than any message needs."""

@@ -26,8 +26,7 @@ from channel_tls import (
 )
 from validator_channel.events import SessionClosed
 from validator_channel.hello import Peering
-from validator_channel.limits import Settings
-from validator_channel.net.limits import ConnectionLimits, ListenerLimits
+from validator_channel.limits import ConnectionLimits, ListenerLimits, Settings
 from validator_channel.net.peers import Peer
 
 QUICK_POLL = ListenerLimits(poll_interval=0.05)

@@ -23,13 +23,11 @@ from validator_channel.events import (
     TopicRequested,
 )
 from validator_channel.hello import Peering
-from validator_channel.limits import Settings
+from validator_channel.limits import ConnectionLimits, ListenerLimits, Settings
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
-from validator_channel.net.handshake import HandshakeFailed
-from validator_channel.net.limits import ConnectionLimits, ListenerLimits
-from validator_channel.payloads import write_error
-from validator_channel.wire import Kind
+from validator_channel.net.peers import HandshakeFailed
+from validator_channel.wire import Kind, write_error
 
 MESSAGES = 300
 

@@ -13,10 +13,8 @@ import pytest
 from channel_tls import CLIENT, SERVER, Pki, World, run, serving, until
 from channel_world import CHANNEL
 from validator_channel.hello import Peering
-from validator_channel.limits import Settings
-from validator_channel.net.limits import ListenerLimits
-from validator_channel.net.peers import Peer
-from validator_channel.net.sessions import SessionTable
+from validator_channel.limits import ListenerLimits, Settings
+from validator_channel.net.peers import Peer, SessionTable
 from validator_channel.net.tls import TlsError, TlsFiles
 
 

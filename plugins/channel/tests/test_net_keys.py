@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from typer.testing import CliRunner
 from validator_channel.command import app
-from validator_channel.ids import channel_of, format_id, parse_channel, parse_id
-from validator_channel.net.files import load_certificates
-from validator_channel.net.keys import load_authority
+from validator_channel.net.authority import load_authority
+from validator_channel.net.certificates import load_certificates
 from validator_channel.net.tls import TlsFiles
+from validator_channel.wire import channel_of, format_id, parse_channel, parse_id
 
 
 def keys(*arguments: object) -> tuple[int, str, str]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from channel_tls import Pki, RawPeer, World, run, serving, until
-from validator_channel.limits import Settings
-from validator_channel.net.limits import ConnectionLimits, ListenerLimits
+from validator_channel.limits import ConnectionLimits, ListenerLimits, Settings
 
 SLOW = ListenerLimits(connection=ConnectionLimits(shutdown_timeout=600.0))
 BAD_FRAME = b"\0\0\0\0"

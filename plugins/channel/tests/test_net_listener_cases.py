@@ -15,11 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from validator_channel.hello import Peering
-from validator_channel.ids import format_id
 from validator_channel.net.authority import Usage
-from validator_channel.net.identity import peer_uri
+from validator_channel.net.certificates import peer_uri
 from validator_channel.net.peers import Peer
 from validator_channel.net.tls import TlsFiles
+from validator_channel.wire import format_id
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from channel_odd import (
     signed_leaf,
 )
 from channel_tls import SERVER, Pki, World, client_context, run, serving, until
-from validator_channel.ids import Role
 from validator_channel.net.tls import Tls, TlsError
+from validator_channel.wire import Role
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from channel_tls import Pki, RawPeer, World, run, serving, until
 from validator_channel.events import PeerError
-from validator_channel.net.ends import Ending
+from validator_channel.net.outcomes import Ending
 from validator_channel.wire import Kind
 
 ODD = [

@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from channel_tls import CLIENT, SERVER, Pki, World, client_context, run, serving, until
 from channel_world import CHANNEL
+from validator_channel import limits
 from validator_channel.client import ChannelClient, ClientConfig, ClientLimits, NotConnected
 from validator_channel.hello import Peering
-from validator_channel.ids import format_channel, format_id
-from validator_channel.net import limits
-from validator_channel.net.handshake import HandshakeFailed, failure_of
-from validator_channel.net.identity import ALPN
-from validator_channel.net.limits import ListenerLimits
-from validator_channel.net.reasons import SILENT
-from validator_channel.net.refusals import RefusalLog
+from validator_channel.limits import ListenerLimits
+from validator_channel.net.certificates import ALPN
+from validator_channel.net.listener import RefusalLog
+from validator_channel.net.outcomes import SILENT
+from validator_channel.net.peers import HandshakeFailed, failure_of
 from validator_channel.net.tls import TlsFiles
+from validator_channel.wire import format_channel, format_id
 
 OTHER = CLIENT ^ 1
 

@@ -14,11 +14,10 @@ import pytest
 from channel_tls import CLIENT, SERVER, Pki, World, certificate_of, pin, run, serving, until
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-from validator_channel.ids import Role
-from validator_channel.net.files import load_key
-from validator_channel.net.handshake import HandshakeFailed, check_identity
-from validator_channel.net.identity import read_identity
+from validator_channel.net.certificates import load_key, read_identity
+from validator_channel.net.peers import HandshakeFailed, check_identity
 from validator_channel.net.tls import Tls, TlsError, TlsFiles, new_context
+from validator_channel.wire import Role
 
 
 @pytest.fixture

@@ -16,13 +16,11 @@ from channel_tls import CLIENT, SERVER, Pki, RawPeer, Recorded, World, client_co
 from channel_world import CHANNEL, SAMPLES
 from validator_channel.events import MessageReceived, PeerError, SessionClosed, SessionError, SessionOnline
 from validator_channel.hello import Peering
-from validator_channel.ids import Role
+from validator_channel.limits import ListenerLimits
 from validator_channel.net.connection import Connection
-from validator_channel.net.handshake import HandshakeFailed
-from validator_channel.net.limits import ListenerLimits
 from validator_channel.net.listener import Listener
-from validator_channel.net.peers import Peer
-from validator_channel.net.sessions import SessionTable
+from validator_channel.net.peers import HandshakeFailed, Peer, SessionTable
+from validator_channel.wire import Role
 
 TESTS = Path(__file__).resolve().parent
 

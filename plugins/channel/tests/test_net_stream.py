@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from channel_tls import run, until
-from validator_channel.net.half_open import HalfOpen
-from validator_channel.net.limits import ConnectionLimits, ListenerLimits
-from validator_channel.net.rates import TokenBuckets, address_key
-from validator_channel.net.sockets import listen
-from validator_channel.net.stream import NEVER, WRITE_TIMEOUT, Stream
+from validator_channel.limits import ConnectionLimits, ListenerLimits
+from validator_channel.net.connection import NEVER, WRITE_TIMEOUT, Stream
+from validator_channel.net.listener import HalfOpen
+from validator_channel.net.sockets import TokenBuckets, address_key, listen
 
 
 class FakeTransport(asyncio.Transport):

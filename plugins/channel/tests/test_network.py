@@ -11,8 +11,8 @@ from channel_network import Network
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from validator_channel.errors import LocalError
-from validator_channel.ids import Role
-from validator_channel.states import State
+from validator_channel.session import State
+from validator_channel.wire import Role
 
 from tests import hypothesis_profile
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from channel_world import SAMPLES
 from validator_channel.crypto import Sealer
-from validator_channel.replay.cases import play, read_cases
-from validator_channel.replay.document import Node
+from validator_channel.replay.cases import Node, play, read_cases
 from validator_channel.replay.judge import judge, read_expected
 from validator_channel.replay.vectors import check_vectors, skipped
 from validator_channel.wire import Kind, Message, encode_frame, encode_message, parse_message

@@ -13,9 +13,9 @@ from channel_world import ACK, APPLICATION, World
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_hostile import CALLS, MESSAGES, call
-from validator_channel.ids import Role
-from validator_channel.states import Mark, State, only_delivers
-from validator_channel.wire import Kind
+from validator_channel.limits import GUESSES_MAX
+from validator_channel.session import Mark, State, only_delivers
+from validator_channel.wire import GUESSED_BYTES, Kind, Role
 
 from tests import hypothesis_profile
 
@@ -50,8 +50,15 @@ READS = st.lists(NEXT, min_size=1, max_size=4)
 def without_short_cuts() -> Iterator[None]:
     """No state that is entered here only delivers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("validator_channel.machine.only_delivers", lambda state, marks: False)
+        patch.setattr("validator_channel.session.only_delivers", lambda state, marks: False)
         yield
+
+
+class NoGuesses(dict[bytes, Any]):
+    """Forgets each guess."""
+
+    def __setitem__(self, start: bytes, guess: Any) -> None:
+        pass
 
 
 def online(role: Role, settings: dict[str, Any]) -> World:
@@ -84,7 +91,7 @@ def test_short_cuts_change_nothing(role: Role, manual: bool, acts: list[Any]) ->
         general = online(role, settings)
     assert quick.session._only_delivers
     assert not general.session._only_delivers
-    general.session._link._guesses = {}
+    general.session._link._guesses = NoGuesses()
     feeds = Feed(quick), Feed(general)
     for at, what in enumerate(acts):
         seen = []
@@ -103,17 +110,33 @@ def test_short_cut_is_taken() -> None:
     assert world.session._only_delivers
     world.session._rows = {}
     assert len(world.receive(APPLICATION, 0, 2, b"x").events) == 1
-    guess = world.session._link._guesses[b"AP"]
     body = world.frame(APPLICATION, 0, 4, b"y")[4:]
+    guess = world.session._link._guesses[body[:GUESSED_BYTES]]
     assert guess.read(body, world.session._link._window.next) == world.message(APPLICATION, 0, 4, b"y", 3).sealed
 
 
-def test_last_index_is_not_guessed_past_its_field() -> None:
-    """The ID after the last index would be one of the next topic, or of the next session."""
+def test_each_topic_has_a_guess() -> None:
+    world = World().online().with_topic(TOPIC)
+    for index in (2, 4, 6):
+        world.receive(APPLICATION, 0, index, b"x")
+        world.receive(APPLICATION, TOPIC, index - 2, b"x")
+    found = {(guess.kind, guess.topic, guess.index) for guess in world.session._link._guesses.values()}
+    assert found >= {(APPLICATION, 0, 8), (APPLICATION, TOPIC, 6)}
+
+
+def test_guesses_are_bounded() -> None:
+    world = World().online()
+    for topic in range(1, 3 * GUESSES_MAX):
+        world.receive(APPLICATION, topic, 0, b"x")
+        assert len(world.session._link._guesses) <= GUESSES_MAX
+
+
+def test_index_after_the_last_one_is_not_guessed() -> None:
+    """Its digits would not fit into the field; the guess begins again at 0."""
     world = World().online()
     world.session.set_next_index(0, 2**32 - 2)
     assert len(world.receive(APPLICATION, 0, 2**32 - 2, b"x").events) == 1
-    assert world.session._link._guesses[b"AP"].message_id % 2**32 == 0
+    assert 0 in {guess.index for guess in world.session._link._guesses.values()}
     world.assert_fails(world.receive(APPLICATION, 0, 2**32 - 1, b"x"), "INDEX_INVALID", (0, 2**32 - 1))
 
 

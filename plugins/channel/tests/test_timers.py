@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from validator_channel.ids import Role
+from validator_channel.delivery import Outgoing, RetransmissionTimers, new_topic
 from validator_channel.limits import Settings
-from validator_channel.timers import RetransmissionTimers
-from validator_channel.topics import Outgoing, new_topic
-from validator_channel.wire import Kind
+from validator_channel.wire import Kind, Role
 
 SETTINGS = Settings(ack_timeout=1.0, backoff=2.0, max_ack_timeout=5.0)
 TOPICS = [new_topic(topic, Role.CONNECTOR) for topic in (0, 7, 3)]

@@ -44,9 +44,6 @@ def verdict(
             {"recipient": recipient, "sequence_number": 1, "mqc_head": mqc_head}
             for recipient, mqc_head in messages or []
         ],
-        "effective_session": None,
-        "expires_session": None,
-        "candidate_hash": None,
         "runtime_digest": DIGEST,
         "id": bytes(16),
     }

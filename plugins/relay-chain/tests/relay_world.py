@@ -108,6 +108,17 @@ def busy_chain(last: int = LAST) -> MadeChain:
     return chain
 
 
+@cache
+def chain() -> MadeChain:
+    """Return the busy chain that tests share; nobody changes it."""
+    return busy_chain()
+
+
+def runtime_notice() -> str:
+    """Return the line about the upgrade in the busy chain."""
+    return f"block {UPGRADE + 1}: runtime polkadot 9431 instead of polkadot 9430"
+
+
 LATE = ((1000, 2004, True), (2004, 1000, True), (2000, 2004, False))
 """Channels of `late_chain` that no event shows: sender, recipient, and whether each opens."""
 

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 from answers_world import A_MINUTE_S, JOINED, crowded, prepared, waited_s
-from relay_world import FIRST, LAST, Collected, World, busy_chain
+from relay_world import FIRST, LAST, Collected, World, chain
 from validator_relay_chain import connection, pool
 from validator_relay_chain.answers import fault
 from validator_relay_chain.errors import (
@@ -25,34 +23,9 @@ from validator_relay_chain.errors import (
 from validator_relay_chain.pool import Stopped
 from validator_relay_chain.seeding import Seed
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode
-from validator_simulators.relay_chain.made import MadeChain
 
 in_every_speech = pytest.mark.usefixtures("speech")
 """Whatever the nodes speak."""
-
-
-@cache
-def chain() -> MadeChain:
-    return busy_chain()
-
-
-@pytest.fixture
-def node() -> Iterator[MockNode]:
-    with MockNode(chain().recording) as node:
-        yield node
-
-
-@pytest.fixture
-def spare() -> Iterator[MockNode]:
-    with MockNode(chain().recording) as node:
-        yield node
-
-
-@pytest.fixture(scope="module")
-def seed(tmp_path_factory: pytest.TempPathFactory) -> Seed:
-    """Return what an honest node gives."""
-    with MockNode(chain().recording) as node:
-        return prepared(World([node.url], tmp_path_factory.mktemp("seed")), tmp_path_factory.mktemp("lane")).seed
 
 
 # --- what an answer means ---

@@ -24,7 +24,8 @@ from validator_relay_chain.seeding import Seed
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 from validator_simulators.relay_chain.made import MadeChain
 
-pytestmark = pytest.mark.usefixtures("speech")
+in_every_speech = pytest.mark.usefixtures("speech")
+"""Whatever the node speaks; the other tests are about files, and one way of asking is enough for them."""
 
 EVERY = 3
 NOWHERE = "ws://127.0.0.1:1"
@@ -82,6 +83,7 @@ def from_files(folder: Path, seed: Seed, last: int, url: str = NOWHERE) -> tuple
     return out, world
 
 
+@in_every_speech
 @pytest.mark.parametrize("make", [busy_chain, paged_chain])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_records_are_the_same_without_a_node(make: object, tmp_path: Path, *, shuffled: bool) -> None:
@@ -107,6 +109,7 @@ def test_same_blocks_are_the_same_bytes(tmp_path: Path) -> None:
     assert all((one / name).read_bytes() == (many / name).read_bytes() for name in files)
 
 
+@in_every_speech
 def test_what_a_lane_alone_knows_to_ask_is_asked_once(tmp_path: Path) -> None:
     chain = late_chain()
     features = ("forced_requests", "cancel_open_request")
@@ -153,6 +156,7 @@ def test_blocks_after_the_files_come_from_the_node(tmp_path: Path) -> None:
     assert asked == chain.number - SESSION
 
 
+@in_every_speech
 def test_nodes_that_fail_in_between_change_no_byte(tmp_path: Path) -> None:
     chain = busy_chain()
     with MockNode(chain.recording) as node:
@@ -167,11 +171,7 @@ def test_nodes_that_fail_in_between_change_no_byte(tmp_path: Path) -> None:
     ]
 
 
-def test_node_of_another_fork_is_left_for_the_spare(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speech: str
-) -> None:
-    if speech != "old":
-        pytest.skip("the mock node keeps no fork for its newer methods")
+def test_node_of_another_fork_is_left_for_the_spare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill.os, "getpid", lambda: 0)
     chain, fork = busy_chain(), busy_chain()
     number = FIRST + 6
@@ -185,6 +185,7 @@ def test_node_of_another_fork_is_left_for_the_spare(
     assert not list((tmp_path / "two" / "blocks").glob(".*"))
 
 
+@in_every_speech
 def test_state_that_is_gone_ends_it(tmp_path: Path) -> None:
     chain = busy_chain()
     pruned = Fault(FaultKind.PRUNED, "state_queryStorageAt", count=None)

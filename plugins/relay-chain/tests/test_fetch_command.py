@@ -10,11 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from relay_world import LAST, busy_chain
+from relay_world import LAST
 from typer.testing import CliRunner
 from validator_relay_chain.archive import ranges_of
 from validator_relay_chain.pool import NodePool
@@ -23,12 +22,6 @@ from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 from validator.cli.main import app
 
 BEGIN = 102
-
-
-@pytest.fixture
-def node() -> Iterator[MockNode]:
-    with MockNode(busy_chain().recording) as node:
-        yield node
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from relay_world import FIRST, GENESIS, LANE, LAST, SESSION, UPGRADE, Collected, World, busy_chain
+from relay_world import FIRST, GENESIS, LANE, LAST, SESSION, Collected, World, busy_chain, chain
 from validator_relay_chain.convert import JsonRecord
 from validator_relay_chain.errors import ChainContradiction, FollowError, StatePruned, UndecodableBlock, WrongChain
 from validator_relay_chain.header import to_hex
@@ -20,36 +18,9 @@ from validator_relay_chain.pool import Stopped
 from validator_relay_chain.position import Position
 from validator_relay_chain.seeding import Seed
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode
-from validator_simulators.relay_chain.made import MadeCandidate, MadeChain
+from validator_simulators.relay_chain.made import MadeCandidate
 
 pytestmark = pytest.mark.usefixtures("speech")
-
-
-@cache
-def chain() -> MadeChain:
-    """Return the chain of this module; nobody changes it."""
-    return busy_chain()
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seed, Collected]:
-    """Return what a lane begins with, and its records when nothing goes wrong."""
-    with MockNode(chain().recording) as node:
-        world = World([node.url], tmp_path_factory.mktemp("undisturbed"))
-        seed, out = world.seed(), Collected()
-        world.follow(out, seed)
-    assert world.told == [runtime_notice()]
-    return seed, out
-
-
-def runtime_notice() -> str:
-    return f"block {UPGRADE + 1}: runtime polkadot 9431 instead of polkadot 9430"
-
-
-@pytest.fixture
-def node() -> Iterator[MockNode]:
-    with MockNode(chain().recording) as node:
-        yield node
 
 
 # --- records ---

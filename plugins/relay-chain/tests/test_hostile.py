@@ -195,12 +195,6 @@ def test_type_that_doubles_at_each_level_is_refused() -> None:
 # --- heads ---
 
 
-@pytest.fixture
-def node() -> Iterator[MockNode]:
-    with MockNode(busy_chain().recording) as node:
-        yield node
-
-
 def test_head_that_nobody_knows_is_asked_for_again(node: MockNode, tmp_path: Path) -> None:
     world, out = World([node.url], tmp_path), Collected()
     seed = world.seed()

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,31 +15,6 @@ from validator_relay_chain.errors import BadAnswer, FollowError
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.seeding import Seed
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode
-from validator_simulators.relay_chain.made import MadeChain
-
-
-@cache
-def chain() -> MadeChain:
-    return busy_chain()
-
-
-@pytest.fixture
-def node() -> Iterator[MockNode]:
-    with MockNode(chain().recording) as node:
-        yield node
-
-
-@pytest.fixture
-def spare() -> Iterator[MockNode]:
-    with MockNode(chain().recording) as node:
-        yield node
-
-
-@pytest.fixture(scope="module")
-def seed(tmp_path_factory: pytest.TempPathFactory) -> Seed:
-    """Return what an honest node gives."""
-    with MockNode(chain().recording) as node:
-        return prepared(World([node.url], tmp_path_factory.mktemp("seed")), tmp_path_factory.mktemp("lane")).seed
 
 
 def lie_about_a_value(node: MockNode) -> None:

@@ -7,13 +7,12 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from answers_world import crowded, prepared
-from relay_world import FIRST, LAST, Collected, World, busy_chain, shipped
+from relay_world import FIRST, LAST, Collected, World, busy_chain, chain, shipped
 from validator_relay_chain import connection, modern
 from validator_relay_chain.errors import BadAnswer, NodeError, RpcFault, StatePruned, Unreachable
 from validator_relay_chain.header import Header
@@ -24,26 +23,10 @@ from validator_relay_chain.seeding import Seed
 from validator_relay_chain.wires import open_wire
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode, Speech
 from validator_simulators.relay_chain import modern as mock_modern
-from validator_simulators.relay_chain.made import MadeChain
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 OLD, ARCHIVE, HEAD = Speech.OLD, Speech.ARCHIVE, Speech.HEAD
-
-
-@cache
-def chain() -> MadeChain:
-    return busy_chain()
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seed, Collected]:
-    """Return what a lane begins with, and its records, as an older node has them."""
-    with MockNode(chain().recording) as node:
-        world = World([node.url], tmp_path_factory.mktemp("undisturbed"))
-        seed, out = world.seed(), Collected()
-        world.follow(out, seed)
-    return seed, out
 
 
 def moving(node: MockNode, out: Collected, step: int = 1) -> None:

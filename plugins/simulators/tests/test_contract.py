@@ -16,8 +16,8 @@ def test_simulation_is_compared_with_the_rules_for_a_bounded_time(monkeypatch: p
 def test_model_that_disagrees_is_found_with_the_first_verdict_that_differs() -> None:
     verdict = {"index": 0, "ok": False, "error": {"kind": "A", "para_id": 5}}
     plain = {**verdict, "error": {"kind": "A"}}
-    assert contract._disagreement([verdict], [verdict], ()) is None
-    assert contract._disagreement([plain], [verdict], ["A"]) is None, "the rules leave the fields of this error open"
+    assert contract.disagreement([verdict], [verdict], ()) is None
+    assert contract.disagreement([plain], [verdict], ["A"]) is None, "the rules leave the fields of this error open"
     wrong = {**verdict, "error": {"kind": "A", "para_id": 6}}
     for expected, found, open_kinds in (
         ([plain], [verdict], ()),
@@ -25,7 +25,7 @@ def test_model_that_disagrees_is_found_with_the_first_verdict_that_differs() -> 
         ([verdict] * 2, [verdict], ()),
         ([], [verdict], ["A"]),
     ):
-        assert "the model expects" in str(contract._disagreement(expected, found, open_kinds))
+        assert "the model expects" in str(contract.disagreement(expected, found, open_kinds))
 
 
 def test_protocol_without_simulation_is_not_compared() -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from validator_simulators import PROFILES, SimulatedBlock, SimulationSettings, settings_of_profile
+from validator_simulators import PROFILES, SimulationSettings, settings_of_profile
+from validator_simulators.contract import records_of, refusals
 from validator_simulators.router.candidates import WAYS as CANDIDATE_KINDS
 from validator_simulators.router.chains import LIMITS, recorded_channels, topology
 from validator_simulators.router.model import NaiveRouter
@@ -26,18 +27,10 @@ GROUPS = ("ProcessedDownwardMessages", "UpwardMessages", "HrmpWatermark", "Outbo
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-def errors(blocks: list[SimulatedBlock]) -> Counter[str]:
-    return Counter(str(v["error"]["kind"]) for block in blocks for v in block.expected if not v["ok"])
-
-
-def records(block: SimulatedBlock, kind: str) -> list[dict[str, Any]]:
-    return [record for found, record in block.records if found == kind]
-
-
 @pytest.mark.parametrize("preset", ["polkadot", "tight"])
 @pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])
 def test_every_error_kind_occurs(preset: str, enactment: Any) -> None:
-    found = errors(list(simulate(SimulationSettings(seed=7, blocks=120, preset=preset, enactment=enactment))))
+    found = refusals(list(simulate(SimulationSettings(seed=7, blocks=120, preset=preset, enactment=enactment))))
     wanted = {*CANDIDATE_KINDS, *REQUEST_KINDS, "ExceedsMaxMessageSize"}
     if enactment == "on-inclusion":
         wanted |= {"Inclusion/CandidateNotPending", "Timeout/CandidateNotPending"}
@@ -61,11 +54,11 @@ def test_second_model_gives_expected_verdicts_from_records_alone(enactment: Any,
         enactment=chain["enactment"],
     )
     for block in simulation.blocks():
-        header = records(block, "blocks")[0]
+        header = records_of([block], "blocks")[0]
         results = router.begin_block(block.block, header["included"], header["timed_out"])
-        results += [router.request(record) for record in records(block, "channel-requests")]
-        results += [router.downward(record) for record in records(block, "downward-messages")]
-        results += [router.candidate(record) for record in records(block, "candidates")]
+        results += [router.request(record) for record in records_of([block], "channel-requests")]
+        results += [router.downward(record) for record in records_of([block], "downward-messages")]
+        results += [router.candidate(record) for record in records_of([block], "candidates")]
         assert results == [
             {key: value for key, value in verdict.items() if key in ("ok", "error")} for verdict in block.expected
         ]
@@ -81,9 +74,9 @@ def test_records_are_numbered_counted_and_in_canonical_order() -> None:
         assert block.block == number
         positions = [order.index(kind) for kind, _ in block.records]
         assert positions == sorted(positions)
-        header = records(block, "blocks")[0]
+        header = records_of([block], "blocks")[0]
         for kind, count in zip(order[1:], ("requests", "downward", "candidates"), strict=True):
-            found = records(block, kind)
+            found = records_of([block], kind)
             assert [record["index"] for record in found] == list(range(header[count]))
             assert {record["block"] for record in found} <= {number}
         verdicts = Counter(verdict["kind"] for verdict in block.expected)
@@ -111,17 +104,17 @@ def test_candidate_breaking_two_rules_gets_error_of_earlier_group() -> None:
 def test_chain_without_violations_has_no_refusal() -> None:
     settings = SimulationSettings(seed=5, blocks=100, violation_share=0, configuration_changes_per_100_sessions=0)
     blocks = list(simulate(settings))
-    assert errors(blocks) == Counter()
-    assert sum(len(records(block, "candidates")) for block in blocks) > 1000
+    assert refusals(blocks) == Counter()
+    assert sum(len(records_of([block], "candidates")) for block in blocks) > 1000
 
 
 def test_chain_has_every_kind_of_request_and_session_change() -> None:
     simulation = RouterSimulation(SimulationSettings(seed=4, blocks=300))
     blocks = list(simulation.blocks())
-    changes = [change for block in blocks if (change := records(block, "blocks")[0]["session_change"])]
+    changes = [change for block in blocks if (change := records_of([block], "blocks")[0]["session_change"])]
     assert any(change["new_config"] for change in changes)
     assert any(change["onboarding"] for change in changes)
-    requests = [record for block in blocks for record in records(block, "channel-requests")]
+    requests = [record for block in blocks for record in records_of([block], "channel-requests")]
     kinds = Counter(request["kind"] for request in requests)
     assert set(kinds) == {"init_open_channel", "accept_open_channel", "close_channel", "schedule_para_cleanup"}
     assert len(simulation.router.channels) > 50
@@ -132,10 +125,10 @@ def test_chain_has_every_kind_of_request_and_session_change() -> None:
 def test_message_sizes_lie_in_recorded_ranges() -> None:
     horizontal, upward, downward = [], [], []
     for block in simulate(SimulationSettings(blocks=200, violation_share=0)):
-        for candidate in records(block, "candidates"):
+        for candidate in records_of([block], "candidates"):
             horizontal += [len(message["data"]) // 2 for message in candidate["horizontal_messages"]]
             upward += [len(message) // 2 for message in candidate["upward_messages"]]
-        downward += [len(message["msg"]) // 2 for message in records(block, "downward-messages")]
+        downward += [len(message["msg"]) // 2 for message in records_of([block], "downward-messages")]
     assert 110 <= sorted(horizontal)[len(horizontal) // 2] <= 130
     assert max(horizontal) > 1000
     # Empty messages and those of one byte fill a queue or a channel to its limit, on purpose.
@@ -184,7 +177,7 @@ def test_same_seed_gives_same_bytes_under_any_hash_seed() -> None:
 def test_profile_yields_its_candidates_per_block(profile: str) -> None:
     settings = settings_of_profile(profile, blocks=12, violation_share=0)
     blocks = list(simulate(settings))
-    candidates = sum(len(records(block, "candidates")) for block in blocks)
+    candidates = sum(len(records_of([block], "candidates")) for block in blocks)
     assert candidates >= 0.9 * 12 * settings.candidates_per_block
 
 

@@ -157,18 +157,19 @@ def _violation(kind: type[Violation]) -> st.SearchStrategy[Violation]:
 
 
 VIOLATION = st.sampled_from(VIOLATION_TYPES).flatmap(_violation)
+_OF_HINT: dict[Any, st.SearchStrategy[Any]] = {
+    int: U32,
+    int | None: optional(U32),
+    bool: st.booleans(),
+    bytes | None: optional(HASH),
+}
 VERDICT = st.builds(
     Verdict,
+    **{name: _OF_HINT[hint] for name, hint in get_type_hints(Verdict).items() if hint in _OF_HINT and name != "index"},
     kind=st.sampled_from(InputKind),
-    block=U32,
     index=INDEX,
-    para_id=U32,
     violation=optional(VIOLATION),
-    enacted=st.booleans(),
     messages=st.lists(st.builds(MessageRef, U32, U63, HASH), max_size=3).map(tuple),
-    effective_session=optional(U32),
-    expires_session=optional(U32),
-    candidate_hash=optional(HASH),
     signals=st.lists(
         st.builds(Signal, TEXT, optional(U8), optional(U8), optional(st.binary(max_size=64))), max_size=2
     ).map(tuple),

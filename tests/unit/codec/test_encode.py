@@ -97,6 +97,14 @@ def test_verdict_shows_every_violation_with_its_fields(kind: type[Violation]) ->
     )
 
 
+def test_digest_may_change_between_two_blocks() -> None:
+    encoder = Encoder("polkadot", DIGEST)
+    encoder.runtime_digest = bytes(32)
+    assert encoder.verdict(Verdict(InputKind.DOWNWARD, 1, 0, 1)) == Encoder("polkadot", bytes(32)).verdict(
+        Verdict(InputKind.DOWNWARD, 1, 0, 1)
+    )
+
+
 def test_verdict_in_json_has_every_field() -> None:
     message = MessageRef(2004, 7, DIGEST)
     signals = (Signal("SelectCore", selector=1, offset=0), Signal("ApprovedPeer", peer=b"\xaa"))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from dataclasses import replace
@@ -31,13 +30,6 @@ from validator.protocols.router.configuration import (
 from validator.protocols.router.rules import ROUTER
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "validator.toml"
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.upper().startswith("VALIDATOR_"):
-            monkeypatch.delenv(name)
 
 
 def load(tmp_path: Path, text: str) -> Config:

@@ -4,28 +4,15 @@
 from __future__ import annotations
 
 import json
-import os
 from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
-from validator.config import Chain, Config, configuration_digest, load_config
+from tests.unit.config.test_config import load
+from validator.config import Chain, configuration_digest
 from validator.errors import UserError
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LIMITS_TABLE
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.upper().startswith("VALIDATOR_"):
-            monkeypatch.delenv(name)
-
-
-def load(tmp_path: Path, text: str) -> Config:
-    file = tmp_path / "validator.toml"
-    file.write_text(text)
-    return load_config(file)
 
 
 def test_equivalent_configurations_have_equal_digests(tmp_path: Path) -> None:

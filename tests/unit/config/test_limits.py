@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,6 @@ from validator.config import Config, configuration_digest, load_config
 from validator.config.explain import closest
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.upper().startswith("VALIDATOR_"):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.config.test_config import errors_of, load, no_environment
+from tests.unit.config.test_config import errors_of, load
 from validator.config import Config
 from validator.kafka.settings import flatten
-
-__all__ = ["no_environment"]
 
 REGISTRY = '[schema_registry]\nurl = "https://registry.example:8081"\n'
 

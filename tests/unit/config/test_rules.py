@@ -8,19 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from validator.config import Config, configuration_digest, load_config
+from tests.unit.config.test_limits import load
+from validator.config import Config, configuration_digest
 from validator.core.rules import in_force
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition, rules_runtime
 from validator.protocols.router.features import table
 
 PROFILE = "profile = 'router/2021-09'"
-
-
-def load(tmp_path: Path, text: str) -> Config:
-    file = tmp_path / "validator.toml"
-    file.write_text(f"[chains.a]\n{text}")
-    return load_config(file)
 
 
 def features_at(config: Config, block: int) -> frozenset[str]:

@@ -20,8 +20,7 @@ from validator.protocols.router.configuration import LIMITS_TABLE, read_configur
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.rules import ROUTER
 from validator.replay.run import run_scenario
-from validator.replay.scenario import read_scenarios
-from validator.replay.suites import suite_files, suite_names
+from validator.replay.scenario import read_scenarios, suite_files, suite_names
 
 INSTALLED = cache(installed_protocol)
 

@@ -18,7 +18,7 @@ from validator.history.engine import Engine
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.protocol_api import InvariantBroken
 from validator.plugin.runtime import installed_protocol
-from validator.replay.suites import suite_names
+from validator.replay.scenario import suite_names
 
 BLOCKS = 40
 

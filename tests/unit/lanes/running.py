@@ -10,10 +10,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.backend import Store
-from tests.unit.lanes.chains import PREFIX, Chain, chain, definition_of, inputs_of
+from tests.unit.lanes.chains import PREFIX, Chain, inputs_of
 from validator.codec.encode import BlockOutput, OutputRecord
 from validator.codec.inflight import Arrival, pack
 from validator.codec.orders import InputSpan, LaneOrder
@@ -151,15 +150,6 @@ def batches_of(of: Chain) -> list[list[Arrival]]:
     items: list[Arrival] = list(inputs_of(of.records))
     at = [len(items) * number // BATCHES for number in range(BATCHES + 1)]
     return [items[begin:end] for begin, end in pairwise(at)]
-
-
-@pytest.fixture
-def make() -> Callable[..., Running]:
-    def running(seed: int = 3, lane: str = "polkadot") -> Running:
-        of = chain(SimulationSettings(seed=seed, blocks=12, candidates_per_block=3, session_length_blocks=5, lane=lane))
-        return Running(of, definition_of(of))
-
-    return running
 
 
 def undisturbed(running: Running) -> Running:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -152,13 +152,6 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield secret
 
 
-@pytest.fixture
-def processes() -> Iterator[LaneProcesses]:
-    started = LaneProcesses()
-    yield started
-    started.close()
-
-
 def definition(lane: str = LANE, seconds_max: int = 60) -> LaneDefinition:
     chain = {
         "host_configuration": {"preset": "polkadot-2023"},
@@ -169,12 +162,12 @@ def definition(lane: str = LANE, seconds_max: int = 60) -> LaneDefinition:
     return lane_definition(Config.model_validate({"chains": {lane: chain}, "job": table}), lane)
 
 
-def records(*kinds: str, lane: str = LANE, blocks: int = 10) -> list[Record]:
+def records(*kinds: str, names: Sequence[str] = NAMES, lane: str = LANE, blocks: int = 10) -> list[Record]:
     """Return blocks with two counted messages each; one block has further messages between them."""
     made = []
     for block in range(1, blocks + 1):
         inner = kinds if block == FATAL_AT else ()
-        made += block_records(lane, block, [bytes([NAMES.index(kind), block]) for kind in ("counts", *inner, "counts")])
+        made += block_records(lane, block, [bytes([names.index(kind), block]) for kind in ("counts", *inner, "counts")])
     return made
 
 

@@ -15,16 +15,19 @@ import pytest
 
 from tests.hostile import block_records
 from tests.throwaway import files_of, importable, packed
-from tests.unit.lanes.chains import Record, inputs_of
+from tests.unit.lanes.chains import inputs_of
 from tests.unit.lanes.hostile_process import KINDS, NAMES
 from tests.unit.lanes.test_apart import FATAL_AT, LANE, Apart, definition
+from tests.unit.lanes.test_apart import records as records_of
 from tests.unit.lanes.test_confine import can_forbid
-from validator.lanes.apart import batch, host, pace
+from validator.lanes.apart import batch, host
 from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
 from validator.lanes.apart.process import Start
 from validator.lanes.auditing import AuditSettings
 from validator.lanes.parked import Fault, point_of, stored_parts
 from validator.lanes.parking import Suspect
+
+records = partial(records_of, names=NAMES)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,22 +35,6 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     archive = packed(tmp_path_factory.mktemp("limits") / "hostile.zip", files_of("hostile", "1.0.0", KINDS))
     with importable(archive):
         yield
-
-
-@pytest.fixture
-def processes() -> Iterator[LaneProcesses]:
-    started = LaneProcesses()
-    yield started
-    started.close()
-
-
-def records(*kinds: str, lane: str = LANE, blocks: int = 10) -> list[Record]:
-    """Return blocks with two counted messages each; one block has further messages between them."""
-    made = []
-    for block in range(1, blocks + 1):
-        inner = kinds if block == FATAL_AT else ()
-        made += block_records(lane, block, [bytes([NAMES.index(kind), block]) for kind in ("counts", *inner, "counts")])
-    return made
 
 
 @pytest.fixture
@@ -82,7 +69,7 @@ def test_a_process_that_does_not_get_on_is_ended_by_the_clock_of_the_worker(
     processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch, kinds: list[str], said: str
 ) -> None:
     monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
-    monkeypatch.setattr(pace, "BLOCK_CALLS_MAX", 4 if len(kinds) == 1 else 1)
+    monkeypatch.setattr(host, "BLOCK_CALLS_MAX", 4 if len(kinds) == 1 else 1)
     lane = Apart(processes, definition(seconds_max=1))
     began_s = time.monotonic()
     with pytest.raises(LaneProcessFailed, match=re.escape(said)) as failed:
@@ -93,7 +80,7 @@ def test_a_process_that_does_not_get_on_is_ended_by_the_clock_of_the_worker(
 
 def test_a_process_may_take_its_time_for_each_block(processes: LaneProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "LAST_RESORT_S", 1.0)
-    monkeypatch.setattr(pace, "BLOCK_CALLS_MAX", 2)
+    monkeypatch.setattr(host, "BLOCK_CALLS_MAX", 2)
     lane = Apart(processes, definition(seconds_max=2))
     made = [
         each

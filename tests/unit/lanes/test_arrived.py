@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, chunk, failing, make, undisturbed
+from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, chunk, failing, undisturbed
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import to_json
 from validator.codec.orders import LaneOrder
@@ -20,8 +20,6 @@ from validator.lanes.marker import consumed_by
 from validator.lanes.parked import Fault, Partition, Span, held_with, says_parked
 from validator.lanes.parking import LaneBatch
 from validator.lanes.store import LaneCache
-
-__all__ = ["make"]
 
 
 def letters(topic: str, partition: int, offsets: Iterable[int], size: int = 10) -> list[Arrival]:

@@ -11,7 +11,7 @@ import pytest
 from validator_simulators.settings import SimulationSettings
 
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
-from tests.unit.lanes.running import Running, batches_of, make, undisturbed
+from tests.unit.lanes.running import Running, batches_of, undisturbed
 from validator.cli.lanes import _audit_lines
 from validator.codec.json_form import to_json
 from validator.core.execute import execute
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from validator.core.outcomes import Executed
     from validator.lanes.definition import LaneDefinition
-
-__all__ = ["make"]
 
 ALL = AuditSettings(MILLIONTHS)
 BLOCK = 7

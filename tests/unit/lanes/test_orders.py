@@ -14,7 +14,6 @@ from tests.unit.lanes.running import (
     Running,
     batches_of,
     failing,
-    make,
     undisturbed,
 )
 from validator.codec.encode import reason_of
@@ -29,8 +28,6 @@ from validator.lanes.arrived import Inputs
 from validator.lanes.parked import Fault, Parked, Span, point_of, says_parked, stored_parts
 from validator.lanes.parking import LaneBatch, Suspect
 from validator.lanes.store import LaneCache, restore_lane
-
-__all__ = ["make"]
 
 # --- orders -------------------------------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from tests.unit.lanes.running import (
     Running,
     batches_of,
     failing,
-    make,
     undisturbed,
 )
 from validator.core.handlers.errors import HandlerFault
@@ -26,8 +25,6 @@ from validator.core.lane import Lane
 from validator.lanes.parked import Fault, point_of
 from validator.lanes.parking import Suspect
 from validator.lanes.store import restore_lane
-
-__all__ = ["make"]
 
 # --- nine ways to fail --------------------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, ORDERS, Running, batches_of, failing, make, undisturbed
+from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, ORDERS, Running, batches_of, failing, undisturbed
 from validator.codec.encode import source_of
 from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.inputs import Input, Source
@@ -16,8 +16,6 @@ from validator.lanes import store as store_module
 from validator.lanes.parked import Fault, Parked, Span, point_of
 from validator.lanes.parking import Suspect
 from validator.lanes.store import restore_lane
-
-__all__ = ["make"]
 
 
 def head(running: Running) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from validator.plugin.rule_features import close_features_and_profiles, find_feature_or_profile
+from validator.cli.rules import close_features_and_profiles, find_feature_or_profile
 from validator.plugin.rule_pages import RulesPage, Sort, installed_pages
 from validator.protocols.router.features import table
 

@@ -15,8 +15,8 @@ from validator.cli.main import app
 from validator.document import Node
 from validator.errors import PluginFailed
 from validator.plugin.runtime import installed_protocol
-from validator.replay.failures import failures_of
-from validator.replay.vectors import read_vectors
+from validator.replay.run import read_vectors
+from validator.replay.scenario import failures_of
 
 ID = "a-para-has-a-limited-number-of-candidates-in-a-session"
 

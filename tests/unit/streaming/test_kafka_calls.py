@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import threading
@@ -21,7 +20,6 @@ from streaming import job_offsets, range_reader
 from streaming.outside import is_outside
 from streaming.reasons import reason_of
 from streaming.transactions import TransactionalWriter, take_over
-from tests.tidy.tree import ROOT
 from validator.checkpoint import markers
 from validator.checkpoint.markers import LaneOnKafka
 from validator.codec.encode import OutputRecord
@@ -215,9 +213,3 @@ def test_last_words_are_where_spark_reports_them_and_make_the_job_wait(
     )
     assert foreseen
     assert is_outside(message)
-
-
-def test_page_has_every_call() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"(?m)^\| ((?:\w[^|]*) \([a-z_, ]+\)) \| (\d+) s \|", page))
-    assert rows == {call.what: f"{call.bound_s:.0f}" for call in CALLS}

@@ -9,7 +9,6 @@ import sys
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -133,25 +132,6 @@ def test_last_words_name_a_lane_only_while_it_is_executed(tmp_path: Path, monkey
 
 
 # --- garbage collector ---
-
-
-@pytest.mark.parametrize(("of_spark", "freezes"), [(True, 3), (False, 1)])
-def test_worker_of_spark_freezes_before_each_batch_what_survived_the_one_before(
-    monkeypatch: pytest.MonkeyPatch, of_spark: bool, freezes: int
-) -> None:
-    """Spark's worker collects everything after each task, and would look at millions of a lane's objects."""
-    calls: list[str] = []
-    collector = SimpleNamespace(
-        freeze=lambda: calls.append("freeze"), set_threshold=lambda *_: calls.append("threshold")
-    )
-    monkeypatch.setattr(garbage, "gc", collector)
-    monkeypatch.setattr(workers, "_tuned", False)
-    monkeypatch.delenv("SPARK_REUSE_WORKER", raising=False)
-    if of_spark:
-        monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
-    for _ in range(3):
-        workers.tune_garbage_collector()
-    assert (calls.count("freeze"), calls.count("threshold")) == (freezes, 1)
 
 
 def test_garbage_among_what_was_frozen_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:

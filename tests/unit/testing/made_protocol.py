@@ -8,8 +8,8 @@ from pathlib import Path
 
 from validator.plugin.scaffold import new_project
 
-CHECK = "        state, para_id = self.state, candidate.para_id\n"
-RAISES = (CHECK, f"{CHECK}        assert self.block\n")
+CHECK = "    para_id = candidate.para_id\n"
+RAISES = (CHECK, f"{CHECK}    assert state.block\n")
 """A change of `rules.py`: checking a candidate reads an attribute that does not exist."""
 
 

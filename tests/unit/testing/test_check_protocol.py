@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.testing.made_protocol import CHECK, RAISES, make_protocol
 from tests.unit.testing.test_check import failures, outcomes
-from validator.testing import check_protocol
+from validator.testing import check_points
 from validator.testing.check import check_distribution
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ def test_protocol_whose_rule_raises_fails_in_one_line(tmp_path: Path, monkeypatc
 
 
 def test_rejected_input_that_changes_something_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    change = (CHECK, f"{CHECK}        state.session_index += 1\n")
+    change = (CHECK, f"{CHECK}    state.session_index += 1\n")
     found = failures(checked(tmp_path, monkeypatch, "checkedd", change))
     assert "has changed something" in found["rejected input changes nothing"]
 
 
 def test_no_point_begins_after_the_time_is_over() -> None:
-    with pytest.raises(check_protocol.NotApplicable, match="the points before it took 120 s"):
-        check_protocol._bounded(lambda: None, "router", end=0)
+    with pytest.raises(check_points.NotApplicable, match="the points before it took 120 s"):
+        check_points._bounded(lambda: None, "router", end=0)
 
 
 def test_tests_of_a_project_that_is_not_installed_say_so_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,13 +22,11 @@ from typing import IO, Final, NoReturn
 from validator.codec.encode import BlockOutput
 from validator.document import printable
 from validator.errors import UserError
-from validator.lanes.apart.looks import WORDS_BYTES_MAX, below, children_of, how, occupied, where, words_file
-from validator.lanes.apart.pace import Pace
 from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
 from validator.lanes.apart.quoted import quoting_pipe
 from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
-from validator.plugin.watchdog import LAST_RESORT_S, LOOK_S, CallsSeen
+from validator.plugin.watchdog import BLOCK_CALLS_MAX, BYTES_PER_S, LAST_RESORT_S, LOOK_S, RECOVERY_CALLS_MAX, CallsSeen
 
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 """Variables of the environment that a process of a lane gets: any other may be a secret."""
@@ -398,3 +398,129 @@ class LaneProcesses:
         for forker in self._forkers.values():
             forker.close()
         self._forkers.clear()
+
+
+WORDS_BYTES_MAX: Final = 64 * 1024
+"""Bytes of the last words of a process."""
+WORDS_FILE_BYTES: Final = PAGE_BYTES + WORDS_BYTES_MAX
+
+PROCESSES_MAX: Final = 10_000
+"""Processes that are looked at, of those that a lane's has started: they may be new ones all the time."""
+
+
+def below(*pids: int) -> list[int]:
+    """Return the children of processes, and theirs."""
+    found: list[int] = []
+    left = list(pids)
+    while left and len(found) < PROCESSES_MAX:
+        children = children_of(left.pop())
+        found += children
+        left += children
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process."""
+    found: list[int] = []
+    with suppress(OSError):
+        for each in os.scandir(f"/proc/{pid}/task"):
+            found += map(int, Path(each.path, "children").read_text(encoding="ascii").split())
+    return found
+
+
+def occupied(pid: int) -> int:
+    """Return the bytes that a process has in memory, those included that it shares; 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
+    except (OSError, IndexError):
+        return 0
+
+
+def how(code: int | None) -> str:
+    """Return in words how a process has ended."""
+    if code is None:
+        return "unknown how"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # one that has no name
+        return f"signal {-code}"
+
+
+def where(words: str) -> str:
+    """Return the innermost place that a process was at, as text to append; empty if its last words do not say."""
+    found = next((line.strip() for line in words.splitlines() if line.startswith("  File ")), "")
+    return f": {found}" if found else ""
+
+
+def words_file() -> IO[bytes]:
+    """Return a file with the page of a process's calls and room for its last words, whose size nothing changes."""
+    if not hasattr(os, "memfd_create"):
+        words = tempfile.TemporaryFile()  # noqa: SIM115 - the process's
+        words.truncate(WORDS_FILE_BYTES)
+        return words
+    number = os.memfd_create("words", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.truncate(number, WORDS_FILE_BYTES)
+    fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return os.fdopen(number, "r+b", buffering=0)
+
+
+_RECOVERS: Final = (Say.LOAD_SLOTS, Say.LOAD_JOURNAL)
+"""What a process asks for to bring its lane back into memory."""
+
+
+class Pace:
+    """What a process has completed in time, in one batch after the other."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._call_s = float("inf")
+        self._last_resort_s = 0.0
+        self._what = ""
+        """What takes the time of a recovery, empty if nothing does."""
+        self._may_recover = False
+        """Whether it can begin to bring its lane back: once in a batch."""
+        self._bytes = 0
+        """Bytes that were said and heard in this batch."""
+        self._looks = 0
+        """How often it was looked at since it got on."""
+        self._frame, self._frame_looks = 0, 0
+        """A frame that had begun when it was looked at, and how often that was so."""
+
+    def begin(self, call_s: float, last_resort_s: float, *, imports: bool, may_recover: bool) -> None:
+        """Begin a batch, in which a call may take some seconds."""
+        self._call_s, self._last_resort_s = call_s, last_resort_s
+        self._what, self._may_recover = "the import of its plugins" if imports else "", may_recover
+        self._bytes = self._looks = 0
+
+    def said(self, size: int) -> None:
+        """Note bytes that it gets."""
+        self._bytes += size
+
+    def heard(self, say: Say, size: int) -> None:
+        """Note a frame of it."""
+        self._bytes += size
+        if say in _RECOVERS and self._may_recover:
+            self.got_on()
+            self._what, self._may_recover = "its recovery", False
+        elif say is Say.LOADED or (say is Say.RECOVERED and self._what):
+            self.got_on()
+
+    def got_on(self) -> None:
+        """Note that it has completed something: from now on it has the time of a block."""
+        self._what, self._looks = "", 0
+
+    def overdue(self) -> str:
+        """Return in words what it has not completed in time, empty if there is nothing. Called about every `LOOK_S` seconds of waiting."""
+        self._looks += 1
+        most = (RECOVERY_CALLS_MAX if self._what else BLOCK_CALLS_MAX) * self._call_s + self._last_resort_s
+        most += self._bytes / BYTES_PER_S
+        if self._looks * LOOK_S >= most:
+            return f"its process did not complete {self._what or 'a block or its batch'} within {most:.0f} seconds"
+        begun = self._wire.begun if self._wire.begun != self._wire.arrived else 0
+        self._frame_looks = self._frame_looks + 1 if begun and begun == self._frame else 0
+        self._frame = begun
+        if self._frame_looks * LOOK_S >= self._call_s + self._last_resort_s:
+            return "its process did not end what it began to send"
+        return ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from validator_channel.limits import INDEX_MAX, TOPIC_MAX
-from validator_channel.strict_json import encode_json, is_integer, parse_json
+from validator_channel.wire import encode_json, is_integer, parse_json
 
 SUBMIT_TOPICS: Final[Mapping[str, int]] = {
     "candidates": 1,
@@ -259,4 +259,4 @@ def _integer(value: Mapping[str, Any], name: str, maximum: int) -> int:
     number = value.get(name)
     if not is_integer(number, 0, maximum):
         raise ValueError(f"{name}: expected an integer from 0 to {maximum}, found {shown(number)}")
-    return int(number)  # type: ignore[arg-type]
+    return number

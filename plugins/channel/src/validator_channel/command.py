@@ -1,22 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `validator-channel`. Exit codes of `replay`: 0 passed, 1 a failure, 2 a malformed file."""
+"""The command `validator-channel`."""
 
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from validator_channel import __version__, client_command, form, keys_command, registry_command
-from validator_channel.printing import printable
-from validator_channel.replay.cases import Case, play, read_cases
-from validator_channel.replay.document import DocumentError, Node, read_document
+from validator_channel import __version__, form
+from validator_channel.application import ALL_PARAS, SUBMIT_TOPICS, WATCH_TOPICS, parse_position
+from validator_channel.errors import printable
+from validator_channel.limits import (
+    CA_DAYS,
+    CA_DAYS_MAX,
+    CRL_DAYS,
+    CRL_DAYS_MAX,
+    LEAF_DAYS_MAX,
+    NAME_BYTES_MAX,
+)
+from validator_channel.net.authority import (
+    Order,
+    Usage,
+    create_authority,
+    describe_file,
+    issue_files,
+    new_channel,
+    revoke_files,
+)
+from validator_channel.net.certificates import FileError
+from validator_channel.replay.cases import Case, DocumentError, Node, play, read_cases, read_document
 from validator_channel.replay.judge import judge, read_expected
 from validator_channel.replay.vectors import check_vectors, skipped
+from validator_channel.wire import format_channel, format_id, parse_id
+
+if TYPE_CHECKING:
+    from validator_channel.client.config import ClientConfig
+    from validator_channel.gateway.registry import PeerPolicy
+
 
 FORMAT: Final = "channel-vectors/1"
 FAILED: Final = 1
@@ -25,15 +52,11 @@ MALFORMED: Final = 2
 """Exit code: the file is malformed."""
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-app.add_typer(keys_command.app, name="keys")
-app.command()(client_command.submit)
-app.command()(client_command.watch)
-app.command("registry")(registry_command.registry)
 
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(f"validator-channel {__version__} ({form.name()})")
+        typer.echo(f"validator-channel {__version__} ({form()})")
         raise typer.Exit
 
 
@@ -95,5 +118,338 @@ def _line(name: str, difference: str | None) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Run the command."""
     app()
+
+
+WRONG: Final = 2
+"""Exit code: wrong arguments, files or lines."""
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="A TOML file with the keys of the options below, which override it.")
+]
+Gateways = Annotated[
+    list[str] | None, typer.Option("--gateway-address", help="HOST:PORT of the gateway; several are tried in turn.")
+]
+PeerOption = Annotated[str | None, typer.Option("--peer", help="Our peer ID: 32 hex digits.")]
+GatewayPeer = Annotated[str | None, typer.Option("--gateway", help="The gateway's peer ID: 32 hex digits.")]
+Certificate = Annotated[str | None, typer.Option("--certificate", help="Our certificate.")]
+KeyFile = Annotated[str | None, typer.Option("--key", help="Our private key.")]
+CaFile = Annotated[str | None, typer.Option("--ca", help="The CA of the gateway's certificate.")]
+ServerName = Annotated[str | None, typer.Option("--server-name", help="What the gateway's certificate names.")]
+PskFile = Annotated[str | None, typer.Option("--psk-file", help="The pre-shared key, if there is one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", min=0.0, help="Seconds without an answer, then exit code 3.")
+]
+Attempts = Annotated[int, typer.Option("--attempts", min=1, help="Attempts to connect in a row, then exit code 3.")]
+ATTEMPTS: Final = 11
+"""Attempts to connect before a command gives up, by default: 55 to 110 seconds, longer than a standby takes to become active."""
+
+
+@app.command()
+def submit(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Records in JSON form, one per line; - is standard input.")
+    ],
+    topic: Annotated[str, typer.Option("--topic", help=f"{', '.join(SUBMIT_TOPICS)}.")] = "candidates",
+    config: ConfigFile = None,
+    gateways: Gateways = None,
+    peer: PeerOption = None,
+    gateway: GatewayPeer = None,
+    certificate: Certificate = None,
+    key: KeyFile = None,
+    ca: CaFile = None,
+    server_name: ServerName = None,
+    psk_file: PskFile = None,
+    timeout: Timeout = None,
+    attempts: Attempts = ATTEMPTS,
+    as_json: AsJson = False,
+) -> None:
+    """Submit records, and wait until Kafka has each of them.
+
+    If a file has a bad line, nothing of it is sent; standard input is sent up to the first bad line. A record that is submitted again is
+    written once. Exit code 1 if a record was refused, 2 for wrong arguments or lines, 3 if there was no session or no answer in time.
+    """
+    _check_topic(topic, SUBMIT_TOPICS)
+    options = {"gateways": gateways, "peer": peer, "gateway": gateway, "certificate": certificate, "key": key, "ca": ca}
+    settings = _config(config, {**options, "server_name": server_name, "psk_file": psk_file})
+    with _opened(file) as stream:
+        if file != "-":
+            _check_lines(file, stream)
+        from validator_channel.client import running
+        from validator_channel.client.running import Patience
+
+        raise typer.Exit(
+            running.run(running.submit(settings, topic, file, stream, Patience(attempts, timeout), as_json=as_json))
+        )
+
+
+@app.command()
+def watch(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help=f"{', '.join(WATCH_TOPICS)}.")],
+    after: Annotated[
+        str,
+        typer.Option(help="Begin after this offset (OFFSET, or PARTITION:OFFSET,...), at the start, or at the end."),
+    ] = "start",
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many records; else with Ctrl-C.")] = None,
+    config: ConfigFile = None,
+    gateways: Gateways = None,
+    peer: PeerOption = None,
+    gateway: GatewayPeer = None,
+    certificate: Certificate = None,
+    key: KeyFile = None,
+    ca: CaFile = None,
+    server_name: ServerName = None,
+    psk_file: PskFile = None,
+    timeout: Timeout = None,
+    attempts: Attempts = ATTEMPTS,
+    as_json: AsJson = False,
+) -> None:
+    """Print the records of our paras as they are committed, each once, also over a lost connection.
+
+    With --json, each line has `after`: the value to give to --after in order to continue behind it. Exit code 1 if the topic was refused, 2
+    for wrong arguments, 3 if there was no session or no record in time.
+    """
+    _check_topic(topic, WATCH_TOPICS)
+    try:
+        begin = parse_position(after)
+    except ValueError as error:
+        raise typer.Exit(_wrong(f"--after: {error}")) from None
+    options = {"gateways": gateways, "peer": peer, "gateway": gateway, "certificate": certificate, "key": key, "ca": ca}
+    settings = _config(config, {**options, "server_name": server_name, "psk_file": psk_file})
+    from validator_channel.client import running
+    from validator_channel.client.running import Patience
+
+    raise typer.Exit(
+        running.run(running.watch(settings, topic, begin, count, Patience(attempts, timeout), as_json=as_json))
+    )
+
+
+def _check_topic(topic: str, known: Mapping[str, int]) -> None:
+    if topic not in known:
+        raise typer.Exit(_wrong(f"topic: expected one of {', '.join(known)}, found {topic!r}"))
+
+
+def _config(path: Path | None, options: Mapping[str, Any]) -> ClientConfig:
+    from validator_channel.client.config import ConfigError, load_config
+
+    try:
+        return load_config(path, options)
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            _wrong(line)
+        raise typer.Exit(WRONG) from None
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(name).open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise typer.Exit(_wrong(f"{name}: {error.strerror}")) from None
+
+
+def _check_lines(name: str, stream: BinaryIO) -> None:
+    from validator_channel.client.running import BadLine, records
+
+    try:
+        for _ in records(name, stream):
+            pass
+    except BadLine as error:
+        raise typer.Exit(_wrong(str(error))) from None
+    stream.seek(0)
+
+
+def _wrong(text: str) -> int:
+    typer.echo(f"validator-channel: {printable(text)}", err=True)
+    return WRONG
+
+
+@app.command()
+def registry(
+    file: Annotated[Path, typer.Argument(help="The registry of peers.")] = Path("peers.toml"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one peer per line.")] = False,
+) -> None:
+    """Check a registry and show who may do what; every problem is a line on standard error, and the exit code is 2."""
+    from validator_channel.gateway.registry import RegistryError, read_registry
+
+    try:
+        peers = read_registry(file)
+    except RegistryError as error:
+        for problem in error.problems:
+            typer.echo(f"validator-channel: {printable(problem)}", err=True)
+        raise typer.Exit(2) from None
+    for policy in peers.values():
+        fields = shown(policy)
+        typer.echo(json.dumps(fields) if as_json else _text(fields))
+
+
+def shown(policy: PeerPolicy) -> dict[str, Any]:
+    """Return a peer as people see it, without its pre-shared key."""
+    return {
+        "name": policy.name,
+        "enabled": policy.is_enabled,
+        "peer": format_id(policy.peer),
+        "gateway": format_id(policy.gateway),
+        "lanes": {lane: ALL_PARAS if paras is None else sorted(paras) for lane, paras in policy.lanes.items()},
+        "submit": list(policy.submit),
+        "watch": list(policy.watch),
+        "grants": sorted(policy.grants),
+        "pins": sorted(pin.hex() for pin in policy.pins),
+        "needs_uri": policy.needs_uri,
+        "psk": any(policy.psk),
+        "records_per_s": policy.records_per_s,
+        "burst": policy.burst,
+        "sessions_max": policy.sessions_max,
+    }
+
+
+def _text(fields: dict[str, Any]) -> str:
+    state = "" if fields["enabled"] else "  (disabled)"
+    lanes = ", ".join(f"{lane} {paras}" for lane, paras in fields["lanes"].items())
+    lines = [
+        f"{fields['name']}{state}",
+        f"  peer     {fields['peer']}",
+        f"  gateway  {fields['gateway']}",
+        f"  lanes    {lanes}",
+    ]
+    lines += [f"  {name:<7}  {', '.join(fields[name]) or '-'}" for name in ("submit", "watch", "grants")]
+    lines += [f"  pin      {pin}" for pin in fields["pins"]]
+    return "\n".join(lines)
+
+
+REFUSED: Final = 2
+"""Exit code: wrong arguments or files."""
+_DNS_NAME: Final = re.compile(r"(?=.{1,253}\Z)(?:\*\.)?[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
+
+keys = typer.Typer(no_args_is_help=True, help="Make channel IDs and certificates.")
+app.add_typer(keys, name="keys")
+
+AuthorityFolder = Annotated[Path, typer.Option("--ca", help="The folder of the CA.")]
+CrlDays = Annotated[
+    int, typer.Option("--crl-days", min=1, max=CRL_DAYS_MAX, help="Days until the CRL must be renewed.")
+]
+KeysAsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@keys.command("new-channel")
+def new_channel_command(as_json: KeysAsJson = False) -> None:
+    """Print a new random channel ID and two peer IDs of it."""
+    made = new_channel()
+    fields = {"channel": format_channel(made.channel), "peers": [format_id(peer) for peer in made.peers]}
+    typer.echo(json.dumps(fields) if as_json else _table(fields))
+
+
+@keys.command("new-ca")
+def new_ca(
+    folder: Annotated[Path, typer.Argument(help="A folder for ca.key, ca.crt and an empty ca.crl.")],
+    name: Annotated[str, typer.Option(help="The name of the CA.")] = "channel CA",
+    days: Annotated[int, typer.Option(min=1, max=CA_DAYS_MAX, help="Lifetime in days.")] = CA_DAYS,
+    crl_days: CrlDays = CRL_DAYS,
+) -> None:
+    """Create a private CA. Its key belongs on a machine that no peer can reach."""
+    with _clear_errors():
+        _check_name(name)
+        _print_files(create_authority(folder, name, days, crl_days))
+
+
+@keys.command("issue")
+def issue_command(
+    name: Annotated[str, typer.Argument(help="A name for people; NAME.crt and NAME.key are written.")],
+    ca: AuthorityFolder,
+    peer: Annotated[list[str] | None, typer.Option(help="A peer ID, 32 hex digits; may be repeated.")] = None,
+    dns: Annotated[list[str] | None, typer.Option(help="A DNS name of a server; may be repeated.")] = None,
+    ip: Annotated[list[str] | None, typer.Option(help="An IP address of a server; may be repeated.")] = None,
+    usage: Annotated[
+        list[Usage] | None,
+        typer.Option(help="For what; may be repeated. Default: client, and server with --dns or --ip."),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=LEAF_DAYS_MAX, help="Lifetime in days.")] = LEAF_DAYS_MAX,
+    request: Annotated[Path | None, typer.Option(help="Sign the key of this request; no private key is made.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the files.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
+) -> None:
+    """Issue a certificate with an Ed25519 key."""
+    with _clear_errors():
+        _check_name(name)
+        usages = usage or [Usage.CLIENT, *([Usage.SERVER] if dns or ip else [])]
+        order = Order(
+            name=name,
+            peers=[_peer(text) for text in peer or []],
+            dns=_check_dns(dns or []),
+            addresses=ip or [],
+            usages=list(dict.fromkeys(usages)),
+            days=days,
+            request=request,
+        )
+        _print_files(issue_files(ca, order, out / name, overwrite=force))
+
+
+@keys.command()
+def revoke(
+    ca: AuthorityFolder,
+    certificate: Annotated[
+        list[Path] | None, typer.Argument(help="Certificates to revoke; none: only renew the CRL.")
+    ] = None,
+    crl_days: CrlDays = CRL_DAYS,
+) -> None:
+    """Add certificates to the CRL and renew it."""
+    with _clear_errors():
+        total = revoke_files(ca, certificate or [], crl_days)
+    typer.echo(f"{printable(str(ca / 'ca.crl'))}: {total} revoked")
+
+
+@keys.command()
+def show(
+    file: Annotated[Path, typer.Argument(help="A PEM certificate, private key or CRL.")],
+    as_json: KeysAsJson = False,
+) -> None:
+    """Print what a file holds, and the pin of each key. A private key itself is never printed."""
+    with _clear_errors():
+        found = describe_file(file)
+    typer.echo(json.dumps(found) if as_json else "\n\n".join(map(_table, found)))
+
+
+def _table(fields: dict[str, Any]) -> str:
+    width = max(map(len, fields)) + 2
+    rows = []
+    for name, value in fields.items():
+        values = value if isinstance(value, list) else [value]
+        rows += [f"{'' if at else name:{width}}{printable(str(each))}" for at, each in enumerate(values or ["-"])]
+    return "\n".join(rows)
+
+
+def _peer(text: str) -> int:
+    try:
+        return parse_id(text)
+    except ValueError:
+        raise FileError(f"--peer: expected 32 lower-case hex digits, found {printable(text)!r}") from None
+
+
+def _check_name(name: str) -> None:
+    if not name.isprintable() or not 1 <= len(name.encode()) <= NAME_BYTES_MAX or "/" in name or name.startswith("."):
+        raise FileError(f"name: expected 1 to {NAME_BYTES_MAX} printable bytes without '/', found {name!r}")
+
+
+def _check_dns(names: list[str]) -> list[str]:
+    for name in names:
+        if _DNS_NAME.fullmatch(name) is None:
+            raise FileError(f"--dns: expected a DNS name in ASCII, found {printable(name)!r}")
+    return names
+
+
+def _print_files(paths: list[Path]) -> None:
+    typer.echo("\n".join(printable(str(path)) for path in paths))
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    try:
+        yield
+    except FileError as error:
+        typer.echo(printable(str(error)), err=True)
+        raise typer.Exit(REFUSED) from None

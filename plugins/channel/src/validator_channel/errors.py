@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error code in its category, and the exceptions that carry one. Source: channel_rules 1.2.13."""
+"""Every error code in its category, the exceptions that carry one, and how a peer's text is printed. Source: channel_rules 1.2.13."""
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Final
 
@@ -83,7 +84,6 @@ DELIVERY: Final = _codes("ACK_TIMEOUT HANDSHAKE_TIMEOUT SETUP_TIMEOUT TEARDOWN_T
 
 
 def category_of(code: ErrorCode) -> Category:
-    """Return the category of a code."""
     return Category.DELIVERY if code in DELIVERY else Category.RUNTIME
 
 
@@ -129,3 +129,13 @@ class Fault(Exception):
         self.code = code
         self.named = named
         self.is_answered = is_answered
+
+
+def printable(text: str) -> str:
+    """Return a text that fits on one line: unchanged, or escaped as in JSON if it holds anything unprintable."""
+    return text if text.isprintable() else json.dumps(text)[1:-1]
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, on one line, that cannot be taken for what stands next to it."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())

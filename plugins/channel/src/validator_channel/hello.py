@@ -25,10 +25,23 @@ from validator_channel.crypto import (
     server_signs,
 )
 from validator_channel.errors import ErrorCode, HelloError, WireError
-from validator_channel.ids import channel_of, format_channel, format_id, parse_channel, parse_id
 from validator_channel.limits import HELLO_FRAME_BYTES_MAX, KEY_BYTES, SESSION_MAX, SIGNATURE_BYTES
-from validator_channel.strict_json import decode_base64, encode_base64, encode_json, is_integer, parse_json
-from validator_channel.wire import VERSION, FrameDecoder, check_version, encode_frame
+from validator_channel.wire import (
+    VERSION,
+    FrameDecoder,
+    channel_of,
+    check_version,
+    decode_base64,
+    encode_base64,
+    encode_frame,
+    encode_json,
+    format_channel,
+    format_id,
+    is_integer,
+    parse_channel,
+    parse_id,
+    parse_json,
+)
 
 CLIENT_HELLO: Final = "CLIENT_HELLO"
 SERVER_HELLO: Final = "SERVER_HELLO"
@@ -171,7 +184,7 @@ class ConnectorHello(_Exchange):
             channel=format_channel(channel_of(self._peering.local_peer)),
             peer=format_id(self._peering.local_peer),
             session=self._session,
-            eph=encode_base64(self._public_ephemeral()),
+            eph=encode_base64(self._public_ephemeral()).decode("ascii"),
         )
 
     def _receive(self, frame: bytes) -> bytes:
@@ -197,7 +210,9 @@ class ConnectorHello(_Exchange):
         self.result = Secured(
             local, peer, self._session, keys.client_to_server, keys.server_to_client, keys.session_instance_id
         )
-        return _hello_frame(CLIENT_AUTH, sig=encode_base64(self._credentials.key.sign(client_signs(digest))))
+        return _hello_frame(
+            CLIENT_AUTH, sig=encode_base64(self._credentials.key.sign(client_signs(digest))).decode("ascii")
+        )
 
 
 class ListenerHello(_Exchange):
@@ -237,8 +252,8 @@ class ListenerHello(_Exchange):
         return _hello_frame(
             SERVER_HELLO,
             peer=format_id(peering.local_peer),
-            eph=encode_base64(self._public_ephemeral()),
-            sig=encode_base64(self._credentials.key.sign(server_signs(digest))),
+            eph=encode_base64(self._public_ephemeral()).decode("ascii"),
+            sig=encode_base64(self._credentials.key.sign(server_signs(digest))).decode("ascii"),
         )
 
     def _receive_auth(self, frame: bytes, peering: Peering, session: int, digest: bytes, keys: SessionKeys) -> bytes:
@@ -285,11 +300,11 @@ class _Hello:
         value = self._members["session"]
         if not is_integer(value, 0, SESSION_MAX):
             raise HelloError(ErrorCode.BAD_HELLO)
-        return int(value)
+        return value
 
     def bytes(self, name: str, length: int) -> bytes:
         try:
-            data = decode_base64(self._text(name))
+            data = decode_base64(self._text(name).encode("ascii"))
         except ValueError:
             raise HelloError(ErrorCode.BAD_HELLO) from None
         if len(data) != length:

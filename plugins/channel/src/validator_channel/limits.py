@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every limit of the protocol and of this implementation, with its unit. Source: channel_rules 1.2."""
+"""Every limit of the protocol, the transport, the gateway and the client, with its unit. Source: channel_rules 1.2, 3.3, 3.4."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final
 
 # --- identifiers (1.2.1) ---
 
@@ -63,6 +63,8 @@ CODE_CHARACTERS_MAX: Final = 64
 
 REFUSALS_MAX: Final = 64
 """Refused messages of a topic whose error is repeated for a duplicate; the oldest is forgotten first."""
+GUESSES_MAX: Final = 128
+"""Kinds on topics whose next frame is guessed; all are forgotten before there would be one more."""
 
 # --- ranges of settings ---
 
@@ -136,8 +138,8 @@ class Settings:
     """Whether an APPLICATION message is acknowledged only when the application says so."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            _check_setting(field.name, getattr(self, field.name), type(field.default))
+        for each in fields(self):
+            _check_setting(each.name, getattr(self, each.name), type(each.default))
 
     def interval(self, transmission: int) -> float:
         """Return the seconds after a message's k-th transmission, k = 1, 2, ... Source: 1.2.12."""
@@ -154,3 +156,228 @@ def _check_setting(name: str, value: Any, wanted: type) -> None:
             raise ValueError(f"{name}: expected a number from {low} to {high}, found {value!r}")
     elif wanted is float and not 0 < value <= SECONDS_MAX:
         raise ValueError(f"{name}: expected a number above 0, at most {SECONDS_MAX}, found {value!r}")
+
+
+LEAF_DAYS_MAX: Final = 30
+"""Maximum and default lifetime of a leaf certificate, in days."""
+CA_DAYS_MAX: Final = 7_300
+"""Maximum lifetime of a CA certificate, in days."""
+CA_DAYS: Final = 3_650
+"""Default lifetime of a CA certificate, in days."""
+CRL_DAYS_MAX: Final = 90
+"""Maximum days until the next update of a CRL."""
+CRL_DAYS: Final = 7
+"""Default days until the next update of a CRL."""
+CLOCK_SKEW_SECONDS: Final = 300
+"""Seconds by which a certificate and a CRL begin in the past, so that a peer whose clock is behind accepts them."""
+NAME_BYTES_MAX: Final = 64
+"""Maximum bytes of the common name in a certificate, in UTF-8 (X.520, as `cryptography` counts it)."""
+FILE_BYTES_MAX: Final = 16 * 2**20
+"""Maximum bytes of a certificate, key or CRL file."""
+SHOWN_CHARACTERS_MAX: Final = 128
+"""Maximum characters of a peer's text in a log line."""
+SHOWN_PEERS_MAX: Final = 3
+"""Maximum peer IDs of a certificate in a log line."""
+REFUSALS_PER_S: Final = 2.0
+"""Log lines about refused connections per second in the long run."""
+REFUSALS_BURST: Final = 20
+"""Log lines about refused connections at once."""
+REFUSALS_OF_ADDRESS_PER_S: Final = 0.1
+"""Log lines about refused connections of one address per second in the long run."""
+REFUSALS_OF_ADDRESS_BURST: Final = 5
+"""Log lines about refused connections of one address at once."""
+REFUSALS_ADDRESSES_MAX: Final = 1_024
+"""Addresses whose lines are limited; the one seen longest ago is forgotten first."""
+REFUSALS_FLUSH_S: Final = 60.0
+"""Seconds after which the number of refusals without a line is written, if no line has had it."""
+LOAD_ATTEMPTS_MAX: Final = 3
+"""Attempts to read files that change while they are read."""
+RELOAD_SECONDS: Final = 5.0
+"""Seconds after which files that could not be used are read again, although they have not changed."""
+
+
+TLS_RECORD_BYTES: Final = 16_384
+"""Greatest plaintext of a TLS record, so the most that OpenSSL returns at once (RFC 8446 section 5.1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Limits of one connection, in addition to the `Settings` of its session. Raises ``ValueError`` for one that is not positive."""
+
+    max_session_age: float = 86_400.0
+    """Seconds until this side leaves a session; it also leaves before the peer's certificate ends."""
+    write_timeout: float = 30.0
+    """Seconds for which the transport may be blocked before a peer that does not read is disconnected."""
+    shutdown_timeout: float = 3.0
+    """Seconds from the end of a session to the end of its transport."""
+    frames_per_turn: int = 128
+    """Frames of one connection that are processed per turn of the event loop."""
+    write_buffer_bytes: int = 262_144
+    """Bytes in the transport's buffer above which it is blocked."""
+    read_buffer_bytes: int = 262_144
+    """Bytes that are read from a socket at once, into a buffer that the connections of an event loop share."""
+    blocked_bytes: int = 1_048_576
+    """Bytes that wait for a blocked transport, above which reading stops too."""
+    keepalive_idle: int = 60
+    """Seconds of silence before the first TCP keepalive probe."""
+    keepalive_interval: int = 15
+    """Seconds between two probes."""
+    keepalive_count: int = 4
+    """Unanswered probes that end the connection."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    """Limits of a listener. An address is an IPv4 address or an IPv6 /64 network. Raises ``ValueError`` for one that is not positive."""
+
+    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+    half_open: int = 256
+    """Connections that are not ONLINE yet, or failed and are not closed; above it, the oldest of the address with most is closed."""
+    half_open_per_address: int = 64
+    """Share of one address; above it, further connections are closed at once."""
+    sessions: int = 4_096
+    """Sessions of all peers that are live, or whose transports are not closed yet."""
+    connects_per_second: float = 50.0
+    """Connections of one address, and handshakes of one peer, per second in the long run."""
+    connects_burst: int = 100
+    """Connections of one address, and handshakes of one peer, that may come at once."""
+    addresses: int = 4_096
+    """Addresses, and peers, whose rate is remembered; the one seen longest ago is forgotten first."""
+    backlog: int = 128
+    """Connections that the system holds until they are accepted."""
+    poll_interval: float = 5.0
+    """Seconds between two checks of live sessions against registry, CRL and clock."""
+    accept_pause: float = 0.5
+    """Seconds without accepting after the system had no resources for a connection."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+SESSION_IDS: Final = SESSION_MAX + 1
+"""Session IDs of a channel."""
+
+
+def _check_positive(limits: ConnectionLimits | ListenerLimits) -> None:
+    for each in fields(limits):
+        value = getattr(limits, each.name)
+        if isinstance(value, int | float) and not value > 0:
+            raise ValueError(f"{each.name}: expected a number above 0, found {value!r}")
+
+
+CONFIG_BYTES_MAX: Final = 65_536
+"""Bytes of a client's configuration file."""
+GATEWAYS_MAX: Final = 16
+"""Gateways that a client may try in turn."""
+LINE_BYTES_MAX: Final = 1_048_576
+"""Bytes of one line that the command submits."""
+LINES_SHOWN_MAX: Final = 10
+"""Numbers of lines in the message about those that are not acknowledged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    """Limits of a client."""
+
+    pending_max: int = 1_024
+    """Records that are submitted and not acknowledged; one more waits."""
+    queue_max: int = 1_024
+    """Records of one watched topic that are received and not taken; then the gateway waits."""
+    pause_s_min: float = 0.2
+    """Seconds before the second attempt to connect; each further pause is twice as long."""
+    pause_s_max: float = 30.0
+    """Seconds that a pause never exceeds."""
+    keep_alive_s: float = 20.0
+    """Seconds between two messages that find out whether the gateway still answers."""
+    attempts_max: int | None = None
+    """Attempts to connect in a row before the client gives up; None: it never does."""
+
+
+REGISTRY_BYTES_MAX: Final = 4 * 2**20
+"""Bytes of the registry file."""
+PEERS_MAX: Final = 4_096
+"""Peers in the registry."""
+PARAS_MAX: Final = 4_096
+"""Paras of one peer in one lane."""
+PARA_MAX: Final = 2**32 - 1
+"""Greatest para ID."""
+NAME_CHARACTERS_MAX: Final = 64
+"""Characters of a peer's name and of a lane's name."""
+RATE_MAX: Final = 1_000_000
+"""Greatest rate and burst, in records."""
+SESSIONS_MAX: Final = 1_024
+"""Greatest number of live sessions of a peer."""
+
+TURN_RECORDS_MAX: Final = 16
+"""Records that one turn of the event loop reads and passes to Kafka, of all sessions together."""
+TURN_BYTES_MAX: Final = 262_144
+"""Bytes of records after which a turn of the event loop ends."""
+THREAD_BYTES: Final = 16_384
+"""Bytes of a record above which it is read in a thread: the worst one of half a MiB takes half a second."""
+RETRY_S: Final = 0.05
+"""Seconds after which a record is tried again that Kafka's queue had no room for; a confirmed record causes it earlier."""
+STOP_POLL_S: Final = 0.1
+"""Seconds between two looks at whether the gateway has to stop."""
+
+WATCHES_PER_S: Final = 10.0
+"""Requests on `main` that a session may make per second in the long run."""
+WATCHES_BURST: Final = 50
+"""Requests on `main` that a session may make at once."""
+
+POLL_S: Final = 0.2
+"""Seconds that a reader waits for a record."""
+BATCH_RECORDS_MAX: Final = 256
+"""Live records that a reader's thread hands over at once."""
+BATCHES_MAX: Final = 4
+"""Batches of live records that wait for the event loop; then the reader's thread waits."""
+SLICE_RECORDS_MAX: Final = 2_000
+"""Records that are read for one feed before the next one has its turn."""
+SLICE_S_MAX: Final = 0.5
+"""Seconds that are spent on one feed before the next one has its turn."""
+RECENT_RECORDS_MAX: Final = 4_096
+"""Live records of a topic that are kept, so that a feed that is nearly there can join."""
+RECENT_BYTES_MAX: Final = 4 * 2**20
+"""Bytes of these records, as Kafka has them."""
+MARK_S: Final = 30.0
+"""Seconds between two looks at how far feeds are behind what was read for them."""
+MARK_RECORDS: Final = 1_000
+"""Records of others after which a live feed sends its peer how far it is."""
+
+STRICT: Final = {"extra": "forbid"}
+"""Makes the product, which reads configurations with pydantic, refuse keys that a nested table does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLimits:
+    """Limits of a gateway. Raises ``ValueError`` for one that is not positive."""
+
+    __pydantic_config__: ClassVar = STRICT
+    record_bytes_max: int = 524_288
+    """Bytes of a submitted record in JSON form."""
+    pending_bytes_max: int = 2 * 2**20
+    """Bytes of a session's records that wait for Kafka's queue, above which nothing more is read from its peer."""
+    feed_records_max: int = 256
+    """Records of one feed that wait to be sent; a feed with more catches up later from Kafka."""
+    feed_bytes_max: int = 1_048_576
+    """Bytes of these records."""
+    feed_unacknowledged_max: int = 64
+    """Records of one feed that are sent and not acknowledged."""
+    duplicates_max: int = 65_536
+    """Records that are remembered, so that one that is submitted again is not written again."""
+    duplicates_s_max: float = 600.0
+    """Seconds for which they are remembered."""
+    registry_poll_s: float = 1.0
+    """Seconds between two looks at the registry file."""
+    report_s: float = 60.0
+    """Seconds between two lines with what was counted."""
+    drain_s: float = 10.0
+    """Seconds that sessions have to end in order when the gateway stops."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not value > 0:
+                raise ValueError(f"{each.name}: expected a number above 0, found {value!r}")

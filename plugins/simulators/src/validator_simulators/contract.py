@@ -22,7 +22,15 @@ from validator.testing import ChainPlayer, NeedsProtocol, NotApplicable, test_cl
 from validator_simulators import SimulatedBlock, SimulationSettings
 from validator_simulators.installed import chain_table, has_simulation, simulation_of
 
-__all__ = ["SimulationContract", "check_simulation", "records_of", "refusals", "simulated"]
+__all__ = [
+    "SimulationContract",
+    "check_simulation",
+    "disagreement",
+    "open_kinds_of",
+    "records_of",
+    "refusals",
+    "simulated",
+]
 
 CHECK_SECONDS_MAX: Final = 20
 """Seconds after which `validator plugins check` plays no further simulated chain."""
@@ -52,8 +60,9 @@ def refusals(blocks: Iterable[SimulatedBlock]) -> Counter[str]:
     return Counter(each["error"]["kind"] for block in blocks for each in block.expected if not each["ok"])
 
 
-def _disagreement(expected: list[Json], found: list[Json], open_kinds: Collection[str]) -> str | None:
+def disagreement(expected: list[Json], verdicts: list[Json], open_kinds: Collection[str]) -> str | None:
     """Return the first verdict that differs, or None. A model need not know the fields of an error that the rules leave open."""
+    found = [{name: each[name] for name in _COMPARED if name in each} for each in verdicts]
     for want, got in zip_longest(expected, found):
         kind = ((got or {}).get("error") or {}).get("kind")
         plain = {"error": {"kind": kind}} if kind in open_kinds else {}
@@ -62,7 +71,7 @@ def _disagreement(expected: list[Json], found: list[Json], open_kinds: Collectio
     return None
 
 
-def _open_kinds(package: str) -> frozenset[str]:
+def open_kinds_of(package: str) -> frozenset[str]:
     """Return the kinds of error in a package whose fields are not normative."""
     found: list[type[Violation]] = []
     classes: list[type[Violation]] = [Violation]
@@ -168,12 +177,10 @@ class SimulationContract(NeedsProtocol):
         simulation = simulation_of(self.protocol, settings)
         chain = simulation.chain()
         player = ChainPlayer(chain["lane"], chain_table(chain))
-        open_kinds = _open_kinds(player.rules_package)
+        open_kinds = open_kinds_of(type(player.rules.state).__module__.partition(".")[0])
         met: Counter[str] = Counter()
         for block in simulation.blocks():
-            verdicts = player.verdicts(block.records)
-            found = [{name: each[name] for name in _COMPARED if name in each} for each in verdicts]
-            difference = _disagreement(block.expected, found, open_kinds)
+            difference = disagreement(block.expected, player.play(block.records)["verdicts"], open_kinds)
             assert difference is None, f"seed {seed}, enactment {enactment}: {difference}"
             met += refusals([block])
         return set(met)

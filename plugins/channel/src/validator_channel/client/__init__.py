@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A peer of a gateway: submits records and watches topics. It needs neither the product nor Kafka nor Java."""
 
-from validator_channel.client.client import ChannelClient
+from validator_channel.client.client import (
+    ChannelClient,
+    ClientClosed,
+    NotConnected,
+    Receipt,
+    Refused,
+    Status,
+    WatchEvent,
+)
 from validator_channel.client.config import ClientConfig, ConfigError, load_config
-from validator_channel.client.errors import ClientClosed, NotConnected, Refused
-from validator_channel.client.limits import ClientLimits
-from validator_channel.client.status import Status
-from validator_channel.client.submissions import Receipt
-from validator_channel.client.watching import WatchEvent
+from validator_channel.limits import ClientLimits
 
 __all__ = [
     "ChannelClient",

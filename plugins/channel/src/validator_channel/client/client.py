@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from random import Random, SystemRandom
 from typing import Any, Self
 
@@ -16,8 +18,10 @@ from validator_channel.application import (
     TOPIC_NAMES,
     WATCH_TOPICS,
     After,
+    Position,
     RefusedMessage,
     Watch,
+    Watched,
     Watching,
     Welcome,
     read_main,
@@ -25,12 +29,7 @@ from validator_channel.application import (
     write_main,
 )
 from validator_channel.client.config import ClientConfig
-from validator_channel.client.errors import ClientClosed, NotConnected, Refused
-from validator_channel.client.limits import ClientLimits
-from validator_channel.client.status import Status, explain
-from validator_channel.client.submissions import Receipt, Submissions
-from validator_channel.client.watching import Replaced, Watcher, WatchEvent
-from validator_channel.errors import LocalError
+from validator_channel.errors import ErrorCode, LocalError, printable
 from validator_channel.events import (
     Event,
     MessageDelivered,
@@ -44,22 +43,310 @@ from validator_channel.events import (
     TopicOpen,
     TopicRefused,
 )
-from validator_channel.ids import MAIN, unpack_message_id
-from validator_channel.limits import Settings
+from validator_channel.limits import SHOWN_PEERS_MAX, ClientLimits, Settings
+from validator_channel.net.certificates import MALFORMED, FileError, load_certificates, peers_of
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
-from validator_channel.net.counters import Counters
-from validator_channel.net.handshake import HandshakeFailed
-from validator_channel.net.reasons import WORDS
-from validator_channel.net.sessions import SessionTable
+from validator_channel.net.outcomes import SILENT, WORDS, Counters
+from validator_channel.net.peers import HandshakeFailed, SessionTable
 from validator_channel.net.sockets import shown_address
 from validator_channel.net.tls import TlsError
-from validator_channel.printing import printable
-from validator_channel.strict_json import encode_json
+from validator_channel.wire import MAIN, encode_json, format_id, unpack_message_id
+
+
+class Refused(Exception):
+    """The gateway has refused a record or a watch; ``error`` says why, ``code`` is set if the protocol itself refused the message."""
+
+    def __init__(self, error: str, code: str | None = None) -> None:
+        super().__init__(error)
+        self.error = error
+        self.code = code
+
+
+class NotConnected(Exception):
+    """The client has given up connecting; the text says what the last attempt met, ``code`` is its code, as in `HandshakeFailed`."""
+
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ClientClosed(Exception):
+    """The client was closed before the gateway had acknowledged the record, which it may have or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The gateway that is tried or that there is a session with.
+
+    ``failures`` are the attempts in a row that came to nothing; ``failure`` says in one line what ended the last attempt or session.
+    ``pause_s`` are the seconds until the next attempt, 0 while one is under way.
+    """
+
+    gateway: str
+    is_online: bool = False
+    failures: int = 0
+    failure: str | None = None
+    pause_s: float = 0.0
+
+
+def explain(config: ClientConfig, failure: HandshakeFailed) -> str:
+    """Return why an attempt has failed: what the protocol says, and for a refusal without a reason what is odd about our own files."""
+    if failure.reason != SILENT:
+        return str(failure)
+    return "; ".join([str(failure), *_oddities(config)])
+
+
+def _oddities(config: ClientConfig) -> list[str]:
+    try:
+        leaf = load_certificates(config.tls.certificate)[0]
+        authorities = load_certificates(config.tls.ca)
+        peers = peers_of(leaf)
+    except (FileError, *MALFORMED):  # they may be in the middle of a rotation
+        return []
+    found = []
+    if config.peer not in peers:
+        names = ", ".join(sorted(map(format_id, peers))[:SHOWN_PEERS_MAX]) or "no peer"
+        found.append(f"our certificate is of {names}, we are {format_id(config.peer)}")
+    if leaf.not_valid_before_utc > datetime.now(UTC):
+        found.append(f"our certificate begins at {leaf.not_valid_before_utc:%FT%TZ}, in the future")
+    if all(leaf.issuer != each.subject for each in authorities):
+        found.append(f"our certificate is not of the CA in {config.tls.ca}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An acknowledged record: Kafka has it. ``attempts`` is 1 unless it was submitted again after a reconnect."""
+
+    topic: str
+    message: str
+    """The message ID, 32 hex digits."""
+    session_instance: str
+    """The session in which it was acknowledged, 32 hex digits."""
+    attempts: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    topic: str
+    payload: bytes = field(repr=False)
+    result: asyncio.Future[Receipt]
+    attempts: int = 0
+    message_id: int = 0
+
+
+class Submissions:
+    """The records that are not settled, at most ``pending_max``; equal ones are one."""
+
+    def __init__(self, pending_max: int) -> None:
+        self._room = asyncio.Semaphore(pending_max)
+        self._pending: dict[tuple[str, bytes], _Pending] = {}
+        self._to_send: deque[_Pending] = deque()
+        self._in_flight: dict[tuple[int, int], _Pending] = {}
+        self._connection: Connection | None = None
+        self._welcome: Welcome | None = None
+        self._open: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    async def submit(self, topic: str, payload: bytes) -> Receipt:
+        """Send a record and wait until it is settled. Raises `Refused`, or what `fail` was given."""
+        pending = self._pending.get((topic, payload))
+        if pending is None:
+            await self._room.acquire()
+            pending = _Pending(topic, payload, asyncio.get_running_loop().create_future())
+            pending.result.add_done_callback(lambda _: self._room.release())
+            self._pending[topic, payload] = pending
+            self._to_send.append(pending)
+            self.pump()
+        return await asyncio.shield(pending.result)
+
+    # --- the session ---
+
+    def begin(self, connection: Connection, welcome: Welcome) -> None:
+        """A session may be used, or what it may do has changed: what it may not submit is refused."""
+        self._connection, self._welcome = connection, welcome
+        self.pump()
+
+    def end(self) -> None:
+        """The session has ended: everything that is not settled is sent again in the next one, in its old order."""
+        self._connection = self._welcome = None
+        self._open.clear()
+        self._in_flight.clear()
+        self._to_send = deque(self._pending.values())
+
+    def opened(self, topic: int) -> None:
+        self._open.add(topic)
+        self.pump()
+
+    def closed(self, topic: int) -> None:
+        """A topic may not be used any more."""
+        self._open.discard(topic)
+
+    def acknowledged(self, topic: int, index: int) -> None:
+        """The gateway has a record, or has refused it before."""
+        pending = self._in_flight.pop((topic, index), None)
+        if pending is not None and self._connection is not None:
+            instance = self._connection.instance_id.hex()
+            self._settle(pending, Receipt(pending.topic, format_id(pending.message_id), instance, pending.attempts))
+        self.pump()
+
+    def refused(self, topic: int, index: int, error: Refused) -> None:
+        pending = self._in_flight.pop((topic, index), None)
+        if pending is not None:
+            self._settle(pending, error)
+        self.pump()
+
+    def fail(self, error: Exception) -> None:
+        """Give up every record."""
+        for pending in tuple(self._pending.values()):
+            self._settle(pending, error)
+        self._to_send.clear()
+
+    def pump(self) -> None:
+        """Send what the session takes; a topic that is not open yet does not hold up the others."""
+        held: deque[_Pending] = deque()
+        while self._to_send and self._connection is not None and self._welcome is not None:
+            pending = self._to_send.popleft()
+            if pending.topic not in self._welcome.submit:
+                self._settle(pending, Refused(f"{pending.topic}: not granted to this peer"))
+            elif any(each.topic == pending.topic for each in held) or not self._send(self._connection, pending):
+                held.append(pending)
+        held.extend(self._to_send)
+        self._to_send = held
+
+    def _send(self, connection: Connection, pending: _Pending) -> bool:
+        """Send a record; False if it has to wait."""
+        topic = SUBMIT_TOPICS[pending.topic]
+        if topic not in self._open:
+            return False
+        try:
+            message_id = connection.send(topic, pending.payload)
+        except LocalError as error:
+            if error.code is not ErrorCode.PAYLOAD_TOO_LARGE:
+                return False
+            text = f"{pending.topic}: {len(pending.payload)} bytes do not fit into a frame of this session"
+            self._settle(pending, Refused(text, error.code))
+            return True
+        pending.attempts += 1
+        pending.message_id = message_id
+        self._in_flight[topic, unpack_message_id(message_id).index] = pending
+        return True
+
+    def _settle(self, pending: _Pending, result: Receipt | Exception) -> None:
+        self._pending.pop((pending.topic, pending.payload), None)
+        if pending.result.done():
+            return
+        if isinstance(result, Receipt):
+            pending.result.set_result(result)
+        else:
+            pending.result.set_exception(result)
+            pending.result.exception()  # nobody may be waiting any more
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """A record of a watched topic; ``after`` is the position to name in order to continue behind it.
+
+    ``record`` is None, and ``error`` says why, for a record that is too large for the session.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    record: Mapping[str, Any] | None = field(repr=False)
+    error: str | None
+    after: Position
+
+
+class Replaced(Exception):
+    """Another watch of the same topic has begun."""
+
+
+class Watcher:
+    """The records of a topic for one reader.
+
+    A record is acknowledged when it is in the queue, which holds ``queue_max``; the others wait with the gateway. What it has not
+    acknowledged is sent again in the next session, which continues after `position`.
+    """
+
+    def __init__(self, topic: str, after: After, queue_max: int) -> None:
+        self.topic = topic
+        self.index: int | None = None
+        """The index on `main` of the request in the present session."""
+        self.error: Exception | None = None
+        self._begin = after
+        self._position: dict[int, int] | None = dict(after) if isinstance(after, Mapping) else None
+        self._queue_max = queue_max
+        self._queue: deque[WatchEvent] = deque()
+        self._waiting: deque[tuple[Watched, Callable[[], None]]] = deque()
+        self._is_active = False
+        self._changed = asyncio.Event()
+
+    @property
+    def after(self) -> After:
+        """Return where the next session continues."""
+        return self._begin if self._position is None else self._position
+
+    def begin(self, after: Position) -> None:
+        """The gateway sends records after a position from now on."""
+        self._is_active = True
+        if self._position is None:
+            self._position = dict(after)
+
+    def end(self) -> None:
+        """The session has ended."""
+        self._is_active = False
+        self.index = None
+        self._waiting.clear()
+
+    def fail(self, error: Exception) -> None:
+        """Let the reader get an exception after the records that are queued."""
+        self.error = self.error or error
+        self._changed.set()
+
+    def receive(self, watched: Watched, acknowledge: Callable[[], None]) -> None:
+        """Take a record; one that belongs to an earlier request is ignored."""
+        if not self._is_active:
+            acknowledge()
+            return
+        self._waiting.append((watched, acknowledge))
+        self._admit()
+
+    async def take(self) -> WatchEvent:
+        """Return the next record. Raises what `fail` was given."""
+        while not self._queue:
+            if self.error is not None:
+                raise self.error
+            self._changed.clear()
+            await self._changed.wait()
+        event = self._queue.popleft()
+        self._admit()
+        return event
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._queue) < self._queue_max:
+            watched, acknowledge = self._waiting.popleft()
+            assert self._position is not None
+            self._position[watched.partition] = watched.offset
+            if watched.record is not None or watched.error is not None:
+                place = watched.partition, watched.offset
+                self._queue.append(WatchEvent(self.topic, *place, watched.record, watched.error, dict(self._position)))
+                self._changed.set()
+            acknowledge()
+
 
 LOG = logging.getLogger("validator_channel.client")
 SETTINGS = Settings(manual_ack=True, teardown_timeout=3.0)
 """A session of a client. Messages are acknowledged once there is room for them; a gateway that leaves has acknowledged what it will."""
+
+
+def pause_s(limits: ClientLimits, failures: int, random: Random) -> float:
+    """Return the seconds before the next attempt after a number of failures in a row, up to half of them random."""
+    longest = min(limits.pause_s_max, limits.pause_s_min * 2.0 ** min(failures - 1, 32))
+    return longest * (0.5 + random.random() / 2)
 
 
 class ChannelClient:
@@ -192,9 +479,9 @@ class ChannelClient:
                 self._fail(NotConnected(f"{place}: {why}", code))
                 return
             if not self._is_closing:
-                pause_s = self._limits.pause_s(max(1, failures), self._random)
-                self._note_failure(Status(place, failures=failures, failure=why, pause_s=pause_s))
-                await asyncio.sleep(pause_s)
+                wait_s = pause_s(self._limits, max(1, failures), self._random)
+                self._note_failure(Status(place, failures=failures, failure=why, pause_s=wait_s))
+                await asyncio.sleep(wait_s)
 
     def _note_failure(self, status: Status) -> None:
         """Show why there is no session; the log has a warning if that is news."""

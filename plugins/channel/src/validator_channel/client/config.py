@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from validator_channel.client.limits import CONFIG_BYTES_MAX, GATEWAYS_MAX
 from validator_channel.crypto import NO_PSK
 from validator_channel.hello import Peering
-from validator_channel.ids import parse_id
-from validator_channel.net.addresses import parse_address
+from validator_channel.limits import CONFIG_BYTES_MAX, GATEWAYS_MAX
+from validator_channel.net.certificates import read_psk
 from validator_channel.net.peers import Peer
+from validator_channel.net.sockets import parse_address
 from validator_channel.net.tls import TlsFiles
-from validator_channel.psk_file import read_psk
+from validator_channel.wire import parse_id
 
 _PIN: Final = re.compile(r"[0-9a-f]{64}")
 KEYS: Final = ("gateways", "server_name", "peer", "gateway", "certificate", "key", "ca", "crl", "pins", "psk_file")

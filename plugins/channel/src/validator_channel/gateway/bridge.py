@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each event of a session means to the gateway. Source: channel_rules 5.2.
+"""What the gateway keeps for each session, and what each event of it means. Source: channel_rules 5.2.
 
 The registry decides for every message what a peer may do, so a change holds for sessions that are online, too.
 """
@@ -7,11 +7,22 @@ The registry decides for every message what a peer may do, so a change holds for
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from validator_channel.application import SUBMIT_TOPICS, TOPIC_NAMES, WATCH_TOPICS, Watch, Watching, read_main
+from validator_channel.application import (
+    SUBMIT_TOPICS,
+    TOPIC_NAMES,
+    WATCH_TOPICS,
+    MainMessage,
+    RefusedMessage,
+    Watch,
+    Watching,
+    read_main,
+    write_main,
+)
 from validator_channel.errors import ErrorCode, LocalError
 from validator_channel.events import (
     Event,
@@ -24,17 +35,80 @@ from validator_channel.events import (
     TopicOpen,
     TopicRefused,
 )
-from validator_channel.gateway.counters import Counters
-from validator_channel.gateway.feed import Feed
-from validator_channel.gateway.hub import FeedHub
-from validator_channel.gateway.intake import Intake
-from validator_channel.gateway.limits import WATCHES_BURST, WATCHES_PER_S
-from validator_channel.gateway.peer_session import PeerSession, Submission
-from validator_channel.gateway.policy import PeerPolicy
-from validator_channel.gateway.stream import feed_keys
-from validator_channel.ids import MAIN, channel_of
+from validator_channel.gateway.feeds import Feed, FeedHub
+from validator_channel.gateway.intake import Intake, Submission
+from validator_channel.gateway.measures import Counters
+from validator_channel.gateway.records import feed_keys
+from validator_channel.gateway.registry import PeerPolicy
+from validator_channel.limits import WATCHES_BURST, WATCHES_PER_S
 from validator_channel.net.connection import Connection
-from validator_channel.net.rates import TokenBucket
+from validator_channel.net.sockets import TokenBucket
+from validator_channel.wire import MAIN, channel_of, format_id, pack_message_id, unpack_message_id
+
+Then = Callable[[], None]
+
+_OVER: frozenset[ErrorCode] = frozenset({ErrorCode.WRONG_STATE, ErrorCode.INDEX_EXHAUSTED})
+"""Errors after which nothing can be sent any more."""
+
+
+class PeerSession:
+    """A session that is online, with its records on the way to Kafka and its feeds by topic ID.
+
+    A message that is refused is acknowledged only once the peer has the refusal, so a peer that has an acknowledgement and no refusal knows
+    that the record was accepted. ``bucket`` is for the records of all sessions of the peer, ``requests`` for this one's messages on `main`.
+    """
+
+    def __init__(self, connection: Connection, policy: PeerPolicy, bucket: TokenBucket, requests: TokenBucket) -> None:
+        self.connection = connection
+        self.policy = policy
+        self.bucket = bucket
+        self.requests = requests
+        self.waiting: deque[Submission] = deque()
+        self.waiting_bytes = 0
+        self.is_scheduled = self.is_paused = self.is_closed = False
+        self.open_topics: set[int] = set()
+        self.feeds: dict[int, Feed] = {}
+        self._outgoing: deque[tuple[bytes, Then]] = deque()
+        self._in_flight: dict[int, Then] = {}
+        """By index on `main`, what to do when the peer has the message."""
+
+    def message_id(self, submission: Submission) -> str:
+        channel, session = self.policy.channel, self.connection.session_id
+        return format_id(pack_message_id(channel, session, submission.topic, submission.index))
+
+    def tell(self, message: MainMessage, then: Then = lambda: None) -> None:
+        """Send a message on `main`, as soon as there is room; ``then`` is called when the peer has it."""
+        self._outgoing.append((write_main(message), then))
+        self._send()
+
+    def refuse(self, topic: int, index: int, error: str) -> None:
+        """Refuse a message of the peer; it is acknowledged when the peer has the refusal."""
+        self.tell(RefusedMessage(topic, index, error), lambda: self.connection.ack(topic, index))
+
+    def main_settled(self, index: int) -> None:
+        """The peer has one of our messages on `main`."""
+        self._in_flight.pop(index)()
+        self._send()
+
+    def close(self) -> None:
+        """The session has ended."""
+        self.is_closed = True
+        self.waiting.clear()
+        self._outgoing.clear()
+        self._in_flight.clear()
+
+    def _send(self) -> None:
+        while self._outgoing and not self.is_closed:
+            payload, then = self._outgoing[0]
+            try:
+                message_id = self.connection.send(MAIN, payload)
+            except LocalError as error:
+                if error.code in _OVER:
+                    self._outgoing.clear()
+                return
+            self._outgoing.popleft()
+            self._in_flight[unpack_message_id(message_id).index] = then
+
 
 Policies = Callable[[], Mapping[int, PeerPolicy]]
 """Returns the peers of now, by channel ID."""
@@ -58,7 +132,6 @@ class Bridge:
         self._is_stopped = False
 
     def handle(self, connection: Connection, event: Event) -> None:
-        """Take an event of a session."""
         session = self._sessions.get(connection)
         if isinstance(event, SessionOnline):
             self._begin(connection)

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from validator_channel.gateway.limits import STRICT, GatewayLimits
-from validator_channel.limits import Settings
-from validator_channel.net.addresses import parse_address
-from validator_channel.net.limits import ConnectionLimits, ListenerLimits
+from validator_channel.limits import STRICT, ConnectionLimits, GatewayLimits, ListenerLimits, Settings
+from validator_channel.net.sockets import parse_address
 from validator_channel.net.tls import TlsFiles
 
 
@@ -96,12 +94,10 @@ class GatewayConfig:
             raise ValueError(f"listen: {error}") from None
 
     def tls_files(self) -> TlsFiles:
-        """Return the files that TLS needs."""
         crl = None if self.crl is None else Path(self.crl)
         return TlsFiles(Path(self.certificate), Path(self.key), Path(self.ca), crl)
 
     def listener_limits(self) -> ListenerLimits:
-        """Return the limits of the listener."""
         return ListenerLimits(
             connection=ConnectionLimits(max_session_age=self.session.session_age_s_max),
             sessions=self.connect.sessions_max,

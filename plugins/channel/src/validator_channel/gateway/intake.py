@@ -10,21 +10,107 @@ except `_done`.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
 
 from validator_channel.application import read_record
-from validator_channel.gateway.counters import Counters
-from validator_channel.gateway.dead_letters import record_hash
-from validator_channel.gateway.duplicates import Duplicates
-from validator_channel.gateway.kafka import Kafka
-from validator_channel.gateway.limits import RETRY_S, THREAD_BYTES, TURN_BYTES_MAX, TURN_RECORDS_MAX, GatewayLimits
-from validator_channel.gateway.peer_session import PeerSession, Refusal, Submission
-from validator_channel.gateway.policy import PeerPolicy, Unauthorised, check_authorised
-from validator_channel.ids import format_channel, format_id
+from validator_channel.gateway.measures import Counters
+from validator_channel.gateway.records import record_hash
+from validator_channel.gateway.registry import PeerPolicy, Unauthorised, check_authorised
+from validator_channel.limits import RETRY_S, THREAD_BYTES, TURN_BYTES_MAX, TURN_RECORDS_MAX, GatewayLimits
+from validator_channel.wire import format_channel, format_id
+
+if TYPE_CHECKING:
+    from validator.plugin.api import TransportContext
+    from validator_channel.gateway.bridge import PeerSession
+
+
+Confirm = Callable[[str | None], None]
+"""Called once: with None when Kafka has the record, otherwise with the reason why it never will."""
+
+
+class Duplicates:
+    """The records of the last ``seconds_max`` seconds, at most ``records_max`` confirmed ones, and all that are not confirmed.
+
+    Those are bounded by the windows of the sessions and by Kafka's queue.
+    """
+
+    def __init__(self, records_max: int, seconds_max: float) -> None:
+        self._records_max = records_max
+        self._seconds_max = seconds_max
+        self._confirmed: OrderedDict[bytes, float] = OrderedDict()
+        self._pending: dict[bytes, list[Confirm]] = {}
+
+    def __len__(self) -> int:
+        return len(self._confirmed) + len(self._pending)
+
+    @staticmethod
+    def identity(topic: str, value: bytes) -> bytes:
+        """Return what identifies a record: a digest of its topic and bytes."""
+        return sha256(topic.encode() + b"\0" + value).digest()
+
+    def join(self, identity: bytes, confirm: Confirm, now: float) -> bool:
+        """Return whether the record was passed to Kafka before; if so, ``confirm`` is called when it is confirmed, or at once."""
+        waiting = self._pending.get(identity)
+        if waiting is not None:
+            waiting.append(confirm)
+            return True
+        self._forget(now)
+        if identity not in self._confirmed:
+            return False
+        confirm(None)
+        return True
+
+    def add(self, identity: bytes, confirm: Confirm) -> None:
+        """Note that a record was passed to Kafka."""
+        self._pending[identity] = [confirm]
+
+    def settle(self, identity: bytes, error: str | None, now: float) -> None:
+        """Note what Kafka said about a record, and call those that wait for it."""
+        waiting = self._pending.pop(identity, [])
+        if error is None:
+            self._confirmed[identity] = now
+            self._forget(now)
+        for confirm in waiting:
+            confirm(error)
+
+    def _forget(self, now: float) -> None:
+        while self._confirmed:
+            first = next(iter(self._confirmed))
+            if len(self._confirmed) <= self._records_max and self._confirmed[first] > now - self._seconds_max:
+                return
+            del self._confirmed[first]
+
+
+class Refusal(NamedTuple):
+    """Why a record is refused: because its peer may not submit it, or because of what it is."""
+
+    error: str
+    is_unauthorised: bool
+
+
+@dataclass(slots=True)
+class Submission:
+    """A record that a peer has submitted: topic ID and name, index, bytes, and when it came, in seconds of the loop's clock.
+
+    ``is_paid`` says that it has had its token. Once it was read, it has a ``refusal``, or it is ``encoded``: key and value for Kafka.
+    """
+
+    topic: int
+    name: str
+    index: int
+    payload: bytes = field(repr=False)
+    received_at: float
+    is_paid: bool = False
+    refusal: Refusal | None = None
+    encoded: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    record_hash: str = ""
 
 
 class Intake:
@@ -36,7 +122,7 @@ class Intake:
 
     def __init__(
         self,
-        kafka: Kafka,
+        kafka: TransportContext,
         limits: GatewayLimits,
         counters: Counters,
         wall_ms: Callable[[], int],

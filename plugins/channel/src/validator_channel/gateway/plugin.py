@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport `channel`: a gateway for peers that speak Channel. The only module of this package that imports the product."""
+"""The transport `channel`: a gateway for peers that speak Channel."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any, Final
 
 from validator.plugin.api import Manifest, Measure, PluginMetric, Transport, TransportContext, hookimpl
 from validator_channel import __version__
+from validator_channel.errors import printable
 from validator_channel.gateway import measures
 from validator_channel.gateway.config import GatewayConfig
-from validator_channel.printing import printable
 
 METRICS: Final = tuple(PluginMetric(name, text, labels) for name, (text, labels) in measures.HELP.items())
 
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    """Return the identity of this plugin."""
     return Manifest("channel", __version__, (2, 0), GatewayConfig)
 
 

@@ -14,11 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
+from typing import TYPE_CHECKING
 
 from validator_channel.application import WATCH_TOPICS
-from validator_channel.gateway.kafka import Kafka, OutputReader, OutputRecord
-from validator_channel.gateway.limits import BATCH_RECORDS_MAX, BATCHES_MAX, POLL_S, SLICE_RECORDS_MAX, SLICE_S_MAX
-from validator_channel.gateway.stream import FeedRecord, Key, read_feed_record
+from validator_channel.gateway.records import FeedRecord, Key, read_feed_record
+from validator_channel.limits import BATCH_RECORDS_MAX, BATCHES_MAX, POLL_S, SLICE_RECORDS_MAX, SLICE_S_MAX
+
+if TYPE_CHECKING:
+    from validator.plugin.api import OutputReader, OutputRecord, TransportContext
 
 Report = Callable[[str], None]
 """Called with one line about a record that cannot be read."""
@@ -47,7 +50,9 @@ class Slice:
 class _Worker:
     """A thread that may call functions in the event loop until it is stopped."""
 
-    def __init__(self, kafka: Kafka, name: str, fail: Callable[[BaseException], None], report: Report) -> None:
+    def __init__(
+        self, kafka: TransportContext, name: str, fail: Callable[[BaseException], None], report: Report
+    ) -> None:
         self._kafka = kafka
         self._loop = asyncio.get_running_loop()
         self._fail = fail
@@ -56,11 +61,9 @@ class _Worker:
         self._thread = Thread(target=self._guarded, name=name, daemon=True)
 
     def stop(self) -> None:
-        """Ask the thread to end."""
         self._stopping.set()
 
     def join(self) -> None:
-        """Wait for the end of the thread."""
         self._thread.join()
 
     def _guarded(self) -> None:
@@ -80,7 +83,7 @@ class _Worker:
 class LiveReader(_Worker):
     """Reads all topics that can be watched from their present ends on; the function given to `start` gets the records in batches."""
 
-    def __init__(self, kafka: Kafka, fail: Callable[[BaseException], None], report: Report) -> None:
+    def __init__(self, kafka: TransportContext, fail: Callable[[BaseException], None], report: Report) -> None:
         super().__init__(kafka, "live records", fail, report)
         self._reader = kafka.reader(tuple(WATCH_TOPICS))
         self.ends = self._reader.ends()
@@ -90,7 +93,6 @@ class LiveReader(_Worker):
         self._take: Callable[[list[FeedRecord]], None]
 
     def start(self, take: Callable[[list[FeedRecord]], None]) -> None:
-        """Start the thread."""
         self._take = take
         self._thread.start()
 
@@ -121,14 +123,13 @@ class LiveReader(_Worker):
 class SliceReader(_Worker):
     """Reads one slice after the other, each for one feed; the function given to `start` gets them. It keeps one reader for each topic."""
 
-    def __init__(self, kafka: Kafka, fail: Callable[[BaseException], None], report: Report) -> None:
+    def __init__(self, kafka: TransportContext, fail: Callable[[BaseException], None], report: Report) -> None:
         super().__init__(kafka, "records of feeds that catch up", fail, report)
         self._requests: SimpleQueue[SliceRequest | None] = SimpleQueue()
         self._readers: dict[str, OutputReader] = {}
         self._take: Callable[[Slice], None]
 
     def start(self, take: Callable[[Slice], None]) -> None:
-        """Start the thread."""
         self._take = take
         self._thread.start()
 
@@ -137,7 +138,6 @@ class SliceReader(_Worker):
         self._requests.put(request)
 
     def stop(self) -> None:
-        """Ask the thread to end."""
         super().stop()
         self._requests.put(None)
 
@@ -180,7 +180,7 @@ def is_at_end(reader: OutputReader) -> bool:
     return all(positions[place] >= end for place, end in reader.ends().items())
 
 
-def read_record(kafka: Kafka, record: OutputRecord, report: Report) -> FeedRecord | None:
+def read_record(kafka: TransportContext, record: OutputRecord, report: Report) -> FeedRecord | None:
     """Return a record of Kafka as feeds have it; None, with a line, for one that is not a record of its topic."""
     try:
         decoded = kafka.decode(record.topic, record.value)

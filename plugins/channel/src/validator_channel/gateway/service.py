@@ -8,22 +8,25 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from validator_channel.errors import printable
 from validator_channel.events import Event
 from validator_channel.gateway.bridge import Bridge
 from validator_channel.gateway.config import GatewayConfig
-from validator_channel.gateway.counters import Counters
-from validator_channel.gateway.hub import FeedHub
+from validator_channel.gateway.feeds import FeedHub
 from validator_channel.gateway.intake import Intake
-from validator_channel.gateway.kafka import Kafka
-from validator_channel.gateway.limits import MARK_S, STOP_POLL_S
+from validator_channel.gateway.measures import Counters
 from validator_channel.gateway.readers import LiveReader, SliceReader
 from validator_channel.gateway.registry import RegistryFile
+from validator_channel.limits import MARK_S, STOP_POLL_S
 from validator_channel.net.connection import Connection
-from validator_channel.net.counters import Counters as NetCounters
 from validator_channel.net.listener import Listener
+from validator_channel.net.outcomes import Counters as NetCounters
 from validator_channel.net.peers import Peer
-from validator_channel.printing import printable
+
+if TYPE_CHECKING:
+    from validator.plugin.api import TransportContext
 
 LOG = logging.getLogger("validator_channel")
 
@@ -34,7 +37,7 @@ class Gateway:
     Raises `RegistryError` and `TlsError` for files that cannot be used.
     """
 
-    def __init__(self, kafka: Kafka, config: GatewayConfig) -> None:
+    def __init__(self, kafka: TransportContext, config: GatewayConfig) -> None:
         self._kafka = kafka
         self._config = config
         self._limits = config.limits

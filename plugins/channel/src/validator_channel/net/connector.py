@@ -8,18 +8,12 @@ import logging
 
 from validator_channel.errors import ErrorCode
 from validator_channel.hello import Peering
-from validator_channel.ids import Role, channel_of
-from validator_channel.limits import SESSION_MAX, Settings
-from validator_channel.net.connection import Connection
-from validator_channel.net.counters import Counters
-from validator_channel.net.ends import LEFT
-from validator_channel.net.handshake import HandshakeFailed, failure_of
-from validator_channel.net.limits import ConnectionLimits
-from validator_channel.net.peers import Peer
-from validator_channel.net.reasons import SILENT
-from validator_channel.net.sessions import SessionTable
-from validator_channel.net.terms import LOG, Handler, Terms
+from validator_channel.limits import SESSION_MAX, ConnectionLimits, Settings
+from validator_channel.net.connection import LOG, Connection, Handler, Terms
+from validator_channel.net.outcomes import LEFT, SILENT, Counters
+from validator_channel.net.peers import HandshakeFailed, Peer, SessionTable, failure_of
 from validator_channel.net.tls import Tls, TlsError, TlsFiles
+from validator_channel.wire import Role, channel_of
 
 
 async def connect(

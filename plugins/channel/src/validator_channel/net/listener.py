@@ -16,22 +16,123 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from validator_channel.errors import ErrorCode, LocalError
-from validator_channel.ids import Role, channel_of
-from validator_channel.limits import Settings
-from validator_channel.net.connection import EXPIRED, Connection
-from validator_channel.net.counters import Counters
-from validator_channel.net.ends import CLEAN, LEFT
-from validator_channel.net.half_open import HalfOpen
-from validator_channel.net.handshake import REVOKED, HandshakeFailed, failure_of
-from validator_channel.net.limits import REFUSALS_FLUSH_S, ListenerLimits
-from validator_channel.net.peers import Registry
-from validator_channel.net.rates import TokenBuckets, address_key
-from validator_channel.net.refusals import RefusalLog
-from validator_channel.net.sessions import SessionTable
-from validator_channel.net.sockets import listen, shown_address
-from validator_channel.net.terms import LOG, Handler, Terms
+from validator_channel.errors import ErrorCode, LocalError, printable
+from validator_channel.limits import (
+    REFUSALS_ADDRESSES_MAX,
+    REFUSALS_BURST,
+    REFUSALS_FLUSH_S,
+    REFUSALS_OF_ADDRESS_BURST,
+    REFUSALS_OF_ADDRESS_PER_S,
+    REFUSALS_PER_S,
+    SHOWN_CHARACTERS_MAX,
+    SHOWN_PEERS_MAX,
+    ListenerLimits,
+    Settings,
+)
+from validator_channel.net.certificates import Identity
+from validator_channel.net.connection import EXPIRED, LOG, Connection, Handler, Terms
+from validator_channel.net.outcomes import CLEAN, LEFT, TURNED_AWAY, Counters
+from validator_channel.net.peers import REVOKED, HandshakeFailed, Registry, SessionTable, failure_of
+from validator_channel.net.sockets import TokenBucket, TokenBuckets, address_key, listen, shown_address
 from validator_channel.net.tls import Tls, TlsError, TlsFiles
+from validator_channel.wire import Role, channel_of, format_id
+
+SHARE: Final = "share"
+"""Why a connection is turned away: its address has its share."""
+FULL: Final = "full"
+"""Why a connection is turned away or ended: no place is left, and its address has the most."""
+
+
+class HalfOpen:
+    """The tasks of half-open connections, by address and from the oldest on; at most ``total``, and ``share`` of one address.
+
+    One address cannot keep another one out: when all places are taken, the oldest connection of the address with the most gives up its
+    place, unless that is the address that asks.
+    """
+
+    def __init__(self, total: int, share: int) -> None:
+        self._total = total
+        self._share = share
+        self._tasks: dict[str, dict[asyncio.Task[None], None]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tasks.values()))
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return [task for tasks in self._tasks.values() for task in tasks]
+
+    def make_room(self, address: str) -> str | None:
+        """Return why one more connection of an address is turned away, or None; that may cancel the task of another address."""
+        mine = len(self._tasks.get(address, ()))
+        if mine >= self._share:
+            return SHARE
+        if len(self) < self._total:
+            return None
+        most, tasks = max(self._tasks.items(), key=lambda each: len(each[1]))
+        if len(tasks) <= mine:
+            return FULL
+        oldest = next(iter(tasks))
+        self._remove(most, oldest)
+        oldest.cancel()
+        return None
+
+    def add(self, address: str, task: asyncio.Task[None]) -> None:
+        """Enter a task until it is done."""
+        self._tasks.setdefault(address, {})[task] = None
+        task.add_done_callback(lambda done: self._remove(address, done))
+
+    def _remove(self, address: str, task: asyncio.Task[None]) -> None:
+        tasks = self._tasks.get(address)
+        if tasks is not None:
+            tasks.pop(task, None)
+            if not tasks:
+                del self._tasks[address]
+
+
+class RefusalLog:
+    """Writes lines for refused connections; ``now`` is in seconds of a monotonic clock.
+
+    What is above the rate of an address, or of all addresses together, is counted, and the next line has the count.
+    """
+
+    def __init__(self, log: logging.Logger, now: float) -> None:
+        self._log = log
+        self._of_address = TokenBuckets(REFUSALS_OF_ADDRESS_PER_S, REFUSALS_OF_ADDRESS_BURST, REFUSALS_ADDRESSES_MAX)
+        self._of_all = TokenBucket(REFUSALS_PER_S, REFUSALS_BURST, now)
+        self.suppressed = 0
+        """Refusals since the last line that have no line."""
+
+    def turned_away(self, key: str, address: str, why: str, now: float) -> None:
+        """Note a connection that was closed before TLS; ``key`` is what its address is limited under."""
+        self._note(key, f"address={address}: {TURNED_AWAY.get(why, why)}", now)
+
+    def failed(self, key: str, address: str, identity: Identity | None, failure: HandshakeFailed, now: float) -> None:
+        """Note a handshake that has failed, with what is known of the peer: its certificate, and the ID that its hello claimed."""
+        known = "" if identity is None else _peers(identity)
+        claimed = "" if failure.claimed is None else f" claims={format_id(failure.claimed)}"
+        reason = printable(failure.reason[:SHOWN_CHARACTERS_MAX]) or "no reason"
+        self._note(key, f"address={address}{known}{claimed}: {reason} ({printable(failure.code)})", now)
+
+    def flush(self, now: float) -> None:
+        """Write how many refusals have no line, if there are any and the rate allows a line."""
+        if self.suppressed and not self._of_all.take(now):
+            self._log.warning("refused %d more connections, without a line for each", self.suppressed)
+            self.suppressed = 0
+
+    def _note(self, key: str, text: str, now: float) -> None:
+        if not self._of_address.take(key, now) or self._of_all.take(now):
+            self.suppressed += 1
+            return
+        more = f"; {self.suppressed} more before it have no line" if self.suppressed else ""
+        self.suppressed = 0
+        self._log.warning("refused a connection: %s%s", text, more)
+
+
+def _peers(identity: Identity) -> str:
+    names = sorted(map(format_id, identity.peers))
+    shown = ",".join(names[:SHOWN_PEERS_MAX]) + (",..." if len(names) > SHOWN_PEERS_MAX else "")
+    return f" certificate={shown or 'of no peer'}"
+
 
 DISPLACED: Final = "DISPLACED"
 """The code of a half-open connection that had to give up its place."""

@@ -1,16 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP sockets: options, and listening on every address of a host."""
+"""TCP: addresses, sockets, and how often one address may come. Source: channel_rules 3.3 "handshake flood"."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
+import re
 import socket
+from collections import OrderedDict
 from contextlib import ExitStack
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from validator_channel.net.limits import TLS_RECORD_BYTES, ConnectionLimits
+from validator_channel.limits import TLS_RECORD_BYTES, ConnectionLimits
+
+PORT_MAX: Final = 65_535
+_ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:\[\]\s]+)):([0-9]{1,5})")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT; an IPv6 address stands in brackets. Raises ``ValueError``."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found[3]) > PORT_MAX:
+        raise ValueError(f"expected HOST:PORT, found {text!r}")
+    return found[1] or found[2], int(found[3])
+
 
 _IDLE: Final = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))
 _MISSING: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
@@ -95,3 +110,67 @@ def shown_address(address: tuple[Any, ...]) -> str:
     """Return host and port of a socket's address as one text."""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class TokenBucket:
+    """``burst`` tokens at the start, and ``per_s`` new ones each second; ``now`` is in seconds of a monotonic clock."""
+
+    def __init__(self, per_s: float, burst: int, now: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._tokens = float(burst)
+        self._at = now
+
+    def set_rate(self, per_s: float, burst: int, now: float) -> None:
+        """Change rate and burst; tokens above the new burst are lost."""
+        self._fill(now)
+        self._per_s, self._burst = per_s, burst
+        self._tokens = min(self._tokens, float(burst))
+
+    def take(self, now: float) -> float:
+        """Take a token and return 0, or return the seconds until there is one."""
+        self._fill(now)
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return 0.0
+        return (1 - self._tokens) / self._per_s
+
+    def _fill(self, now: float) -> None:
+        self._tokens = min(float(self._burst), self._tokens + max(0.0, now - self._at) * self._per_s)
+        self._at = now
+
+
+class TokenBuckets:
+    """A token bucket for each key: ``burst`` events at once and ``per_second`` in the long run; remembers at most ``keys_max`` keys."""
+
+    def __init__(self, per_second: float, burst: int, keys_max: int) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._keys_max = keys_max
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, key: str, now: float) -> bool:
+        """Take a token of a key at a time in seconds, and return whether there was one; the key seen longest ago is forgotten."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = TokenBucket(self._per_second, self._burst, now)
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > self._keys_max:
+            self._buckets.popitem(last=False)
+        return not bucket.take(now)
+
+
+def address_key(host: str) -> str:
+    """Return under which key an address is limited: an IPv4 address itself, an IPv6 address with its /64 network."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address), 64), strict=False))

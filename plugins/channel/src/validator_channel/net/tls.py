@@ -18,12 +18,21 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from validator_channel.ids import Role
-from validator_channel.net.files import MALFORMED, FileError, load_certificates, load_crls, load_key
-from validator_channel.net.identity import ALPN, Identity, pin_of
-from validator_channel.net.limits import LOAD_ATTEMPTS_MAX, RELOAD_SECONDS
-from validator_channel.net.revocation import Revocations, read_revocations
-from validator_channel.printing import printable
+from validator_channel.errors import printable
+from validator_channel.limits import LOAD_ATTEMPTS_MAX, RELOAD_SECONDS
+from validator_channel.net.certificates import (
+    ALPN,
+    MALFORMED,
+    FileError,
+    Identity,
+    Revocations,
+    load_certificates,
+    load_crls,
+    load_key,
+    pin_of,
+    read_revocations,
+)
+from validator_channel.wire import Role
 
 
 @dataclass(frozen=True, slots=True)

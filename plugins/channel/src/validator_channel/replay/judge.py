@@ -9,13 +9,10 @@ from typing import Any, Final
 
 from validator_channel.crypto import DecryptError, Opener
 from validator_channel.errors import ErrorCode, WireError
-from validator_channel.ids import unpack_message_id
 from validator_channel.limits import FRAME_BYTES_MAX, INDEX_MAX, TOPIC_MAX
-from validator_channel.replay.cases import Case, Outcome
-from validator_channel.replay.document import Node
-from validator_channel.states import State
-from validator_channel.strict_json import parse_json
-from validator_channel.wire import FrameDecoder, Kind, parse_message
+from validator_channel.replay.cases import Case, Node, Outcome
+from validator_channel.session import State
+from validator_channel.wire import FrameDecoder, Kind, parse_json, parse_message, unpack_message_id
 
 _ABSENT: Final = object()
 _ACKNOWLEDGEMENT: Final = b"{}"

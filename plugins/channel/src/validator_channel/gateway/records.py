@@ -1,17 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One output topic as the gateway sees it: how far it has been handed to the live feeds, and its latest records."""
+"""Records of output topics as peers get them, and the keys that say which peers get each. Source: channel_rules 5.2.
+
+A dead letter is the peer's whose record it was. The record itself decides, by its topic, lane and para as the registry judges them when a
+peer submits it. Nobody gets the bytes: two peers may speak for one para, and producers without a peer write to the same topics. A record
+that cannot be decoded is not one of a peer, since the gateway encodes what peers submit.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from hashlib import blake2b
+from typing import Any, Final, TypeAlias
 
-from validator_channel.application import DEAD_LETTERS, write_watched
-from validator_channel.gateway.dead_letters import Decode, dead_letter_keys, read_dead_letter
-from validator_channel.gateway.dead_letters import Key as DeadLetterKey
-from validator_channel.gateway.policy import PARA_FIELDS, PeerPolicy
+from validator_channel.application import DEAD_LETTERS, SUBMIT_TOPICS, write_watched
+from validator_channel.gateway.registry import PARA_FIELDS, Grant, PeerPolicy, para_of
+
+DeadLetterKey: TypeAlias = tuple[str, int | None, str]
+"""A lane, a para of it, and a topic on which records about it are submitted.
+
+None for the para stands for every one. Requests that no para makes have `Grant.ROOT_REQUESTS` as their topic.
+"""
+
+SHOWN: Final = ("lane", "topic", "partition", "offset", "block", "index", "reason", "detail")
+"""The fields of a dead letter that a peer gets, besides `para_id` and `record_hash`."""
+
+Decode = Callable[[str, bytes], dict[str, Any]]
+"""Returns a record of a topic in JSON form. Raises ``ValueError``."""
+
+
+def record_hash(topic: str, record: Mapping[str, Any], value: bytes) -> str:
+    """Return by which hash a peer recognises a record: its `candidate_hash`, otherwise BLAKE2b-256 of its bytes on Kafka."""
+    given = record.get("candidate_hash") if topic == "candidates" else None
+    return given if isinstance(given, str) else blake2b(value, digest_size=32).hexdigest()
+
+
+def read_dead_letter(letter: Mapping[str, Any], decode: Decode) -> tuple[tuple[DeadLetterKey, ...], dict[str, Any]]:
+    """Return the keys under which feeds look for a dead letter, none if it is of no peer, and what a peer gets of it."""
+    topic = _without_prefix(str(letter["topic"]))
+    value = bytes.fromhex(letter["raw"])
+    shown = {name: letter.get(name) for name in SHOWN} | {"topic": topic}
+    try:
+        record = decode(topic, value) if topic in SUBMIT_TOPICS else None
+    except ValueError:
+        record = None
+    if record is None or not isinstance(record.get("lane"), str):
+        return (), shown
+    shown |= {"para_id": para_of(topic, record), "record_hash": record_hash(topic, record, value)}
+    return _keys(topic, record["lane"], shown["para_id"]), shown
+
+
+def dead_letter_keys(policy: PeerPolicy) -> frozenset[DeadLetterKey]:
+    """Return the keys of a peer's feed: what it may submit, for the lanes and paras that it speaks for."""
+    keys: set[DeadLetterKey] = set()
+    for lane, paras in policy.lanes.items():
+        for topic in policy.submit:
+            every = paras is None or topic == "blocks"
+            keys.update((lane, para, topic) for para in ((None,) if every else paras or ()))
+        if "channel-requests" in policy.submit and Grant.ROOT_REQUESTS in policy.grants:
+            keys.add((lane, None, Grant.ROOT_REQUESTS))
+    return frozenset(keys)
+
+
+def _without_prefix(topic: str) -> str:
+    """Return a topic of this deployment without its prefix, which a transport does not know; no input's name ends with another one's."""
+    return next((name for name in SUBMIT_TOPICS if topic.endswith(name)), topic)
+
+
+def _keys(topic: str, lane: str, para: int | None) -> tuple[DeadLetterKey, ...]:
+    if para is not None:
+        return (lane, para, topic), (lane, None, topic)
+    return ((lane, None, Grant.ROOT_REQUESTS if topic == "channel-requests" else topic),)
+
 
 Key: TypeAlias = tuple[str, int | None] | DeadLetterKey
 """A lane and a para of it; None stands for every record of the lane. A dead letter also has the topic of its record."""
