@@ -7,12 +7,15 @@ function that typer can read.
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
@@ -100,6 +103,17 @@ def _plugin_commands() -> dict[str, EntryPoint]:
 
 
 def _plugin_help(entry: EntryPoint) -> str:
+    """Return the first line of the module behind a command, after "`validator NAME`: "; the module is not imported."""
+    package, *inner = entry.module.split(".")
+    spec = find_spec(package)
+    folder = None if spec is None or not spec.submodule_search_locations else spec.submodule_search_locations[0]
+    with suppress(OSError, SyntaxError, ValueError):
+        source = Path(folder or "", *inner).with_suffix(".py").read_text(encoding="utf-8") if folder and inner else ""
+        first = (
+            (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].partition(f"`validator {entry.name}`: ")[2]
+        )
+        if first:
+            return first[0].upper() + first[1:]
     summary = None if entry.dist is None else entry.dist.metadata.json.get("summary")
     return str(summary or f"Commands of the plugin {entry.name}.")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator simulate` writes a seeded relay chain's traffic and the expected verdicts; `simulate network` is a model of message bodies."""
+"""`validator simulate`: write a seeded relay chain's traffic and the verdicts that a model expects; plot a network of message bodies."""
 
 from __future__ import annotations
 

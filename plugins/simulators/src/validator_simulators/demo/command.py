@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator demo`: runs broker, job and a simulated relay chain in one command, and compares every verdict with a model."""
+"""`validator demo`: run broker, job and a simulated relay chain in one command, and compare every verdict with a model."""
 
 from __future__ import annotations
 
