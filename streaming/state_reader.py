@@ -34,7 +34,7 @@ STATE_FORMAT = {
 _OPERATOR = Path("state", "0")
 """The folder of the query's only stateful operator, with a folder per partition."""
 
-Entry: TypeAlias = tuple[Part, str, int, bytes]
+StoredRow: TypeAlias = tuple[Part, str, int, bytes]
 """Part, lane, number and data (`write_entry`)."""
 
 
@@ -92,7 +92,7 @@ def _partitions(checkpoint: Path) -> list[Path]:
     return numbered(checkpoint / _OPERATOR, Path.is_dir)
 
 
-def _entries(store: Store, lanes: Sequence[str]) -> Iterator[Entry]:
+def _entries(store: Store, lanes: Sequence[str]) -> Iterator[StoredRow]:
     """Yield the variables of `streaming.lane_operator.SparkState`."""
     for key, value in store.entries("head"):
         yield Part.HEAD, lane_of_key(key), 0, binary_of(value)

@@ -21,7 +21,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.errors import UserError
 from validator.kafka.settings import WHOLE, consumer_config
 from validator.kafka.topics import create_topics
-from validator.letters.dead_letters import Place
+from validator.letters.dead_letters import DeadLetterOffset
 from validator.letters.replayer import Replayer, Task
 from validator.topics import INPUT_TOPICS, TOPICS
 
@@ -290,7 +290,7 @@ def test_replay_all_is_one_transaction_and_reports_refusals(letters: Letters) ->
 
 
 def test_second_replay_fences_the_first(letters: Letters) -> None:
-    task = Task(Place(0, 0), f"{letters.prefix}candidates", b"polkadot", b"raw", 1, repaired=False)
+    task = Task(DeadLetterOffset(0, 0), f"{letters.prefix}candidates", b"polkadot", b"raw", 1, repaired=False)
     kafka = letters.kafka
     with Replayer(kafka, letters.prefix) as first, Replayer(kafka, letters.prefix) as second:
         with pytest.raises(
@@ -304,7 +304,7 @@ def test_second_replay_fences_the_first(letters: Letters) -> None:
 
 def test_record_refused_by_kafka_aborts_the_transaction(letters: Letters) -> None:
     def task(offset: int, raw: bytes) -> Task:
-        return Task(Place(0, offset), f"{letters.prefix}candidates", b"polkadot", raw, 1, repaired=False)
+        return Task(DeadLetterOffset(0, offset), f"{letters.prefix}candidates", b"polkadot", raw, 1, repaired=False)
 
     tasks = [task(0, b"small"), task(1, random.Random(1).randbytes((8 << 20) + 1000))]
     text = r"nothing was put back: dead letter 0/1: .*candidates: "

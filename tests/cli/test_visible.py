@@ -24,7 +24,7 @@ from validator.errors import UserError
 from validator.history import expectation
 from validator.history.expectation import Difference
 from validator.plugin.protocol_api import StateSection
-from validator.plugin.rule_pages import Entry, Sort
+from validator.plugin.rule_pages import RuleEntry, Sort
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def test_a_section_of_a_plugin_is_visible(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_rule_of_a_plugin_is_visible(capsys: pytest.CaptureFixture[str]) -> None:
-    entry = Entry(
+    entry = RuleEntry(
         protocol=HOSTILE, name=HOSTILE, sort=Sort.ERROR, group=HOSTILE, title=HOSTILE, text=HOSTILE, clauses=(HOSTILE,), sources=(HOSTILE,),
         fields=(((HOSTILE, HOSTILE),),), rules=(HOSTILE,), reference=HOSTILE,
     )  # fmt: skip

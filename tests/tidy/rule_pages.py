@@ -12,7 +12,7 @@ from inspect import getsourcelines
 from pathlib import Path
 
 from validator.core.errors import Violation
-from validator.plugin.rule_pages import Entry, RulesPage, Sort, installed_pages, parse_page
+from validator.plugin.rule_pages import RuleEntry, RulesPage, Sort, installed_pages, parse_page
 from validator.testing.protocol import error_entry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +110,7 @@ def render() -> dict[Path, str]:
     return {FOLDER / "README.md": index, **{path: text for path, (text, _) in found.items()}}
 
 
-def _entries(contents: list[RulesPage], sort: Sort) -> list[Entry]:
+def _entries(contents: list[RulesPage], sort: Sort) -> list[RuleEntry]:
     return [entry for page in contents for entry in page.entries if entry.sort is sort]
 
 
@@ -120,11 +120,11 @@ def _page_row(path: Path, page: RulesPage) -> str:
     return f"| [{page.title}]({path.name}) | {what} |"
 
 
-def _link(text: str, entry: Entry) -> str:
+def _link(text: str, entry: RuleEntry) -> str:
     return f"[{text}]({entry.reference.removeprefix('docs/rules/')})"
 
 
-def _error_row(entry: Entry) -> str:
+def _error_row(entry: RuleEntry) -> str:
     forms = "; or ".join(", ".join(name for name, _ in form) for form in entry.fields)
     page = entry.reference.partition("#")[0].removeprefix("docs/rules/").removesuffix(".md")
     return f"| `{entry.name}` | {forms} | {_link(page, entry)} |"

@@ -27,7 +27,7 @@ from validator.plugin.protocol_api import RuleProfiles
 from validator.plugin.rule_choice import suggestion
 from validator.plugin.rule_pages import (
     LANE,
-    Entry,
+    RuleEntry,
     RulesPage,
     Sort,
     close_names,
@@ -260,7 +260,7 @@ def _pages(protocol: str | None) -> Sequence[RulesPage]:
     return chosen
 
 
-def _list(entries: Sequence[Entry], *, as_json: bool) -> None:
+def _list(entries: Sequence[RuleEntry], *, as_json: bool) -> None:
     if as_json:
         print_json(*(entry.to_json() for entry in entries))
         return
@@ -278,7 +278,7 @@ def _list(entries: Sequence[Entry], *, as_json: bool) -> None:
     console.print(table)
 
 
-def _print_entries(entries: Sequence[Entry], *, as_json: bool) -> None:
+def _print_entries(entries: Sequence[RuleEntry], *, as_json: bool) -> None:
     if as_json:
         print_json(*(entry.to_json() for entry in entries))
         return
@@ -290,7 +290,7 @@ def _print_entries(entries: Sequence[Entry], *, as_json: bool) -> None:
         sys.stdout.write("\n".join(printable_lines(_plain(entry)) for entry in entries))
 
 
-def _facts(entry: Entry) -> list[tuple[str, str]]:
+def _facts(entry: RuleEntry) -> list[tuple[str, str]]:
     facts = [("clause", clause) for clause in entry.clauses]
     facts += [("source", ", ".join(entry.sources))] if entry.sources else []
     facts += [("fields", ", ".join(f"{name}: {kind}" for name, kind in form) or "none") for form in entry.fields]
@@ -298,15 +298,15 @@ def _facts(entry: Entry) -> list[tuple[str, str]]:
     return [*facts, ("page", entry.reference)]
 
 
-def _heading(entry: Entry) -> str:
+def _heading(entry: RuleEntry) -> str:
     return f"{entry.name}  {entry.title}" if entry.title else entry.name
 
 
-def _about(entry: Entry) -> str:
+def _about(entry: RuleEntry) -> str:
     return f"{entry.protocol}, {entry.sort}, {entry.group}"
 
 
-def _rendered(entry: Entry) -> list[RenderableType]:
+def _rendered(entry: RuleEntry) -> list[RenderableType]:
     facts = Table.grid(padding=(0, 2))
     for name, value in _facts(entry):
         facts.add_row(Text(name, style="dim"), *cells([value]))
@@ -315,27 +315,27 @@ def _rendered(entry: Entry) -> list[RenderableType]:
     return [heading, facts, *text]
 
 
-def _plain(entry: Entry) -> str:
+def _plain(entry: RuleEntry) -> str:
     lines = [f"{_heading(entry)}  ({_about(entry)})", *(f"  {name}: {value}" for name, value in _facts(entry))]
     if entry.text:
         lines += ["", entry.text]
     return "\n".join(lines) + "\n"
 
 
-def _first_line(entry: Entry) -> str:
+def _first_line(entry: RuleEntry) -> str:
     return entry.text.partition("\n")[0]
 
 
 _NAMED_FEATURE: Final = re.compile(r"\(`([^`]+)`\)$")
 
 
-def find_feature_or_profile(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
+def find_feature_or_profile(pages: Iterable[RulesPage], wanted: str) -> list[RuleEntry]:
     """Return what explains a feature, its rules, or a profile, an entry that lists what it changes; case is ignored.
 
     A feature that no rule of the page names is an entry with its sentence alone.
     """
     key = wanted.strip().casefold()
-    found: list[Entry] = []
+    found: list[RuleEntry] = []
     for page, profiles in _with_profiles(pages):
         found += [entry for name in profiles.features if name == key for entry in _feature(page, profiles, name)]
         found += [_profile(page, profiles, name) for name in profiles.profiles if name == key]
@@ -355,7 +355,7 @@ def _with_profiles(pages: Iterable[RulesPage]) -> Iterator[tuple[RulesPage, Rule
             yield page, definition.rule_profiles
 
 
-def _rules_of(page: RulesPage, feature: str) -> list[Entry]:
+def _rules_of(page: RulesPage, feature: str) -> list[RuleEntry]:
     """Return the rules that a page has for a feature: those that name it, and their parts."""
     codes = [
         entry.name for entry in page.entries if (named := _NAMED_FEATURE.search(entry.title)) and named[1] == feature
@@ -365,12 +365,12 @@ def _rules_of(page: RulesPage, feature: str) -> list[Entry]:
     ]
 
 
-def _feature(page: RulesPage, profiles: RuleProfiles, name: str) -> list[Entry]:
-    alone = Entry(page.protocol, Sort.FEATURE, name, "", "Features", page.address, text=profiles.features[name])
+def _feature(page: RulesPage, profiles: RuleProfiles, name: str) -> list[RuleEntry]:
+    alone = RuleEntry(page.protocol, Sort.FEATURE, name, "", "Features", page.address, text=profiles.features[name])
     return _rules_of(page, name) or [alone]
 
 
-def _profile(page: RulesPage, profiles: RuleProfiles, name: str) -> Entry:
+def _profile(page: RulesPage, profiles: RuleProfiles, name: str) -> RuleEntry:
     names = list(profiles.profiles)
     at = names.index(name)
     held = profiles.profiles[name]
@@ -383,4 +383,4 @@ def _profile(page: RulesPage, profiles: RuleProfiles, name: str) -> Entry:
     ]
     since = f"Changes since `{names[at - 1]}`:" if at else "Features:"
     text = "\n".join([since, "", *lines]) if lines else "The protocol's first rules: no feature holds."
-    return Entry(page.protocol, Sort.PROFILE, name, "", "Profiles", page.address, text=text)
+    return RuleEntry(page.protocol, Sort.PROFILE, name, "", "Profiles", page.address, text=text)

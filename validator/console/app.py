@@ -33,7 +33,7 @@ from validator.console.rendering import parts, render
 from validator.console.security import Guard, Secrets, is_same
 from validator.console.verdicts import rule_page, verdict_page, verdicts_page
 from validator.errors import UserError
-from validator.letters.dead_letters import Place
+from validator.letters.dead_letters import DeadLetterOffset
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -261,7 +261,7 @@ class WebConsole:
             return PlainTextResponse("This console is read-only.\n", 403)
         return await run_in_threadpool(self._put_back, _place(request), form)
 
-    def _put_back(self, place: Place, form: dict[str, str]) -> Response:
+    def _put_back(self, place: DeadLetterOffset, form: dict[str, str]) -> Response:
         letters = self.console.letters
         assert letters is not None
         kind: Form = "hex" if form.get("form") == "hex" else "json"
@@ -283,8 +283,8 @@ class WebConsole:
         return self._html(page, 200 if answer.ok else 422)
 
 
-def _place(request: Request) -> Place:
-    return Place(request.path_params["partition"], request.path_params["offset"])
+def _place(request: Request) -> DeadLetterOffset:
+    return DeadLetterOffset(request.path_params["partition"], request.path_params["offset"])
 
 
 def _digests() -> dict[str, str]:

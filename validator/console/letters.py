@@ -18,8 +18,8 @@ from validator.console.rendering import hex_dump
 from validator.errors import UserError
 from validator.hexadecimal import from_hex
 from validator.letters.dead_letters import (
+    DeadLetterOffset,
     LetterReader,
-    Place,
     completed,
     decoded,
     encode_repaired,
@@ -68,7 +68,7 @@ class Letters:
         self._config, self._say = config, say
         self._lock = Lock()
 
-    def show(self, place: Place) -> ShownLetter:
+    def show(self, place: DeadLetterOffset) -> ShownLetter:
         """Return a dead letter with its replays."""
         with self._reader() as reader:
             letter = reader.get(place)
@@ -80,12 +80,14 @@ class Letters:
         shown = text if letter.whole is None and len(text) <= RECORD_SHOWN_MAX else None
         return ShownLetter(summary(letter, ledger), letter.raw, letter.whole is None, history, problem, form, shown)
 
-    def raw(self, place: Place) -> bytes:
+    def raw(self, place: DeadLetterOffset) -> bytes:
         """Return the record's complete value."""
         with self._reader() as reader:
             return completed(reader.get(place), self._config.kafka).raw
 
-    def check(self, place: Place, form: Form, text: str | None, executed: Mapping[str, int | None]) -> Answer:
+    def check(
+        self, place: DeadLetterOffset, form: Form, text: str | None, executed: Mapping[str, int | None]
+    ) -> Answer:
         """Say whether a record would be put back, and whether a block could take it. ``text`` None stands for the record as it is."""
         with self._reader() as reader:
             letter = reader.get(place)
@@ -98,7 +100,7 @@ class Letters:
             return Answer(ok=False, words=f"It decodes, but no block will take it: {useless}.")
         return Answer(ok=True, words=f"It decodes, its lane is configured, and attempt {judged.attempt} is left.")
 
-    def put_back(self, place: Place, form: Form, text: str | None, attempt: int) -> Answer:
+    def put_back(self, place: DeadLetterOffset, form: Form, text: str | None, attempt: int) -> Answer:
         """Put a record back, if this would be its replay number ``attempt``: somebody else may have put it back since it was shown."""
         with self._lock:
             with self._reader() as reader:
@@ -187,7 +189,7 @@ def letter_page(
     """One dead letter. After a form was sent, ``answer`` says what became of it, and ``text`` is what was in it."""
     if console.letters is None:
         raise Missing("There is no Kafka to read dead letters from.")
-    place = Place(int(path["partition"]), int(path["offset"]))
+    place = DeadLetterOffset(int(path["partition"]), int(path["offset"]))
     try:
         shown = console.letters.show(place)
     except UserError as error:

@@ -28,7 +28,7 @@ from validator.visible import printable_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from validator.plugin.rule_pages import Entry, RulesPage
+    from validator.plugin.rule_pages import RuleEntry, RulesPage
 
 
 OUTCOMES: Final = ("accepted", "rejected")
@@ -321,7 +321,7 @@ class Why:
 
 
 @cache
-def sentences() -> dict[str, Entry]:
+def sentences() -> dict[str, RuleEntry]:
     """Return the entries of errors that have a sentence, by kind; a kind of several protocols has the first one's."""
     found = [entry for page in rule_pages() for entry in page.entries if entry.says]
     return {entry.name: entry for entry in reversed(found)}
@@ -363,7 +363,7 @@ class _Count(int):
         return plural(int(self), what) if what else str(self)
 
 
-def _sizes(words: Entry, error: Json) -> dict[str, str]:
+def _sizes(words: RuleEntry, error: Json) -> dict[str, str]:
     """Return an error's numbers of bytes by field: its name says size, or it is the limit of one whose name does."""
     names = {name for name in error if "size" in name}
     if words.numbers and words.numbers[0] in names:
@@ -398,12 +398,12 @@ def rule_pages() -> tuple[RulesPage, ...]:
     return tuple(installed_pages()[0])
 
 
-def entries_of(wanted: str, protocol: str | None = None) -> Sequence[Entry]:
+def entries_of(wanted: str, protocol: str | None = None) -> Sequence[RuleEntry]:
     """Return the entries of a code, kind or clause, those of ``protocol`` first."""
     found = find_entries(rule_pages(), wanted)
     return sorted(found, key=lambda entry: entry.protocol != protocol)
 
 
-def prose(entry: Entry) -> Markup:
+def prose(entry: RuleEntry) -> Markup:
     """Return an entry's text, which is Markdown, as HTML; HTML in it is text."""
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(printable_lines(entry.text)))  # noqa: S704 - it escapes

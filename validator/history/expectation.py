@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Json: TypeAlias = dict[str, Any]
-Place: TypeAlias = tuple[Any, ...]
+RecordKey: TypeAlias = tuple[Any, ...]
 """The values of a record under the `PLACES` of its topic."""
 
 PLACES: Final = {"verdicts": ("lane", "block", "kind", "index"), "dispatches": ("lane", "block", "index")}
@@ -62,8 +62,8 @@ class Expectation:
         self.count = 0
         self.agreed = 0
         self.differences: Counter[Sort] = Counter()
-        self._left: dict[Place, Json] = {}
-        self._seen: set[Place] = set()
+        self._left: dict[RecordKey, Json] = {}
+        self._seen: set[RecordKey] = set()
         self._lanes: set[str] = set()
 
     def expect(self, record: Json) -> None:
@@ -115,12 +115,12 @@ class Expectation:
             **{str(sort): self.differences[sort] for sort in Sort},
         }
 
-    def _split(self, record: Json) -> tuple[Place, Json]:
+    def _split(self, record: Json) -> tuple[RecordKey, Json]:
         names = PLACES[self.topic]
         rest = {name: value for name, value in record.items() if name not in names and name != ONLY_SHOWN}
         return tuple(record[name] for name in names), rest
 
-    def _differ(self, place: Place, sort: Sort, expected: Json | None, found: Json | None) -> Difference:
+    def _differ(self, place: RecordKey, sort: Sort, expected: Json | None, found: Json | None) -> Difference:
         self.differences[sort] += 1
         return Difference(dict(zip(PLACES[self.topic], place, strict=True)), sort, expected, found)
 
@@ -136,5 +136,5 @@ def has(found: Any, expected: Any) -> bool:
     return type(found) is type(expected) and found == expected
 
 
-def _name(place: Place) -> str:
+def _name(place: RecordKey) -> str:
     return "/".join(map(str, place))

@@ -35,7 +35,7 @@ LETTERS: Final = DEAD_LETTERS
 LEDGER: Final = DEAD_LETTER_REPLAYS
 
 
-class Place(NamedTuple):
+class DeadLetterOffset(NamedTuple):
     """The position of a dead letter on its topic."""
 
     partition: int
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 class StoredLetter(NamedTuple):
     """A dead letter on its topic. ``source`` is where its record was read from, with the topic's full name."""
 
-    place: Place
+    place: DeadLetterOffset
     timestamp_ms: int
     lane: str
     reason: str
@@ -75,13 +75,13 @@ class StoredLetter(NamedTuple):
         size, digest = datum["whole_bytes"], datum["whole_hash"]
         whole = None if size is None else Whole(size, None if digest is None else bytes.fromhex(digest))
         raw = bytes.fromhex(datum["raw"])
-        return cls(Place(record.partition, record.offset), record.timestamp_ms, *fields, raw, whole)
+        return cls(DeadLetterOffset(record.partition, record.offset), record.timestamp_ms, *fields, raw, whole)
 
 
 class Replay(NamedTuple):
     """One ledger entry: the record of ``letter`` was put back as ``record``; ``repaired`` means with different bytes."""
 
-    letter: Place
+    letter: DeadLetterOffset
     attempt: int
     record: Source
     repaired: bool
@@ -105,7 +105,7 @@ class Replay(NamedTuple):
         """Decode a record of the topic. Raises `UserError`."""
         datum = to_json(LEDGER, record.value)
         source = Source(datum["topic"], datum["partition"], datum["offset"])
-        letter = Place(datum["letter_partition"], datum["letter_offset"])
+        letter = DeadLetterOffset(datum["letter_partition"], datum["letter_offset"])
         return cls(letter, datum["attempt"], source, datum["repaired"], record.timestamp_ms)
 
 
@@ -113,7 +113,7 @@ class Ledger:
     """All replays so far."""
 
     def __init__(self, replays: Iterable[Replay] = ()) -> None:
-        self._by_letter: dict[Place, list[Replay]] = {}
+        self._by_letter: dict[DeadLetterOffset, list[Replay]] = {}
         self._by_record: dict[Source, Replay] = {}
         for replay in replays:
             self.add(replay)
@@ -123,7 +123,7 @@ class Ledger:
         self._by_letter.setdefault(replay.letter, []).append(replay)
         self._by_record[replay.record] = replay
 
-    def replays_of(self, letter: Place) -> list[Replay]:
+    def replays_of(self, letter: DeadLetterOffset) -> list[Replay]:
         """Return the replays of a dead letter, by ascending attempt."""
         return sorted(self._by_letter.get(letter, ()), key=lambda replay: replay.attempt)
 
@@ -179,7 +179,7 @@ class LetterReader(TopicReader):
                 except UserError as error:
                     self._stranger(f"{LETTERS} {record.partition}/{record.offset}: {error}")
 
-    def at(self, place: Place) -> StoredLetter | None:
+    def at(self, place: DeadLetterOffset) -> StoredLetter | None:
         """Return the dead letter at a place, None if there is none (any more). Raises `UserError` if the record is not a dead letter."""
         first, end = self._spans.get(place.partition, (0, 0))
         if not first <= place.offset < end:
@@ -190,14 +190,14 @@ class LetterReader(TopicReader):
                 return StoredLetter.of(record, self._prefix) if record.offset == place.offset else None
         return None
 
-    def get(self, place: Place) -> StoredLetter:
+    def get(self, place: DeadLetterOffset) -> StoredLetter:
         """Return the dead letter at a place. Raises `UserError` if there is none."""
         found = self.at(place)
         if found is None:
             raise UserError(f"no dead letter at {place}: {self._what_there_is(place)}")
         return found
 
-    def _what_there_is(self, place: Place) -> str:
+    def _what_there_is(self, place: DeadLetterOffset) -> str:
         """Describe the dead letters next to a place: ends of transactions have offsets, too."""
         if place.partition not in self._spans:
             return f"{self._prefix}{LETTERS} has {self.partitions} partition{'' if self.partitions == 1 else 's'}"
@@ -211,12 +211,12 @@ class LetterReader(TopicReader):
                         after = record.offset
                         break
                     before = record.offset
-        nearest = [str(Place(place.partition, each)) for each in (before, after) if each is not None]
+        nearest = [str(DeadLetterOffset(place.partition, each)) for each in (before, after) if each is not None]
         if not nearest:
             return f"there is none near it in partition {place.partition} of {self._prefix}{LETTERS}"
         return f"the nearest {'are' if len(nearest) > 1 else 'is'} {' and '.join(nearest)}"
 
-    def place(self, text: str) -> Place:
+    def place(self, text: str) -> DeadLetterOffset:
         """Parse ``OFFSET`` or ``PARTITION/OFFSET``. Raises `UserError`."""
         numbers = text.split("/")
         if len(numbers) > 2 or not all(each.isascii() and each.isdecimal() and len(each) < 20 for each in numbers):
@@ -225,7 +225,7 @@ class LetterReader(TopicReader):
             raise UserError(
                 f"PLACE: {self._prefix}{LETTERS} has {self.partitions} partitions: expected PARTITION/OFFSET, found {text!r}"
             )
-        return Place(int(numbers[0]) if len(numbers) == 2 else 0, int(numbers[-1]))
+        return DeadLetterOffset(int(numbers[0]) if len(numbers) == 2 else 0, int(numbers[-1]))
 
     def history(self, letter: StoredLetter, ledger: Ledger) -> list[Replay]:
         """Return all replays of a letter's record by ascending attempt: those that led to this letter, then the letter's own."""

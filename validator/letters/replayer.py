@@ -20,7 +20,7 @@ from validator.kafka.retry import missing_topics, user_error
 from validator.kafka.settings import OF_REPLAYS, producer_config
 from validator.kafka.topics import hidden_topics
 from validator.kafka.transaction import Fenced, FencedWriter, WriteFailed
-from validator.letters.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
+from validator.letters.dead_letters import LEDGER, DeadLetterOffset, Ledger, Replay, StoredLetter, completed, decoded
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ TRANSACTION_BYTES_MAX: Final = 16 << 20
 class Task(NamedTuple):
     """A record to put back; ``topic`` is the full name."""
 
-    letter: Place
+    letter: DeadLetterOffset
     topic: str
     key: bytes | None
     raw: bytes
@@ -57,7 +57,7 @@ class Task(NamedTuple):
 class Declined(NamedTuple):
     """A dead letter that is not put back, with the reason in words: skipped if it need not be, refused if it must not be."""
 
-    letter: Place
+    letter: DeadLetterOffset
     outcome: Literal["skipped", "refused"]
     why: str
 

@@ -64,7 +64,7 @@ _QUOTED: Final = re.compile(r"`([^`]+)`(?:, |$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RuleEntry:
     """One entry of a page. ``name`` is its code, kind or name; ``rules`` are the codes of the rules that an error violates."""
 
     protocol: str
@@ -108,7 +108,7 @@ class RulesPage:
     protocol: str
     title: str
     address: str
-    entries: tuple[Entry, ...]
+    entries: tuple[RuleEntry, ...]
 
 
 def anchor(heading: str, taken: dict[str, int] | None = None) -> str:
@@ -153,7 +153,7 @@ def installed_pages(names: Iterable[str] | None = None) -> tuple[list[RulesPage]
     return list(pages.values()), wrong
 
 
-def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
+def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[RuleEntry]:
     """Return the entries that ``wanted`` names, ignoring case.
 
     The first of these interpretations with a match counts: a code, kind or name; a clause or source; the beginning of a clause or source;
@@ -163,7 +163,7 @@ def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
     key = _fold(wanted)
     document, _, code = key.rpartition(" ")
     documents = {_fold(text).partition(" ")[0] for entry in entries for text in (*entry.clauses, *entry.sources)}
-    tests: tuple[Callable[[Entry], bool], ...] = (
+    tests: tuple[Callable[[RuleEntry], bool], ...] = (
         lambda entry: _fold(entry.name) == key,
         lambda entry: any(_fold(text) == key for text in (*entry.clauses, *entry.sources)),
         lambda entry: any(_fold(text).startswith((f"{key} ", f"{key}.")) for text in (*entry.clauses, *entry.sources)),
@@ -224,7 +224,7 @@ class _Parser:
         self._number = 0
         self._title = self._group = self._address = ""
         self._taken: dict[str, int] = {}
-        self._entries: list[Entry] = []
+        self._entries: list[RuleEntry] = []
         self._heading: tuple[Sort, str, str, str] | None = None
         self._attributes: dict[str, list[str]] = {}
         self._text: list[str] = []
@@ -297,7 +297,7 @@ class _Parser:
         if sort is Sort.ERROR and "Fields" not in given:
             raise self._fail(f"'- Fields:' for error {name}", "none")
         rules = given.get("Rule", [""])[0]
-        entry = Entry(
+        entry = RuleEntry(
             self._protocol,
             sort,
             name,

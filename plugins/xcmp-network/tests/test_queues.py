@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from network_rule_set import chain_of, check_everything, judged, restored
 from validator_xcmp_network.limits import REMEMBERED_MAX, SHOWN_MAX
-from validator_xcmp_network.queues import Entry, IngressQueue, Memory
+from validator_xcmp_network.queues import IngressQueue, Memory, QueuedMessage
 from validator_xcmp_network.rules import XCMP_NETWORK
 from validator_xcmp_network.state import FixedChannels, NetworkState, broken_invariants
 
@@ -49,7 +49,7 @@ def test_accepted_candidates_do_not_walk_queues(mode: str, monkeypatch: pytest.M
     rules = sending(300, intra_block=mode)
     assert judged(rules, 6, 2, [RECIPIENT])["ok"]
 
-    def walk(_queue: IngressQueue) -> Iterator[Entry]:
+    def walk(_queue: IngressQueue) -> Iterator[QueuedMessage]:
         raise AssertionError("the queue is walked")
 
     monkeypatch.setattr(IngressQueue, "__iter__", walk)
@@ -130,7 +130,7 @@ def corrupted(state: NetworkState, part: str) -> None:
         case "heights":
             queue.heights.append(9)
         case "by_sender":
-            queue.by_sender[3].append(Entry(6, 3, bytes(32), 0))
+            queue.by_sender[3].append(QueuedMessage(6, 3, bytes(32), 0))
         case "watermark":
             queue.watermark = 9
         case "acked":

@@ -14,7 +14,7 @@ from validator.config import Chain, Config
 from validator.config.model import DeadLetters
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.kafka.reader import TopicRecord
-from validator.letters.dead_letters import Filter, Ledger, Place, Replay, StoredLetter
+from validator.letters.dead_letters import DeadLetterOffset, Filter, Ledger, Replay, StoredLetter
 from validator.letters.replayer import Declined, Task, judge, pointless
 from validator.visible import printable
 
@@ -30,7 +30,9 @@ def letter(offset: int = 0, *, raw: bytes = GOOD, topic: str = "downward-message
 
 
 def replay(offset: int, attempt: int, at: int, *, partition: int = 0) -> Replay:
-    return Replay(Place(partition, offset), attempt, Source("validator.downward-messages", 0, at), repaired=False)
+    return Replay(
+        DeadLetterOffset(partition, offset), attempt, Source("validator.downward-messages", 0, at), repaired=False
+    )
 
 
 def judged(
@@ -43,11 +45,11 @@ def test_stored_letter_has_full_topic_name() -> None:
     for topic in ("downward-messages", "validator.downward-messages"):
         assert letter(topic=topic).source == Source("validator.downward-messages", 0, 5)
     assert letter(topic="elsewhere").source.topic == "elsewhere"
-    assert (letter().raw, letter().reason, letter().place) == (GOOD, "LATE", Place(0, 0))
+    assert (letter().raw, letter().reason, letter().place) == (GOOD, "LATE", DeadLetterOffset(0, 0))
 
 
 def test_ledger_entry_round_trips_as_record() -> None:
-    entry = Replay(Place(3, 2**40), 2, Source("validator.candidates", 1, 7), repaired=True)
+    entry = Replay(DeadLetterOffset(3, 2**40), 2, Source("validator.candidates", 1, 7), repaired=True)
     topic, key, value, headers = entry.encode()
     assert (topic, key, headers) == ("dead-letter-replays", b"3/1099511627776/2", ())
     assert Replay.of(TopicRecord(topic, 0, 0, key, value, 0)) == entry
@@ -70,7 +72,7 @@ def test_attempt_is_one_more_than_last(replays: list[Replay], attempt: int) -> N
 
 
 def test_record_is_replayed_unchanged_with_key_of_lane() -> None:
-    expected = Task(Place(0, 0), "validator.downward-messages", b"polkadot", GOOD, 1, repaired=False)
+    expected = Task(DeadLetterOffset(0, 0), "validator.downward-messages", b"polkadot", GOOD, 1, repaired=False)
     assert judged(Ledger(), letter()) == expected
     assert judged(Ledger(), letter(raw=b"bad"), repaired=GOOD) == expected._replace(repaired=True)
     stranger = letter(raw=STRANGER)

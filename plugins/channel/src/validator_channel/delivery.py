@@ -214,7 +214,7 @@ def new_topic(topic: int, role: Role) -> Topic:
     return record
 
 
-Entry = tuple[Topic, Outgoing]
+Queued = tuple[Topic, Outgoing]
 
 
 class RetransmissionTimers:
@@ -225,7 +225,7 @@ class RetransmissionTimers:
     """
 
     def __init__(self) -> None:
-        self._queues: dict[int, OrderedDict[tuple[int, int], Entry]] = {}
+        self._queues: dict[int, OrderedDict[tuple[int, int], Queued]] = {}
 
     def start(self, topic: Topic, message: Outgoing) -> None:
         """Take a message whose ``transmissions`` and ``deadline`` are set."""
@@ -242,9 +242,9 @@ class RetransmissionTimers:
         firsts = [next(iter(queue.values()))[1] for queue in self._queues.values() if queue]
         return min([message.deadline for message in firsts], default=None)
 
-    def due(self, now: float) -> list[Entry]:
+    def due(self, now: float) -> list[Queued]:
         """Return the messages that are due, by (deadline, topic, index)."""
-        expired: list[Entry] = []
+        expired: list[Queued] = []
         for queue in self._queues.values():
             expired += takewhile(lambda entry: entry[1].deadline <= now, queue.values())
         return sorted(expired, key=lambda entry: (entry[1].deadline, entry[0].id, entry[1].index))

@@ -13,7 +13,7 @@ from validator_xcmp import encoding as xcmp
 
 from validator.plugin.protocol_api import DecodeError, ParaId, Reader, Writer
 from validator.protocols.kit import PageLayout, Touched
-from validator_xcmp_network.queues import Entry, IngressQueue, Memory
+from validator_xcmp_network.queues import IngressQueue, Memory, QueuedMessage
 from validator_xcmp_network.records import Candidate, OutboxMessage
 from validator_xcmp_network.state import ChannelMode, IntraBlock, NetworkConfiguration, NetworkState
 
@@ -103,7 +103,9 @@ def _read_queue(reader: Reader) -> IngressQueue:
     acked = dict.fromkeys(reader.items(reader.u32))
     queue = IngressQueue()
     last = (-1, -1)
-    for entry in reader.items(lambda: Entry(reader.u32(), reader.u32(), reader.hash(), reader.u32(), reader.boolean())):
+    for entry in reader.items(
+        lambda: QueuedMessage(reader.u32(), reader.u32(), reader.hash(), reader.u32(), reader.boolean())
+    ):
         if (entry.sent_at, entry.sender) <= last:
             raise DecodeError(f"message ({entry.sent_at}, {entry.sender}) is out of order")
         last = entry.sent_at, entry.sender

@@ -20,7 +20,7 @@ _NAME_BYTES = 8
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class QueuedMessage:
     """An unacknowledged message. ``root`` and ``size`` (in bytes) are what the sender declared; ``held``: its body has been reported."""
 
     sent_at: BlockNumber
@@ -36,7 +36,7 @@ class SentInBlock:
     __slots__ = ("_ascending", "entries")
 
     def __init__(self) -> None:
-        self.entries: dict[ParaId, Entry] = {}
+        self.entries: dict[ParaId, QueuedMessage] = {}
         self._ascending: list[ParaId] | None = []
 
     def senders(self) -> list[ParaId]:
@@ -45,7 +45,7 @@ class SentInBlock:
             self._ascending = sorted(self.entries)
         return self._ascending
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: QueuedMessage) -> None:
         """Add a sender's message."""
         senders = self._ascending
         if senders is not None:
@@ -116,13 +116,13 @@ class IngressQueue:
     """By block, never empty. Invariant: no message is acknowledged according to the watermark."""
     heights: deque[BlockNumber] = field(default_factory=deque)
     """Derived: the keys of `blocks`, ascending."""
-    by_sender: dict[ParaId, deque[Entry]] = field(default_factory=dict)
+    by_sender: dict[ParaId, deque[QueuedMessage]] = field(default_factory=dict)
     """Derived: the entries of each sender by block, ascending; never empty."""
     count: int = 0
     """Derived: the number of entries."""
     memory: Memory = field(default_factory=Memory)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[QueuedMessage]:
         """Yield the entries in queue order: by block, then by sender."""
         for height in self.heights:
             sent = self.blocks[height]
@@ -134,7 +134,7 @@ class IngressQueue:
         """Whether the queue is as if it had never been used."""
         return not (self.count or self.watermark or self.acked or self.memory.names)
 
-    def find(self, block: BlockNumber, sender: ParaId) -> Entry | None:
+    def find(self, block: BlockNumber, sender: ParaId) -> QueuedMessage | None:
         """Return an unacknowledged message, or None."""
         sent = self.blocks.get(block)
         return None if sent is None else sent.entries.get(sender)
@@ -147,7 +147,7 @@ class IngressQueue:
         """Return whether there is an unacknowledged message sent up to a block."""
         return bool(self.heights) and self.heights[0] <= block
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: QueuedMessage) -> None:
         """Append a message of the newest block.
 
         If some of that block's messages are acknowledged already, the watermark names the block again: it was not all of it.
@@ -163,12 +163,12 @@ class IngressQueue:
         self.by_sender.setdefault(entry.sender, deque()).append(entry)
         self.count += 1
 
-    def covered(self, acks: Iterable[MessageName]) -> dict[BlockNumber, list[Entry]]:
+    def covered(self, acks: Iterable[MessageName]) -> dict[BlockNumber, list[QueuedMessage]]:
         """Return the unacknowledged messages that acknowledgements cover, by block: each with all earlier ones of its sender."""
         reach: dict[ParaId, BlockNumber] = {}
         for block, sender in acks:
             reach[sender] = max(block, reach.get(sender, 0))
-        found: dict[BlockNumber, list[Entry]] = {}
+        found: dict[BlockNumber, list[QueuedMessage]] = {}
         for sender, block in reach.items():
             for entry in self.by_sender.get(sender, ()):
                 if entry.sent_at > block:
@@ -176,7 +176,7 @@ class IngressQueue:
                 found.setdefault(entry.sent_at, []).append(entry)
         return found
 
-    def acknowledge(self, covered: dict[BlockNumber, list[Entry]]) -> list[Entry]:
+    def acknowledge(self, covered: dict[BlockNumber, list[QueuedMessage]]) -> list[QueuedMessage]:
         """Remove the covered messages, move the watermark, and return the messages in queue order."""
         taken = []
         for block in sorted(covered):
@@ -189,7 +189,7 @@ class IngressQueue:
             self._advance(taken[-1].sent_at, [entry.sender for entry in taken if entry.sent_at == taken[-1].sent_at])
         return taken
 
-    def remove_sender(self, sender: ParaId) -> list[Entry]:
+    def remove_sender(self, sender: ParaId) -> list[QueuedMessage]:
         """Remove a sender's messages without acknowledging them, and return them. If this leaves nothing of a block, it is complete."""
         removed = list(self.by_sender.get(sender, ()))
         for entry in removed:
@@ -209,7 +209,7 @@ class IngressQueue:
             self.watermark, self.acked = block, {}
         self.acked.update(dict.fromkeys(senders))
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: QueuedMessage) -> None:
         sent = self.blocks[entry.sent_at]
         sent.remove(entry.sender)
         if not sent.entries:
@@ -227,5 +227,5 @@ class IngressQueue:
             self.heights = deque(height for height in self.heights if height in self.blocks)
 
 
-def _sender(entry: Entry) -> ParaId:
+def _sender(entry: QueuedMessage) -> ParaId:
     return entry.sender

@@ -73,7 +73,7 @@ from validator_xcmp_network.errors import (
 )
 from validator_xcmp_network.limits import SHOWN_MAX
 from validator_xcmp_network.pages import PAGES, decode_state, encode_common_page, encode_para_page, owning_paras
-from validator_xcmp_network.queues import Entry, IngressQueue
+from validator_xcmp_network.queues import IngressQueue, QueuedMessage
 from validator_xcmp_network.records import Candidate, ChannelRequest, MessageName, OutboxMessage, ReportBody
 from validator_xcmp_network.state import (
     NETWORK_MAXIMA,
@@ -254,7 +254,7 @@ def _was_acked(queue: IngressQueue, block: BlockNumber, sender: ParaId) -> bool:
 
 
 def _check_fairness(
-    queue: IngressQueue, covered: dict[BlockNumber, list[Entry]], highest: BlockNumber, report: Report
+    queue: IngressQueue, covered: dict[BlockNumber, list[QueuedMessage]], highest: BlockNumber, report: Report
 ) -> None:
     """Check that everything below the highest acknowledged block is covered. Stops at the first block that is not."""
     for height in queue.heights:
@@ -265,7 +265,9 @@ def _check_fairness(
             return
 
 
-def _uncovered(queue: IngressQueue, covered: dict[BlockNumber, list[Entry]], highest: BlockNumber) -> Iterator[Entry]:
+def _uncovered(
+    queue: IngressQueue, covered: dict[BlockNumber, list[QueuedMessage]], highest: BlockNumber
+) -> Iterator[QueuedMessage]:
     taken = {(entry.sent_at, entry.sender) for entries in covered.values() for entry in entries}
     for entry in queue:
         if entry.sent_at >= highest:
@@ -274,21 +276,21 @@ def _uncovered(queue: IngressQueue, covered: dict[BlockNumber, list[Entry]], hig
             yield entry
 
 
-def _check_order(queue: IngressQueue, chosen: list[Entry], block: BlockNumber, report: Report) -> None:
+def _check_order(queue: IngressQueue, chosen: list[QueuedMessage], block: BlockNumber, report: Report) -> None:
     """Check that the chosen messages of a block come from its lowest senders (N-I01, N-I14)."""
     expected = queue.blocks[block].senders()[: len(chosen)]
     if sorted(entry.sender for entry in chosen) != expected:
         report(AckOutOfOrder(block=block, expected=tuple(expected[:SHOWN_MAX])))
 
 
-def _check_bodies(covered: dict[BlockNumber, list[Entry]], report: Report) -> None:
+def _check_bodies(covered: dict[BlockNumber, list[QueuedMessage]], report: Report) -> None:
     missing = [(block, entry.sender) for block, entries in covered.items() for entry in entries if not entry.held]
     if missing:
         block, sender = min(missing)
         report(AckBodyMissing(block=block, sender=sender))
 
 
-def _names(messages: Iterator[Entry]) -> tuple[MessageName, ...]:
+def _names(messages: Iterator[QueuedMessage]) -> tuple[MessageName, ...]:
     """Return the names of the first messages, as many as an error may list."""
     return tuple((entry.sent_at, entry.sender) for entry in islice(messages, SHOWN_MAX))
 
@@ -338,7 +340,7 @@ def send(
         channel_id = para, recipient
         if not has_channel(state, channel_id) or find_entry(state, recipient, now, para) is not None:
             continue
-        entry = Entry(now, para, root, size)
+        entry = QueuedMessage(now, para, root, size)
         state.queues.setdefault(recipient, IngressQueue()).append(entry)
         _emit(log, IngressEventKind.QUEUED, channel_id, entry)
         touch_channel(state, channel_id)
@@ -357,7 +359,7 @@ def remove_messages(state: NetworkState, channel_id: ChannelId, log: IngressLog)
         del state.queues[recipient]
 
 
-def _emit(log: IngressLog, event: IngressEventKind, channel_id: ChannelId, entry: Entry) -> None:
+def _emit(log: IngressLog, event: IngressEventKind, channel_id: ChannelId, entry: QueuedMessage) -> None:
     log.add(event, channel_id, sent_at=entry.sent_at, root=entry.root, size=entry.size)
 
 

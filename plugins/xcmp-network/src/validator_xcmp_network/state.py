@@ -25,7 +25,7 @@ from validator_xcmp.state import read_configuration as read_xcmp_configuration
 from validator.plugin.protocol_api import U32_MAX, BlockNumber, ChannelId, DecodeError, Node, ParaId
 from validator.protocols.kit import channel_name, raise_if_broken
 from validator_xcmp_network.limits import OPEN_CHANNELS_MAX, REMEMBERED_MAX
-from validator_xcmp_network.queues import Entry, IngressQueue
+from validator_xcmp_network.queues import IngressQueue, QueuedMessage
 
 # --- configuration --------------------------------------------------------------------------------------------------------------------
 # The relay chain's configuration: bounds, and how recipients and channels are handled. Names come from the conformance format.
@@ -238,13 +238,13 @@ def unread_of_recipient(state: NetworkState, recipient: ParaId) -> int:
     return 0 if queue is None else queue.count
 
 
-def find_entry(state: NetworkState, recipient: ParaId, sent_at: BlockNumber, sender: ParaId) -> Entry | None:
+def find_entry(state: NetworkState, recipient: ParaId, sent_at: BlockNumber, sender: ParaId) -> QueuedMessage | None:
     """Return an unacknowledged message, or None."""
     queue = state.queues.get(recipient)
     return None if queue is None else queue.find(sent_at, sender)
 
 
-def entries(state: NetworkState) -> Iterator[tuple[ParaId, Entry]]:
+def entries(state: NetworkState) -> Iterator[tuple[ParaId, QueuedMessage]]:
     """Yield every entry with its recipient: by recipient, then in queue order."""
     for recipient in sorted(state.queues):
         for entry in state.queues[recipient]:
@@ -325,9 +325,9 @@ def _derived(recipient: ParaId, queue: IngressQueue) -> Iterator[str]:
         yield f"by_sender of {recipient} has an entry of another sender"
 
 
-def _entries(queue: IngressQueue) -> list[Entry]:
+def _entries(queue: IngressQueue) -> list[QueuedMessage]:
     return [entry for sent in queue.blocks.values() for entry in sent.entries.values()]
 
 
-def _ascends(own: Sequence[Entry]) -> bool:
+def _ascends(own: Sequence[QueuedMessage]) -> bool:
     return bool(own) and all(earlier.sent_at < later.sent_at for earlier, later in pairwise(own))

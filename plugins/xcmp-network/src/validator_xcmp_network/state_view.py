@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from validator.plugin.protocol_api import ChannelId, ParaId, StateSection, StateView, blake2b_256, section_title
 from validator_xcmp_network.pages import encode_para_page
-from validator_xcmp_network.queues import Entry, IngressQueue
+from validator_xcmp_network.queues import IngressQueue, QueuedMessage
 from validator_xcmp_network.state import (
     NetworkState,
     channel_limit,
@@ -107,7 +107,7 @@ def _channel_sections(state: NetworkState, channel_id: ChannelId) -> Sequence[St
     return StateSection(facts=facts), _messages("unread", unread, _unread(state, channel_id)[:ROWS_MAX])
 
 
-def _messages(title: str, count: int, shown: Sequence[Entry]) -> StateSection:
+def _messages(title: str, count: int, shown: Sequence[QueuedMessage]) -> StateSection:
     rows = [
         (str(entry.sent_at), str(entry.sender), str(entry.size), entry.root.hex(), "held" if entry.held else "")
         for entry in shown
@@ -117,19 +117,19 @@ def _messages(title: str, count: int, shown: Sequence[Entry]) -> StateSection:
     )
 
 
-def _unread(state: NetworkState, channel_id: ChannelId) -> list[Entry]:
+def _unread(state: NetworkState, channel_id: ChannelId) -> list[QueuedMessage]:
     sender, recipient = channel_id
     queue = state.queues.get(recipient)
     return [] if queue is None else list(queue.by_sender.get(sender, ()))
 
 
-def _egress(state: NetworkState, para: ParaId) -> list[tuple[ParaId, Entry]]:
+def _egress(state: NetworkState, para: ParaId) -> list[tuple[ParaId, QueuedMessage]]:
     """Return a sender's unread messages with their recipients: by block, then by recipient."""
     own = [(recipient, entry) for recipient, entry in entries(state) if entry.sender == para]
     return sorted(own, key=lambda each: (each[1].sent_at, each[0]))
 
 
-def _message(entry: Entry) -> dict[str, Any]:
+def _message(entry: QueuedMessage) -> dict[str, Any]:
     return {
         "sent_at": entry.sent_at,
         "sender": entry.sender,

@@ -184,7 +184,7 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?")
 _PIN: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class Entry:
+class RegistryEntry:
     """A peer's table; ``problems`` grows with each value that is not as expected. ``read_psk`` returns the key in a file."""
 
     def __init__(self, place: str, table: Mapping[str, Any], read_psk: Callable[[str], bytes]) -> None:
@@ -290,7 +290,7 @@ class Entry:
         return lanes
 
 
-def read_entry(name: str, entry: Entry) -> PeerPolicy | None:
+def read_entry(name: str, entry: RegistryEntry) -> PeerPolicy | None:
     """Return a peer's policy, or None if its table has problems, which are then in ``entry.problems``."""
     if len(name) > NAME_CHARACTERS_MAX or _NAME.fullmatch(name) is None:
         entry.problems.append(f"{entry.place}: expected a name of 1 to {NAME_CHARACTERS_MAX} of a-z 0-9 . _ -")
@@ -361,7 +361,7 @@ def read_registry(path: Path, read_key: Callable[[Path], bytes] = read_psk) -> d
         raise RegistryError([*problems, f"{path}: peers: expected at most {PEERS_MAX}, found {len(tables)}"])
     policies = []
     for name, table in tables.items():
-        entry = Entry(f"{path}: peers.{name}", table, lambda file: read_key(path.parent / file))
+        entry = RegistryEntry(f"{path}: peers.{name}", table, lambda file: read_key(path.parent / file))
         policy = read_entry(name, entry)
         problems += entry.problems
         policies += [policy] if policy is not None else []

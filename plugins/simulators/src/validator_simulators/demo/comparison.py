@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 Json = dict[str, Any]
-Place = tuple[str, int, str, int]
+VerdictKey = tuple[str, int, str, int]
 """Lane, block, kind, index."""
 
 DIFFERENCES_KEPT: Final = 20
@@ -26,7 +26,7 @@ class Comparison:
     """
 
     records_sent: int = 0
-    expected_verdicts: dict[Place, Json] = field(default_factory=dict)
+    expected_verdicts: dict[VerdictKey, Json] = field(default_factory=dict)
     expected_dispatches: dict[tuple[str, int, int], tuple[int, str, str]] = field(default_factory=dict)
     agreed: int = 0
     disagreed: int = 0
@@ -131,7 +131,7 @@ class Comparison:
         settled = all(status["waiting"] == 0 for status in self.status.values())
         return answered >= expected and self.consumed() >= self.records_sent and settled
 
-    def missing(self) -> list[Place]:
+    def missing(self) -> list[VerdictKey]:
         """Return the places of the verdicts that have not arrived."""
         return [place for place in self.expected_verdicts if ("verdicts", *place) not in self._seen]
 
