@@ -31,7 +31,7 @@ def test_operator_and_lane_agree(scenario: dict[str, Any]) -> None:
                 root = bytes.fromhex(value["root"])
                 bodies.apply(IngressEvent(value["block"], EventKind(value["event"]), *names, root, value["size"]))
         bodies.finish()
-    state = player._view(player.lane.rules)
+    state = player._view(player.lane.rules.state)
     queues = {recipient: queue for recipient, queue in bodies.queues.items() if queue.order}
     assert {str(recipient): [list(name) for name in queue.order] for recipient, queue in queues.items()} == state[
         "ingress"

@@ -145,7 +145,10 @@ def test_commands_of_plugins_are_listed_and_cannot_replace_those_of_the_product(
     assert set(module._plugin_commands()) == {"mail"}
     assert module._plugin_help(entries[0]) == "Commands of the plugin mail."
     dist = SimpleNamespace(metadata=SimpleNamespace(json={"summary": "Letters between paras."}))
-    assert module._plugin_help(SimpleNamespace(name="mail", dist=dist)) == "Letters between paras."
+    assert (
+        module._plugin_help(SimpleNamespace(name="mail", module="no_such_module", dist=dist))
+        == "Letters between paras."
+    )
     with pytest.raises(UserError, match=r"mail: importing no_such_module:app failed \(ModuleNotFoundError: "):
         module._target("mail")
 

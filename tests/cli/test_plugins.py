@@ -28,7 +28,7 @@ class Config:
     pallet: int
     names: tuple[str, ...] = ("a",)
 
-{MANIFEST.format(name="needy", version="1.0.0").replace("(1, 0))", "(1, 0), Config)")}
+{MANIFEST.format(name="needy", version="1.0.0").replace("(2, 0))", "(2, 0), Config)")}
 {HANDLERS.format(kind="needy", prefix="02")}
 """
 TRANSPORT = """\
@@ -93,7 +93,7 @@ def test_list_prints_json(site: Path) -> None:
     found = rows(run(site, "list", "--json"))
     assert {"memo", "broken", "needy", "out", "router"} <= set(found)
     memo, broken = found["memo"], found["broken"]
-    assert (memo["version"], memo["api"], memo["provides"], memo["problems"]) == ("1.0.0", "1.0", ["memo"], [])
+    assert (memo["version"], memo["api"], memo["provides"], memo["problems"]) == ("1.0.0", "2.0", ["memo"], [])
     assert (memo["group"], memo["distribution"]) == ("validator.handlers", "dist-memo")
     assert (broken["version"], broken["api"], broken["provides"]) == (None, None, [])
     assert len(broken["problems"]) == 1

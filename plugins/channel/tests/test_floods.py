@@ -13,9 +13,9 @@ from channel_world import ACK, APPLICATION, ERROR, REGISTER, World, listener, te
 
 STALE_LIMIT: Final = 50
 WARM_UP: Final = 100
-FRAMES: Final = 500
-GROWTH_BYTES_MAX: Final = 8_192
-"""What may change by chance; one record of a topic is larger, and one small object per frame would be ten times as much."""
+FRAMES: Final = 1_000
+GROWTH_BYTES_MAX: Final = 16_384
+"""What may change by chance; one small object per frame would be three times as much."""
 
 FLOODS: Final[dict[str, Callable[[World, int], bytes]]] = {
     "duplicates": lambda world, at: world.frame(APPLICATION, 0, 2, b"x" * 50),

@@ -42,10 +42,10 @@ def test_exception_in_a_rule_fails_its_scenario_in_one_line(tmp_path: Path, monk
     assert result.stderr == ""
     other, failed, total = sorted(result.stdout.splitlines(), reverse=True)
     assert (other, total) == ("PASS x ", "1 passed, 1 failed")
-    line = (tmp_path / f"validator-{name}/src/validator_{name}/rules.py").read_text().split("assert self.block")[0]
+    line = (tmp_path / f"validator-{name}/src/validator_{name}/rules.py").read_text().split("assert state.block")[0]
     assert failed.endswith(
         f"step 0 (block 1): candidates[0]: plugin {name} of validator-{name} 0.1.0 raised AttributeError at "
-        f"validator_{name}/rules.py:{line.count(chr(10)) + 1}: 'Counting' object has no attribute 'block'"
+        f"validator_{name}/rules.py:{line.count(chr(10)) + 1}: 'CountingState' object has no attribute 'block'"
     )
     assert failed.startswith(f"FAIL {name}/{ID} ")
 
@@ -55,7 +55,7 @@ def test_traceback_is_shown_only_if_it_is_asked_for(tmp_path: Path, monkeypatch:
     result = CliRunner().invoke(app, ["-v", "replay", "--suite", name])
     assert result.exit_code == 1
     assert "Traceback (most recent call last)" in result.stderr
-    assert result.stderr.endswith("AttributeError: 'Counting' object has no attribute 'block'\n")
+    assert result.stderr.endswith("AttributeError: 'CountingState' object has no attribute 'block'\n")
 
 
 def test_output_ends_with_one_line_that_names_the_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_place_is_in_the_plugin_even_if_it_called_something_else(
         tmp_path,
         monkeypatch,
         "quotae",
-        (CHECK, f"{CHECK}        self.state.touched.pages.update(5)\n        __import__('json').loads('')\n"),
+        (CHECK, f"{CHECK}    state.touched.pages.update(5)\n    __import__('json').loads('')\n"),
     )
     protocol = installed_protocol(name)
     assert protocol is not None

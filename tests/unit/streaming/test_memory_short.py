@@ -14,7 +14,7 @@ from streaming import range_reader, workers
 from streaming.range_reader import RangeReader
 from streaming.range_source import SourceSettings, TaskRanges
 from tests.unit.streaming.played_kafka import CHAIN, DECODE, KINDS, A, PlayedKafka, decoded, finish, items_of, span
-from validator.codec import arrivals
+from validator.codec import inflight
 from validator.core.inputs import DeadLetter, RecordKind, Source, Unreadable
 from validator.lanes.definition import job_codec
 
@@ -51,21 +51,21 @@ def raising(error: BaseException) -> Any:
 def test_record_that_memory_does_not_suffice_for_is_no_arrival(monkeypatch: pytest.MonkeyPatch, key: bytes) -> None:
     codec, lanes = job_codec(DECODE.definitions.values()), {"polkadot": DECODE.definitions[CHAIN.lane].records}
     arguments = codec, RecordKind.CANDIDATE, b"value", Source("candidates", 0, 0), key, lanes
-    monkeypatch.setattr(arrivals, "decode_record", raising(ValueError("a bug")))
-    lane, found = arrivals.arrival(*arguments)
+    monkeypatch.setattr(inflight, "decode_record", raising(ValueError("a bug")))
+    lane, found = inflight.arrival(*arguments)
     assert isinstance(found, Unreadable if lane else DeadLetter)
-    monkeypatch.setattr(arrivals, "decode_record", raising(MemoryError()))
+    monkeypatch.setattr(inflight, "decode_record", raising(MemoryError()))
     with pytest.raises(MemoryError):
-        arrivals.arrival(*arguments)
+        inflight.arrival(*arguments)
 
 
-@pytest.mark.parametrize("part", ["arrivals", "ChunkFile", "Consumer"])
+@pytest.mark.parametrize("part", ["decode_record", "ChunkFile", "Consumer"])
 def test_task_fails_so_that_it_is_read_sparingly(
     monkeypatch: pytest.MonkeyPatch, kafka: PlayedKafka, reader: RangeReader, part: str
 ) -> None:
     task = TaskRanges((span(A, 0, 10),))
     with monkeypatch.context() as patch:
-        module, name = (arrivals, "decode_record") if part == "arrivals" else (range_reader, part)
+        module, name = (inflight, "decode_record") if part == "decode_record" else (range_reader, part)
         patch.setattr(module, name, raising(MemoryError()))
         with pytest.raises(MemoryError):
             list(reader.read(task))
