@@ -25,6 +25,7 @@ from validator.kafka.broker import HOST, EmbeddedBroker, _free_ports
 from validator.kafka.login import server_login
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,9 +132,9 @@ def test_clients_read_and_write_over_tls(tls_broker: TlsBroker, authorities: tup
     kafka, records = tls_broker.kafka_by_tls(authorities[1]["its own"]), chains()[0].records[:5]
     create_topics(kafka, prefix=CLIENTS)
     produce(kafka, CLIENTS, records)
-    with TopicReader(kafka, CLIENTS, ["blocks", "candidates"]) as reader:
+    with TopicReader(kafka, CLIENTS, list(INPUT_TOPICS)) as reader:
         read = {(record.topic, record.value) for record in reader.read_to_end()}
-    assert read == {(each.topic, each.value) for each in records if each.topic in ("blocks", "candidates")}
+    assert read == {(each.topic, each.value) for each in records}
 
 
 @pytest.mark.long
