@@ -13,7 +13,7 @@ from tests.property.shapes import Json
 
 AT_LEAST: Final = {
     "horizontal messages accepted": 150,
-    "partial prunes": 8,
+    "partial prunes": 15,
     "full prunes": 40,
     "channels removed with contents": 15,
     "messages refused by a full channel": 25,

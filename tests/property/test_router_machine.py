@@ -394,5 +394,5 @@ class RouterMachine(RuleBasedStateMachine):
 
 def test_router_agrees_with_naive_model() -> None:
     MET.clear()
-    run_state_machine_as_test(RouterMachine, settings=settings(examples(260), stateful_step_count=40))
+    run_state_machine_as_test(RouterMachine, settings=settings(examples(520), stateful_step_count=40))
     assert missed(MET) == {}, MET
