@@ -22,7 +22,7 @@ from validator.core.types import maker
 from validator.lanes.definition import LaneDefinition, job_codec
 
 if TYPE_CHECKING:
-    from streaming.ranges import OffsetRange
+    from streaming.range_source import OffsetRange
     from validator.codec.codec import Codec
 
 _WITH_RAW: Final = (Input, DeadLetter, Unreadable)

@@ -13,8 +13,7 @@ from validator.codec.inflight import Arrival, arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
 from validator.kafka.calls import PROGRESS_S_MAX
-from validator.kafka.consume import NotUnpacked
-from validator.kafka.reader import TopicReader
+from validator.kafka.reader import NotUnpacked, TopicReader
 from validator.kafka.registry import known_ids
 from validator.kafka.settings import SPARING
 from validator.kafka.transaction import KafkaGone

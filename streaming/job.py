@@ -20,12 +20,12 @@ from streaming.held_inputs import ParkingSettings
 from streaming.lane_operator import LaneOperator, shipped
 from streaming.metered import meter_settings
 from streaming.options import batch_bytes_max, bytes_of
-from streaming.passed_over import passed_over_folder
 from streaming.range_source import SourceSettings, load_inputs, observed
+from streaming.reading_process import passed_over_folder
 from streaming.session import SCRATCH
 from streaming.shared_folder import SharedFolder, checkpoint_location, shared_by
-from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from streaming.stages import DECODE, KEPT_WORKERS_MAX, LANES, local_cores, with_own_workers
+from streaming.transactions import NO_ROWS, ExactlyOnceOutput, Output
 from validator.config import Config
 from validator.core.inputs import Source
 from validator.job.schema_ids import NO_IDS, SchemaIds

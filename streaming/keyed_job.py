@@ -28,11 +28,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.options import CHUNK_BYTES, KEY_BYTES_MAX, WHOLE_BYTES_MAX
-from streaming.passed_over import passed_over_folder
 from streaming.range_source import SourceSettings, load_inputs, observed
+from streaming.reading_process import passed_over_folder
 from streaming.shared_folder import SharedFolder, attempt_with, checkpoint_location, shared_by
-from streaming.sink import NO_ROWS, KafkaOutput, Output, opened, write_batch
 from streaming.stages import CONDENSE, KEYED, with_own_workers
+from streaming.transactions import NO_ROWS, KafkaOutput, Output, opened, write_batch
 from streaming.workers import bound_worker, tune_garbage_collector
 from validator.codec.framing import plain_form
 from validator.errors import UserError
@@ -43,7 +43,7 @@ from validator.lanes.sink import Sink
 from validator.plugin.job_api import Job, JobItem, JobRecord
 
 if TYPE_CHECKING:
-    from streaming.ranges import OffsetRange
+    from streaming.range_source import OffsetRange
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, records int, items binary"
 """Each row is a run of one key's items from one Kafka partition; the first of a chunk has the number of its ``records``."""

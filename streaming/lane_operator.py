@@ -21,7 +21,7 @@ from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
 from streaming.reasons import DEATHS_MAX
 from streaming.shared_folder import SharedFolder, attempt_with
-from streaming.sink import Output, opened, write_batch
+from streaming.transactions import Output, opened, write_batch
 from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
 from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival

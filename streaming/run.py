@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from streaming.batch_watch import Stalled
 from streaming.cluster import Watch, watches
-from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
 from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, unwritable
 from streaming.parked_log import ParkedLog
 from streaming.partitions import note_division
-from streaming.progress import log_batches
+from streaming.range_source import OBSERVED, RECORDS
 from streaming.reasons import (
     INPUTS_GONE,
     OUT_OF_MEMORY,
@@ -51,7 +52,9 @@ from validator.config import Config
 from validator.errors import GivenUp, Unavailable, UserError
 from validator.job.schema_ids import records_of
 from validator.job.start_check import Look, checkpoint_of, has_changed, look, look_offline
+from validator.kafka.calls import CLOSE, waited_for
 from validator.kafka.registry import with_known_ids
+from validator.kafka.settings import COMMITS, consumer_config
 from validator.kafka.topics import wait_for_topics
 from validator.kafka.transaction import WriterFenced
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
@@ -61,12 +64,15 @@ from validator.waiting import RESTART, Patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.job import JobSettings
-    from streaming.sink import Output
+    from streaming.transactions import Output
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.sink import LaneSink
+
 
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
@@ -371,3 +377,73 @@ def _stop_between_batches(query: StreamingQuery) -> None:
 def _finished_batch(query: StreamingQuery) -> int:
     progress = query.lastProgress
     return -1 if progress is None else progress.batchId
+
+
+def log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callable[[str], None]) -> int:
+    """Log the batches after ``last_batch``, pass on the end of their inputs, and return the newest one."""
+    before = last_batch
+    newest = query.lastProgress
+    if newest is None or newest.batchId <= last_batch:  # each of the recent ones is some KiB of JSON
+        return last_batch
+    for progress in query.recentProgress:
+        if progress.batchId > last_batch and (records := records_in(progress)):
+            last_batch = progress.batchId
+            source = progress.sources[0]
+            end = source.endOffset
+            log.info(
+                "batch",
+                batch=last_batch,
+                began=progress.timestamp,
+                records=records,
+                unread=unread_records(end, source.latestOffset),
+                milliseconds=dict(progress.durationMs),
+            )
+    if last_batch > before:
+        commit(end)
+    return last_batch
+
+
+def unread_records(end: str, latest: str | None) -> int:
+    """Return how many records a batch left in Kafka, from its end and the latest offsets, both by topic and partition."""
+    if latest in (None, "", "null"):
+        return 0
+    ends = json.loads(end)
+    return sum(
+        max(0, offset - ends.get(topic, {}).get(partition, 0))
+        for topic, partitions in json.loads(latest).items()
+        for partition, offset in partitions.items()
+    )
+
+
+def records_in(progress: StreamingQueryProgress) -> int:
+    """Return how many records a batch had: a row of the source is a chunk, whose records are observed, otherwise a record."""
+    observed = progress.observedMetrics.get(OBSERVED)
+    return progress.numInputRows if observed is None else observed[RECORDS] or 0
+
+
+def job_group(prefix: str) -> str:
+    """Return the consumer group whose offsets show the job's progress."""
+    return f"{prefix}job"
+
+
+class JobOffsets:
+    """Commits the job's offsets. A commit that Kafka does not take is left to the next one."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str) -> None:
+        """Raises `confluent_kafka.KafkaException` if the client does not accept its configuration."""
+        self._consumer = Consumer(consumer_config(kafka, COMMITS, group_id=job_group(prefix)))
+
+    def commit(self, end: str) -> None:
+        """Commit the end of a batch, as the source gives it: JSON, offsets by topic and partition. Does not wait."""
+        offsets = [
+            TopicPartition(topic, int(partition), offset)
+            for topic, partitions in json.loads(end).items()
+            for partition, offset in partitions.items()
+        ]
+        with suppress(KafkaException):
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def close(self) -> None:
+        """Wait for the last commit and close the connections, if Kafka answers."""
+        with suppress(TimeoutError):
+            waited_for(CLOSE, self._consumer.close)

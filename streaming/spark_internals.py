@@ -68,7 +68,7 @@ INTERNALS: Final = (
         "a small batch takes 70 ms of processor time more",
     ),
 )
-"""Besides these, the formats of the files of a checkpoint (`validator.checkpoint.files`) and of the state (`streaming.state_store`), which
+"""Besides these, the formats of the files of a checkpoint (`validator.checkpoint.files`) and of the state (`streaming.state_reader`), which
 `tests/streaming/test_state_reader.py` compares with Spark's own reader."""
 
 WORKER_DIED: Final = "Python worker exited unexpectedly"

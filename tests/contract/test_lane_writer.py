@@ -12,9 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from streaming.sink import ExactlyOnceOutput
 from streaming.taking_over import Rivals
-from streaming.transactions import TransactionalWriter, take_over
+from streaming.transactions import ExactlyOnceOutput, TransactionalWriter, take_over
 from validator.checkpoint.markers import LaneOnKafka, read_markers
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL

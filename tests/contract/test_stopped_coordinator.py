@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming import transactions
-from streaming.sink import ExactlyOnceOutput
+from streaming.transactions import ExactlyOnceOutput
 from tests.contract.test_lane_marker import await_group
 from tests.contract.test_lane_writer import LANE, block, committed
 from validator.checkpoint import markers

@@ -12,8 +12,8 @@ import os
 import sys
 from typing import Any, TypedDict
 
-from streaming.sink import ExactlyOnceOutput, opened
-from streaming.sink import write_batch as write_output
+from streaming.transactions import ExactlyOnceOutput, opened
+from streaming.transactions import write_batch as write_output
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.kafka.transaction import WriteFailed, WriterFenced

@@ -25,12 +25,11 @@ from validator.lanes import keyed
 from validator.lanes.apart.wire import Nonsense, outputs_of_bytes, outputs_to_bytes
 from validator.lanes.definition import JournalUnreadable, LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
-from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.kept_start import keep_start, kept_starts, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import load_lane
-from validator.lanes.store import HEAD, Head, LaneCache, restore_lane
+from validator.lanes.store import HEAD, Head, LaneCache, decode_entry, encode_entry, restore_lane
 from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
 from validator.metrics.own import PluginMetric, exported
 from validator.metrics.report import KEY, LANE, TRANSPORT, Report

@@ -33,11 +33,10 @@ from validator.lanes import store as store_module
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis
-from validator.lanes.journal import decode_entry
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink
-from validator.lanes.store import Head, LaneCache, process_batch, restore_lane
+from validator.lanes.store import Head, LaneCache, decode_entry, process_batch, restore_lane
 from validator.lanes.stored import MemoryState, Part, write_end, write_entry, write_header
 from validator.plugin.runtime import RuntimePlan, codec_of, installed_protocol
 from validator.replay.scenario import suite_files, suite_names

@@ -50,8 +50,8 @@ GROUPS = (
     ),
     Group(
         "sink",
-        ("validator/lanes/sink.py", "validator/lanes/marker.py", "streaming/sink.py"),
-        ("tests/unit/lanes/test_sink.py", "tests/unit/lanes/test_marker.py", "tests/unit/streaming/test_sink.py"),
+        ("validator/lanes/sink.py", "validator/lanes/marker.py"),
+        ("tests/unit/lanes/test_sink.py", "tests/unit/lanes/test_marker.py"),
     ),
     Group(
         "stages",
@@ -64,7 +64,7 @@ GROUPS = (
     Group(
         "writer",
         ("streaming/transactions.py", "validator/kafka/transaction.py"),
-        ("tests/unit/streaming/test_transactions.py",),
+        ("tests/unit/streaming/test_transactions.py", "tests/unit/streaming/test_sink.py"),
     ),
 )
 

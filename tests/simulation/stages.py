@@ -17,7 +17,7 @@ from unittest.mock import patch
 import pandas as pd
 import pyarrow as pa
 
-from streaming import decode_stage, lane_operator, options, sink, workers
+from streaming import decode_stage, lane_operator, options, transactions, workers
 from streaming.lane_operator import LaneOperator
 from streaming.options import CHUNK_BYTES
 from tests.simulation.inputs import Item
@@ -210,10 +210,10 @@ def short_runs(schedule: Schedule) -> Iterator[None]:
     """Make the stages hand over as little at a time as they do under load, or find a batch too large; restore this process afterwards."""
     with (
         patch.multiple(decode_stage, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
-        patch.multiple(sink, RUN_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
+        patch.multiple(transactions, RUN_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
         patch.multiple(options, BATCH_BYTES_MAX=schedule.choose((2000, *[options.BATCH_BYTES_MAX] * 5))),
         patch.multiple(workers, _tuned=True),
         patch.multiple(lane_operator, _query=lambda: _RUNNING.checkpoint),
-        patch.multiple(sink, _SINKS={}),
+        patch.multiple(transactions, _SINKS={}),
     ):
         yield

@@ -21,7 +21,7 @@ from tests.crash.processes import workers_below
 from tests.sending import send
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
-from validator.kafka.consume import available
+from validator.kafka.reader import available
 from validator.kafka.settings import WHOLE, consumer_config
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition

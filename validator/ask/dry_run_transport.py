@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from validator import __version__
-from validator.ask.answerer import Answerer, Standings
+from validator.ask.dry_run import Answerer, Standings
 from validator.codec.dry_runs import answer_format, decode_answer, decode_request, request_format
 from validator.core.limits import DRY_RUN_ANSWER_BYTES_MAX, RECORD_BYTES_MAX
 from validator.plugin.api import API_VERSION, Manifest, Transport, hookimpl

@@ -17,8 +17,7 @@ from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.types import BlockNumber
 from validator.errors import UserError
-from validator.kafka.newest import Newest
-from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
+from validator.kafka.reader import POLL_S, Newest, TopicReader, TopicRecord
 from validator.lanes.parked import shortened
 from validator.metrics.limits import ARRIVALS_MAX, ARRIVALS_READ_AGAIN
 from validator.metrics.report import LANE, Report

@@ -10,8 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from validator.ask import state
-from validator.ask.state import stored_lanes
-from validator.checkpoint.reading_folder import PREFIX, reading_folder
+from validator.ask.state import PREFIX, reading_folder, stored_lanes
 from validator.lanes.stored import write_end, write_header
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 READS = """
 import sys, time
 from pathlib import Path
-from validator.checkpoint.reading_folder import reading_folder
+from validator.ask.state import reading_folder
 with reading_folder(Path(sys.argv[1])) as folder:
     (folder / "store").mkdir()
     (folder / "store" / "1.sst").write_bytes(bytes(1000))

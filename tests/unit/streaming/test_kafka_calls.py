@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pyspark.errors import StreamingQueryException
 
-from streaming import job_offsets, range_reader
+from streaming import range_reader, run
 from streaming.outside import is_outside
 from streaming.reasons import reason_of
 from streaming.transactions import TransactionalWriter, take_over
@@ -80,7 +80,7 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Hung:
         def __getattr__(self, name: str) -> Callable[..., None]:
             return lambda *_, **__: made.pass_by(name)
 
-    for module in (transaction, markers, range_reader, reader_module, job_offsets):
+    for module in (transaction, markers, range_reader, reader_module, run):
         for client in ("Producer", "Consumer", "AdminClient"):
             if hasattr(module, client):
                 monkeypatch.setattr(module, client, Client)
@@ -165,7 +165,7 @@ def test_driver_gives_up_a_call_that_does_not_return(hung: Hung) -> None:
     ):
         take_over(KAFKA, "p.", ["a", "b"])
     hung.at = "close"
-    job_offsets.JobOffsets(KAFKA, "p.").close()
+    run.JobOffsets(KAFKA, "p.").close()
     assert hung.words == [], "the driver is not ended"
     hung.end("")
 

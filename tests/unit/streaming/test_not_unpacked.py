@@ -10,7 +10,7 @@ import pytest
 
 from streaming import held_inputs
 from streaming.held_inputs import ParkingSettings
-from validator.kafka.consume import NotUnpacked, available
+from validator.kafka.reader import NotUnpacked, available
 from validator.lanes.parked import Span
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from streaming import batch_watch, keyed_job, run_keyed
 from streaming.keyed_job import CondenseSettings, KeyedJobSettings, KeyedOperator
-from streaming.ranges import OffsetRange
+from streaming.range_source import OffsetRange
 from streaming.run_keyed import EFFECTS_BYTES_MAX, EFFECTS_PER_TRIGGER_MAX, effects_per_trigger
 from validator.codec.framing import id_header
 from validator.config import Config

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streaming import sink as sink_module
-from streaming.sink import RUN_BYTES, ExactlyOnceOutput, opened
-from streaming.sink import write_batch as write_to
+from streaming import transactions as sink_module
+from streaming.transactions import RUN_BYTES, ExactlyOnceOutput, opened
+from streaming.transactions import write_batch as write_to
 from validator.codec.encode import BlockOutput, OutputRecord
 
 LANE = "polkadot"

@@ -21,10 +21,8 @@ from validator.core.inputs import DeadReason, Source
 from validator.core.limits import PARK_REASON_CHARACTERS_MAX, RECORD_BYTES_MAX, U32_MAX
 from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
-from validator.lanes.apart.host import AUDIT_HASH_SEED, LaneProcess, LaneProcesses, LaneProcessFailed
-from validator.lanes.apart.process import RECOVERY, AgainRequest, BatchRequest, Start
-from validator.lanes.apart.questions import AskedGenesis, refusal_of
-from validator.lanes.apart.quoted import write_quoted
+from validator.lanes.apart.host import AUDIT_HASH_SEED, LaneProcess, LaneProcesses, LaneProcessFailed, write_quoted
+from validator.lanes.apart.process import RECOVERY, AgainRequest, AskedGenesis, BatchRequest, Start, refusal_of
 from validator.lanes.apart.wire import Nonsense, Say, outputs_to_bytes, place_of_bytes, reading, text_of
 from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.auditing import fault_key, is_chosen

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +24,6 @@ from validator.codec.encode import BlockOutput
 from validator.document import printable
 from validator.errors import UserError
 from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
-from validator.lanes.apart.quoted import quoting_pipe
 from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
 from validator.plugin.watchdog import BLOCK_CALLS_MAX, BYTES_PER_S, LAST_RESORT_S, LOOK_S, RECOVERY_CALLS_MAX, CallsSeen
@@ -524,3 +524,29 @@ class Pace:
         if self._frame_looks * LOOK_S >= self._call_s + self._last_resort_s:
             return "its process did not end what it began to send"
         return ""
+
+
+LINE_CHARACTERS_MAX: Final = 4096
+"""Characters of a line; a longer one becomes several."""
+
+OF_A_LANE: Final = "a lane's process: "
+
+
+def write_quoted(text: str, before: str = OF_A_LANE) -> None:
+    """Write a text to standard error, each line with something before it."""
+    for line in text.splitlines():
+        sys.stderr.write(f"{before}{printable(line)}\n")
+    sys.stderr.flush()
+
+
+def quoting_pipe() -> int:
+    """Return the writing end of a pipe whose lines are written to standard error."""
+    read, write = os.pipe()
+    threading.Thread(target=_copy, args=(read,), daemon=True).start()
+    return write
+
+
+def _copy(pipe: int) -> None:
+    with os.fdopen(pipe, encoding="utf-8", errors="replace", newline="\n") as lines:
+        for line in iter(lambda: lines.readline(LINE_CHARACTERS_MAX), ""):
+            write_quoted(line)

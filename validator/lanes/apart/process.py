@@ -29,7 +29,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any, ClassVar, Final, NoReturn
 
-from validator.codec.encode import BlockOutput, values_size
+from validator.codec.encode import BlockOutput, OutputRecord, values_size
 from validator.codec.inflight import Arrival
 from validator.codec.schemas import schemas
 from validator.core.execute import Intervals
@@ -37,7 +37,6 @@ from validator.core.types import Block
 from validator.errors import UserError
 from validator.lanes import garbage
 from validator.lanes.apart.confine import confine, forbid
-from validator.lanes.apart.questions import AskedGenesis, WorkersState, asked, execute_elsewhere
 from validator.lanes.apart.wire import (
     OUTPUT_BYTES,
     TEXT_BYTES_MAX,
@@ -45,22 +44,27 @@ from validator.lanes.apart.wire import (
     Nonsense,
     Say,
     Wire,
+    outputs_of_bytes,
     outputs_to_bytes,
     place_to_bytes,
 )
 from validator.lanes.arrived import Chunk, arrived
 from validator.lanes.auditing import (
+    AuditFault,
     Auditor,
     AuditSettings,
+    Before,
     Incomplete,
     Outcome,
+    Prints,
     Raised,
     execute_again,
 )
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.marker import ForeignMarker
 from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Partition, Span
-from validator.lanes.parking import LaneBatch, Suspect
+from validator.lanes.parking import InputsGone, LaneBatch, Suspect
 from validator.lanes.store import LaneCache, Recovery
 from validator.plugin.watchdog import show_calls
 
@@ -380,3 +384,93 @@ def unpacked_block(data: bytes) -> tuple[list[bytes], Block, Intervals]:
     if type(before) is not list or type(block) is not Block or type(intervals) is not Intervals:
         raise Nonsense("no block")
     return before, block, intervals
+
+
+class AskedGenesis:
+    """A genesis that the worker is asked for when the lane is new."""
+
+    wire: Wire | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        assert self.wire is not None
+        return iter(asked(self.wire, Say.GENESIS))
+
+
+def asked(wire: Wire, say: Say, *parts: bytes) -> Any:
+    """Ask the worker. Raises `InputsGone`, `MemoryError`, `ForeignMarker` as it says."""
+    wire.send(say, *parts)
+    answer, data = wire.receive()
+    if answer is Say.REFUSAL:
+        raise _REFUSALS[data[0]](data[1:].decode())
+    return pickle.loads(data)  # noqa: S301 - the worker's
+
+
+_REFUSALS: Final[tuple[type[Exception], ...]] = (InputsGone, MemoryError, ForeignMarker)
+
+
+def refusal_of(error: Exception) -> bytes | None:
+    """Return what to answer instead, None if the error is not the lane's."""
+    for number, kind in enumerate(_REFUSALS):
+        if isinstance(error, kind):
+            return bytes((number,)) + str(error).encode("utf-8", "replace")
+    return None
+
+
+class WorkersState:
+    """A lane's state, which the worker has (`validator.lanes.store.StateBackend`)."""
+
+    def __init__(self, wire: Wire, head: bytes | None) -> None:
+        self._wire = wire
+        self._head = head
+
+    def load_head(self) -> bytes | None:
+        """Return the head, or None if the lane is new."""
+        return self._head
+
+    def save_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self._head = head
+        self._wire.send(Say.SAVE_HEAD, head)
+
+    def load_slots(self) -> dict[int, bytes]:
+        """Return every slot."""
+        slots: dict[int, bytes] = asked(self._wire, Say.LOAD_SLOTS)
+        return slots
+
+    def save_slot(self, number: int, data: bytes) -> None:
+        """Write a slot."""
+        self._wire.send(Say.SAVE_SLOT, number.to_bytes(4, "little"), data)
+
+    def remove_slot(self, number: int) -> None:
+        """Remove an existing slot."""
+        self._wire.send(Say.REMOVE_SLOT, number.to_bytes(4, "little"))
+
+    def load_journal(self) -> Iterator[bytes]:
+        """Return the journal's entries in order."""
+        entries: list[bytes] = asked(self._wire, Say.LOAD_JOURNAL)
+        return iter(entries)
+
+    def append_journal(self, entry: bytes) -> None:
+        """Append an entry to the journal."""
+        self._wire.send(Say.APPEND_JOURNAL, entry)
+
+    def clear_journal(self) -> None:
+        """Remove every entry."""
+        self._wire.send(Say.CLEAR_JOURNAL)
+
+
+def execute_elsewhere(
+    wire: Wire, definition: LaneDefinition, before: Before, block: Block, intervals: Intervals
+) -> tuple[list[OutputRecord], Prints]:
+    """Have the worker let a fresh process execute a block a second time (`auditing.execute_again`)."""
+    number = block.record.block
+    told = isinstance(before, list)
+    packed = pickle.dumps((before, block, intervals)) if told else b""
+    answer: tuple[str, bytes, bytes] = asked(wire, Say.AUDIT, number.to_bytes(8, "little"), packed)
+    if not isinstance(before, list):
+        raise before
+    raised, output, prints = answer
+    if not output:
+        raise Raised(AuditFault(number, "execution", raised)) if raised else Incomplete
+    (repeated,) = outputs_of_bytes(bytearray(output), definition.name)
+    return repeated.records, Prints.decode(prints)
