@@ -23,9 +23,10 @@ from streaming.options import batch_bytes_max, bytes_of
 from streaming.range_source import SourceSettings, load_inputs, observed
 from streaming.reading_process import passed_over_folder
 from streaming.session import SCRATCH
-from streaming.shared_folder import SharedFolder, checkpoint_location, shared_by
+from streaming.shared_folder import SharedFolder, shared_by
 from streaming.stages import DECODE, KEPT_WORKERS_MAX, LANES, local_cores, with_own_workers
-from streaming.transactions import NO_ROWS, ExactlyOnceOutput, Output
+from streaming.stateful import started
+from streaming.transactions import KafkaOutput, Output
 from validator.config import Config
 from validator.core.inputs import Source
 from validator.job.schema_ids import NO_IDS, SchemaIds
@@ -35,7 +36,7 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Consumed
 from validator.lanes.meter import MeterSettings
 from validator.lanes.parking import Suspect
-from validator.lanes.sink import LaneSink
+from validator.lanes.sink import LaneSink, TransactionalSink
 from validator.topics import INPUT_TOPICS
 
 
@@ -117,8 +118,8 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     )
     shared = shared_by(spark.sparkContext.master, Path(settings.checkpoint).parent)
     inputs = with_own_workers(spark, DECODE, lambda: _inputs(spark, settings, definitions, shared))
-    application = spark.sparkContext.applicationId
-    output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, application, settings.ids.frames)
+    application, frames = spark.sparkContext.applicationId, settings.ids.frames
+    output = settings.output or KafkaOutput.of(TransactionalSink, settings.kafka, settings.prefix, application, frames)
     operator = LaneOperator(
         definitions,
         output,
@@ -130,15 +131,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         audit=settings.audit,
         shared=shared,
     )
-    executed = with_own_workers(spark, LANES, lambda: _execute(inputs, operator))
-    return (
-        executed.writeStream.queryName("validator")
-        .format("noop")  # the lane stage writes everything
-        .outputMode("append")
-        .option("checkpointLocation", checkpoint_location(settings.checkpoint))
-        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
-        .start()
-    )
+    return started(spark, inputs, LANES, operator, "validator", settings.checkpoint, settings.trigger_interval_ms)
 
 
 def _inputs(
@@ -163,7 +156,3 @@ def _inputs(
         passed_over=passed_over_folder(settings.checkpoint),
     )
     return observed(load_inputs(spark, source))
-
-
-def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:
-    return inputs.groupBy("lane").transformWithStateInPandas(operator, NO_ROWS, outputMode="append", timeMode="None")

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkContext, SparkFiles, TaskContext
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.batch_watch import Beat
 from streaming.chunk_files import PassedOn, chunk_of
 from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
 from streaming.reasons import DEATHS_MAX
-from streaming.shared_folder import SharedFolder, attempt_with
+from streaming.shared_folder import SharedFolder
+from streaming.stateful import Operator
 from streaming.transactions import Output, opened, write_batch
-from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
+from streaming.workers import bound_worker, check_plugins, forget_point, note_point
 from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival
 from validator.core.inputs import DeadLetter
@@ -143,7 +144,7 @@ def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> 
     return replace(definition, genesis=ShippedGenesis(path.name))
 
 
-class LaneOperator(StatefulProcessor):
+class LaneOperator(Operator):
     """Executes lanes block by block, and writes what they emit; keyed by lane."""
 
     def __init__(
@@ -160,7 +161,7 @@ class LaneOperator(StatefulProcessor):
         shared: SharedFolder | None = None,
     ) -> None:
         """``cache`` is the worker's own unless given. Without a ``meter`` nothing is measured, without ``audit`` no block is checked."""
-        self._shared = shared
+        super().__init__(shared)
         self._definitions = definitions
         self._output = output
         self._beat = beat
@@ -180,31 +181,17 @@ class LaneOperator(StatefulProcessor):
         """
         self._state = SparkState(handle)
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form; the base class allows two
-        self,
-        key: tuple[str],
-        rows: Iterator[pd.DataFrame],
-        timerValues: object,  # noqa: ARG002, N803
-    ) -> Iterator[pd.DataFrame]:
-        """Process one lane's chunks of one batch, sorted by topic, partition and offset because a shuffle keeps no order.
-
-        What the lane emits is in Kafka when this returns, so there are no rows to return.
-        """
-        with attempt_with(self._shared):
-            self._execute(key[0], rows)
-        return iter(())
-
-    def _execute(self, lane: str, rows: Iterator[pd.DataFrame]) -> None:
-        tune_garbage_collector()
+    def execute(self, key: str, rows: Iterator[pd.DataFrame]) -> None:
+        """Process one lane's chunks of one batch, in any order, because a shuffle keeps none."""
         check_plugins(self._definitions.values())
         if self._worker_memory_bytes is not None:  # None if this is not a separate process
             bound_worker(self._worker_memory_bytes, len(self._definitions))
-        definition = self._definitions.get(lane)
+        definition = self._definitions.get(key)
         with opened(self._output) as sink:
             if definition is None:
-                self._bury(sink, lane, _chunks(rows))
+                self._bury(sink, key, _chunks(rows))
             else:
-                self._run(sink, lane, definition, rows)
+                self._run(sink, key, definition, rows)
 
     def _bury(self, sink: LaneSink, lane: str, chunks: Iterator[Chunk]) -> None:
         """Write the dead letters of a lane that is not configured. It has no state, so what names its points are batches."""
@@ -294,9 +281,6 @@ class LaneOperator(StatefulProcessor):
         sink.leave(lane, batch.left_at)
         if meter is not None:
             meter.written(written)
-
-    def close(self) -> None:
-        """Keep the cache, since the worker stays alive."""
 
 
 def _chunks(rows: Iterable[pd.DataFrame]) -> Iterator[Chunk]:

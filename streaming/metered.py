@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streaming.outside import Outages
 from validator.checkpoint.files import consumed_by_batch, last_committed_batch
 from validator.config import Config
 from validator.core.types import BlockNumber
@@ -15,68 +14,58 @@ from validator.errors import UserError
 from validator.job.figures import JobFigures
 from validator.job.health import HEALTH
 from validator.job.metric_feed import Feed, FeedThread
+from validator.job.start_check import checkpoint_of
 from validator.kafka.topics import create_topics
-from validator.lanes.configured import configured_codec, job_directory
+from validator.lanes.configured import configured_codec
 from validator.lanes.meter import MeterSettings
 from validator.metrics.endpoint import endpoint
 from validator.metrics.store import MetricStore
 from validator.topics import METRICS_TOPIC
 from validator.transports.lines import fed_lanes
 
+if TYPE_CHECKING:
+    from streaming.run import Outages
+
 
 class JobMetrics:
-    """Metrics of a job that nobody measures: it does nothing."""
-
-    def note(self, event: Mapping[str, Any]) -> None:
-        """Note an event of the job's log."""
-
-    def begin(self, outages: Outages) -> None:
-        """Make ready what workers need to report."""
-
-    def following(self) -> AbstractContextManager[object]:
-        """Return a context in which reports are read."""
-        return nullcontext()
-
-
-class ServedMetrics(JobMetrics):
-    """Metrics of a job with an endpoint at ``address``."""
+    """Metrics of a job. Without an ``address`` nobody asks for them, and nothing is read from Kafka."""
 
     def __init__(self, config: Config, lanes: Mapping[str, BlockNumber], store: MetricStore) -> None:
-        self.address = ""
+        self.address: str | None = None
         self._log: Any = None
         self._config, self._lanes, self._store = config, lanes, store
         self._figures = JobFigures(store, lanes)
-        silent_after_s = {lane: fed.silent_after_s for lane, fed in fed_lanes(config).items()}
-        self._feed = Feed(store, lanes, configured_codec(config), silent_after_s=silent_after_s)
-
-    def note(self, event: Mapping[str, Any]) -> None:
-        """Count an event of the job's log."""
-        self._figures.note(event)
+        self.note = self._figures.note
+        if config.metrics.listen is not None:
+            silent_after_s = {lane: fed.silent_after_s for lane, fed in fed_lanes(config).items()}
+            self._feed = Feed(store, lanes, configured_codec(config), silent_after_s=silent_after_s)
 
     def begin(self, outages: Outages) -> None:
         """Create the topic of reports, and say where the metrics are. Raises `UserError`."""
         self._log = outages.log
-        outages.wait_out(lambda: create_metrics_topic(self._config))
-        outages.log.info("metrics", address=self.address)
+        if self.address is not None:
+            outages.wait_out(lambda: create_metrics_topic(self._config))
+            outages.log.info("metrics", address=self.address)
 
     def following(self) -> AbstractContextManager[object]:
         """Return a context in which reports are read, beginning with the blocks that may not be executed."""
-        config = self._config
-        checkpoint = job_directory(config) / "checkpoint"
+        if self.address is None:
+            return nullcontext()
+        config, feed = self._config, self._feed
+        checkpoint = checkpoint_of(config)
         consumed = {}
         try:
             last = last_committed_batch(checkpoint)
         except UserError:  # there is none yet
-            self._feed.starts(self._lanes)
+            feed.starts(self._lanes)
         else:
             with suppress(UserError, OSError):
                 consumed = consumed_by_batch(checkpoint, last)
         answers = self._figures.kafka_answers
-        return FeedThread(config.kafka, config.topics.prefix, self._feed, self._store, consumed, answers, self._tell)
+        return FeedThread(config.kafka, config.topics.prefix, feed, self._store, consumed, answers, self._tell)
 
     def _tell(self, line: str) -> None:
-        if self._log is not None:
-            self._log.warning("metrics", reason=line)
+        self._log.warning("metrics", reason=line)
 
 
 def create_metrics_topic(config: Config) -> None:
@@ -101,11 +90,10 @@ def serving(config: Config, lanes: Mapping[str, BlockNumber]) -> Iterator[JobMet
 
     Raises `UserError` if the address cannot be used.
     """
-    listen = config.metrics.listen
+    listen, store = config.metrics.listen, MetricStore(lanes)
+    metrics = JobMetrics(config, lanes, store)
     if listen is None:
-        yield JobMetrics()
+        yield metrics
         return
-    store = MetricStore(lanes)
-    metrics = ServedMetrics(config, lanes, store)
     with endpoint(listen, "[metrics] listen", store, HEALTH) as metrics.address:
         yield metrics

@@ -35,8 +35,7 @@ from streaming.options import (
     session_options,
     worker_options,
 )
-from streaming.outside import unwritable
-from streaming.reasons import OUT_OF_MEMORY
+from streaming.reasons import OUT_OF_MEMORY, unwritable
 from streaming.spark_internals import (
     OUT_OF_MEMORY_CODE,
     end_accumulators,
@@ -52,6 +51,7 @@ from validator.errors import UserError
 from validator.job.spark_master import SECRET_OPTION, without_secret
 from validator.kafka import class_archive
 from validator.kafka.java import find_java, use_lean_home
+from validator.lanes.configured import job_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,8 @@ class JvmGone(Exception):
 class SessionSettings:
     """What a session is started with.
 
-    ``master`` is a Spark master URL, ``directory`` holds the logs. The workers of ``stages`` start with the session.
+    ``master`` is a Spark master URL, ``directory`` holds the logs. The workers of ``stages`` start with the session, and get
+    ``artefacts`` of plugins.
     """
 
     master: str
@@ -107,12 +108,14 @@ class SessionSettings:
     state_partitions: int
     jit: str = "quick"
     stages: tuple[str, ...] = ()
+    artefacts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, config: Config, directory: Path, stages: tuple[str, ...] = (DECODE, LANES)) -> SessionSettings:
+    def of(cls, config: Config, stages: tuple[str, ...] = (DECODE, LANES)) -> SessionSettings:
         """Return the settings of a configuration's job."""
-        job = config.job
-        return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit, stages)
+        job, artefacts = config.job, tuple(config.plugins.artefacts)
+        directory = job_directory(config)
+        return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit, stages, artefacts)
 
 
 class StartFailed(Exception):
@@ -189,6 +192,13 @@ def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
     except (StartFailed, JvmGone):
         start.kill()  # it may not be able to stop by itself, and the next attempt begins with another JVM
         raise
+    except UserError:
+        raise
+    except Exception as error:
+        if (gone := reason_gone()) is None:
+            raise
+        start.kill()
+        raise gone from error
     finally:
         start.end()
 
@@ -229,6 +239,8 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     if settings.stages:
         start_planners(spark, settings.stages[0])
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
+    for artefact in settings.artefacts:
+        spark.sparkContext.addPyFile(artefact)
     return spark
 
 

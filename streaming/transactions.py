@@ -13,22 +13,19 @@ order and are written before the batch counts as done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import token_hex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
-from validator.checkpoint.markers import DOUBTFUL_HEADER, JOB_HEADER, WRITER_HEADER, LaneOnKafka, ReceiptsGone, group_of
+from validator.checkpoint.markers import DOUBTFUL_HEADER, JOB_HEADER, WRITER_HEADER, LaneOnKafka, ReceiptsGone
 from validator.codec.encode import BlockOutput
 from validator.codec.schemas import HEADER_SIZE
 from validator.errors import Unavailable, UserError
-from validator.kafka.calls import CALL_S_MAX, OPEN_WRITER, waited_for
-from validator.kafka.settings import OF_LANE, producer_config
-from validator.kafka.transaction import Fenced, FencedWriter, KafkaGone, WriteFailed, WriterFenced
+from validator.kafka.transaction import Fenced, KafkaGone, WriteFailed, WriterFenced
 from validator.lanes.marker import Consumed, ForeignMarker, Marker, MarkerBehind
-from validator.lanes.sink import LaneSink, Sink, TransactionalSink, in_runs
+from validator.lanes.sink import Sink, in_runs
 from validator.topics import DEAD_LETTERS
 
 if TYPE_CHECKING:
@@ -37,32 +34,11 @@ if TYPE_CHECKING:
     from validator.checkpoint.markers import Ends, Written
     from validator.codec.encode import OutputRecord
     from validator.core.types import BlockNumber
-    from validator.kafka.settings import KafkaTable
     from validator.kafka.transaction import Sent
 
 
-TAKEN_OVER_AT_ONCE: Final = 8
-"""Lanes that `take_over` handles in parallel."""
-
 NO_FRAMES: Final[Mapping[tuple[str, bytes], bytes]] = MappingProxyType({})
 """Every record is sent in its plain form."""
-
-
-def take_over(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
-    """End the transactions that earlier writers left open, so that no reader waits for them. Live writers are fenced off.
-
-    Raises `WriteFailed`.
-    """
-
-    def end(lane: str) -> None:
-        config = producer_config(kafka, OF_LANE, transactional_id=group_of(prefix, lane))
-        waited_for(OPEN_WRITER, FencedWriter(config, bound_s=CALL_S_MAX).open)
-
-    with ThreadPoolExecutor(TAKEN_OVER_AT_ONCE) as pool:
-        try:
-            list(pool.map(end, lanes))
-        except TimeoutError as error:
-            raise KafkaGone(str(error)) from error
 
 
 class TransactionalWriter:
@@ -216,9 +192,6 @@ class TransactionalWriter:
         return WriterFenced(f"another job has taken over lane {self._lane}: {last.job or 'one whose name is unknown'}")
 
 
-NO_ROWS: Final = "lane string"
-"""Schema of a stage that writes its output itself, and returns no row."""
-
 RUN_BYTES: Final = 1024 * 1024
 """Bytes of record values that are handed to the producer at once."""
 
@@ -236,9 +209,10 @@ class Output(Protocol, Generic[S_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaOutput:
-    """Kafka, with one transactional producer for each lane."""
+class KafkaOutput(Generic[S_co]):
+    """Kafka, with one transactional producer for each lane or key; ``sink`` is the class of a worker's sink."""
 
+    sink: Callable[[Callable[[str], TransactionalWriter]], S_co]
     kafka: tuple[tuple[str, Any], ...]
     prefix: str
     job: str
@@ -248,23 +222,23 @@ class KafkaOutput:
 
     @classmethod
     def of(
-        cls, kafka: Mapping[str, Any], prefix: str, job: str, frames: Mapping[tuple[str, bytes], bytes] = NO_FRAMES
+        cls,
+        sink: Callable[[Callable[[str], TransactionalWriter]], S_co],
+        kafka: Mapping[str, Any],
+        prefix: str,
+        job: str,
+        frames: Mapping[tuple[str, bytes], bytes] = NO_FRAMES,
     ) -> Self:
         """Return the output of a configuration."""
-        return cls(tuple(sorted(kafka.items())), prefix, job, tuple(sorted(frames.items())))
+        return cls(sink, tuple(sorted(kafka.items())), prefix, job, tuple(sorted(frames.items())))
 
-    def writer(self, key: str) -> TransactionalWriter:
-        """Open the writer of a lane, which fences off earlier ones."""
-        return TransactionalWriter(LaneOnKafka(dict(self.kafka), self.prefix, key), self.job, dict(self.frames))
+    def open(self) -> S_co:
+        """Open a sink, whose writers fence off earlier ones."""
 
+        def writer(key: str) -> TransactionalWriter:
+            return TransactionalWriter(LaneOnKafka(dict(self.kafka), self.prefix, key), self.job, dict(self.frames))
 
-@dataclass(frozen=True, slots=True)
-class ExactlyOnceOutput(KafkaOutput):
-    """Kafka, with one transactional producer for each lane."""
-
-    def open(self) -> LaneSink:
-        """Open a sink of lanes."""
-        return TransactionalSink(self.writer)
+        return self.sink(writer)
 
 
 _SINKS: dict[Any, Any] = {}
