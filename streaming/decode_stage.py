@@ -107,7 +107,6 @@ class Decoder:
         self._runs.add(NO_LANE, letter.source, letter, 0)
 
     def take(self) -> pa.RecordBatch | None:
-        """Return what has been taken since the last chunk, None if that is nothing."""
         return self._runs.take() if self._runs.bytes else None
 
 

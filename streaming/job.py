@@ -83,7 +83,6 @@ class JobSettings:
 
     @classmethod
     def of(cls, config: Config, definitions: dict[str, LaneDefinition], output: Output[LaneSink] | None) -> JobSettings:
-        """Return the settings of a configuration's job."""
         job = config.job
         return cls(
             definitions=definitions,
@@ -108,7 +107,6 @@ def audit_settings(config: Config) -> AuditSettings | None:
 
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
-    """Start the query, which runs until it is stopped or fails."""
     folder = Path(settings.checkpoint).parent / "lanes"
     definitions = {
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
@@ -137,7 +135,6 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
 def _inputs(
     spark: SparkSession, settings: JobSettings, definitions: Mapping[str, LaneDefinition], shared: SharedFolder | None
 ) -> DataFrame:
-    """Return the decoded inputs."""
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     lane_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
     decoding = DecodeSettings(kinds, definitions, settings.ids.headers, lane_bytes_max, settings.worker_memory_bytes)

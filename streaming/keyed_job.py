@@ -103,7 +103,6 @@ class KeyedJobSettings:
 
 
 def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> StreamingQuery:
-    """Start the query, which runs until it is stopped or fails."""
     settings = replace(settings, kafka=with_known_ids(settings.kafka, settings.ids.headers))
     shared = shared_by(spark.sparkContext.master, Path(settings.checkpoint).parent)
 
@@ -151,7 +150,6 @@ class CondenseSettings:
     worker_memory_bytes: int | None = None
 
     def opened(self) -> Callable[..., Condenser]:
-        """Return what begins a task."""
         return lambda *_: Condenser(self)
 
 
@@ -185,7 +183,6 @@ class Condenser:
         self.add(topic, partition, first, None, None, None)
 
     def take(self) -> pa.RecordBatch | None:
-        """Return what has been taken since the last chunk, None if that is nothing."""
         if not self._records:
             return None
         counts = chain((self._records,), repeat(0))
@@ -208,24 +205,19 @@ class SparkPages:
         self._pages = handle.getMapState("pages", "name binary", "page binary")
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None if the key is new."""
         row = self._head.get()
         return None if row is None else bytes(row[0])
 
     def save_head(self, head: bytes) -> None:
-        """Replace the head."""
         self._head.update((head,))
 
     def load_pages(self) -> dict[bytes, bytes]:
-        """Return every page."""
         return {bytes(name): bytes(page) for (name,), (page,) in self._pages.iterator()}
 
     def save_page(self, name: bytes, page: bytes) -> None:
-        """Write a page."""
         self._pages.updateValue((name,), (page,))
 
     def remove_page(self, name: bytes) -> None:
-        """Remove an existing page."""
         self._pages.removeKey((name,))
 
 
@@ -237,11 +229,9 @@ class KeyedOperator(Operator):
         self._settings, self._output = settings, output
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
         self._pages = SparkPages(handle)
 
     def execute(self, key: str, rows: Iterator[pd.DataFrame]) -> None:
-        """Process one key's items of one batch."""
         settings = self._settings
         if settings.worker_memory_bytes is not None:
             bound_worker(settings.worker_memory_bytes, len(settings.job.keys))

@@ -79,7 +79,6 @@ class LaneServices:
     recovered: Callable[[Recovery], None]
 
     def confirm(self, *, corrects: bool) -> None:
-        """Check the lane's marker, or correct it."""
         self.sink.confirm(self.lane, corrects=corrects)
 
 
@@ -92,36 +91,28 @@ class SparkState:
         self._journal = handle.getListState("journal", "entry binary")
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None if the lane is new."""
         row = self._head.get()
         return None if row is None else bytes(row[0])
 
     def save_head(self, head: bytes) -> None:
-        """Replace the head."""
         self._head.update((head,))
 
     def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
         return {number: bytes(pages) for (number,), (pages,) in self._slots.iterator()}
 
     def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
         self._slots.updateValue((number,), (data,))
 
     def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
         self._slots.removeKey((number,))
 
     def load_journal(self) -> Iterator[bytes]:
-        """Return the journal's entries in order."""
         return (bytes(row[0]) for row in self._journal.get())
 
     def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
         self._journal.appendValue((entry,))
 
     def clear_journal(self) -> None:
-        """Remove every entry."""
         self._journal.clear()
 
 

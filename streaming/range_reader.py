@@ -117,7 +117,6 @@ class Cursor:
             self._consumer.incremental_unassign([TopicPartition(*place)])
 
     def close(self) -> None:
-        """Close the connections."""
         with within(CLOSE):
             self._consumer.close()
 

@@ -188,15 +188,12 @@ class RangeStreamReader(DataSourceStreamReader):
         return {"_settings": self._settings}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as those of the other methods
-        """Return the first offsets."""
         return self._offsets(OffsetSpec.earliest())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit of a batch."""
         return ReadAllAvailable() if self._settings.records_max is None else ReadMaxRows(self._settings.records_max)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """Return the end of the next batch."""
         self._latest = self._offsets(OffsetSpec.latest())
         if self._latest != start:
             self._refuse_replaced()
@@ -218,7 +215,6 @@ class RangeStreamReader(DataSourceStreamReader):
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read and decode a task's ranges, in a worker."""
         from streaming.reading_process import read  # only workers import what decodes
 
         assert isinstance(partition, TaskRanges)
@@ -305,20 +301,16 @@ class InputSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name."""
         return cls.settings.name
 
     def schema(self) -> str:
-        """Return the schema of the rows."""
         return self.settings.schema
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Return what plans and reads."""
         return RangeStreamReader(self.settings)
 
 
 def load_inputs(spark: SparkSession, settings: SourceSettings) -> DataFrame:
-    """Return the decoded inputs as a stream of chunks."""
     spark.dataSource.register(type("Inputs", (InputSource,), {"settings": settings}))
     return spark.readStream.format(settings.name).load()
 
@@ -334,11 +326,9 @@ class NothingReader(DataSourceReader):
     """Reads nothing."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return no partition."""
         return []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """Return no row."""
         return iter(())
 
 
@@ -347,15 +337,12 @@ class NothingSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name."""
         return "validator-nothing"
 
     def schema(self) -> str:
-        """Return the schema of the decode stage's rows."""
         return CHUNK_SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002
-        """Return what reads nothing."""
         return NothingReader()
 
 
@@ -386,7 +373,6 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
 
 
 def records_between(start: Offsets, end: Offsets) -> int:
-    """Return how many offsets lie between two."""
     return sum(each.end - each.first for each in ranges_between(start, end))
 
 

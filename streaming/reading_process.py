@@ -107,7 +107,6 @@ class InputReader:
             yield from self._sparingly(each)
 
     def close(self) -> None:
-        """End the process."""
         if self._process is not None:
             self._process.end()
             self._process = None
@@ -233,7 +232,6 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process has not ended."""
         return self._ended(os.WNOHANG) is None
 
     def ask(self, task: TaskRanges) -> Iterator[tuple[Any, ...]]:
@@ -255,7 +253,6 @@ class _Process:
             raise error from _InProcess(trace)
 
     def end(self) -> None:
-        """End the process if it has not."""
         self._connection.close()
         if self._ended(os.WNOHANG) is None:
             with suppress(ProcessLookupError):

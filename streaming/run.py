@@ -464,7 +464,6 @@ class Outages:
         self._patience.sleep(seconds, self._stopping)
 
     def wait_out(self, attempt: Callable[[], T]) -> T:
-        """Return what ``attempt`` returns; raises as `validator.waiting.wait_out` does."""
         return wait_out(attempt, self._patience, self._say, self._stopping)
 
     def registry_ids(self, config: Config, records: Iterable[RecordSchemas]) -> SchemaIds:

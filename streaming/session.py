@@ -112,7 +112,6 @@ class SessionSettings:
 
     @classmethod
     def of(cls, config: Config, stages: tuple[str, ...] = (DECODE, LANES)) -> SessionSettings:
-        """Return the settings of a configuration's job."""
         job, artefacts = config.job, tuple(config.plugins.artefacts)
         directory = job_directory(config)
         return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit, stages, artefacts)

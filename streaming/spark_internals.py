@@ -200,6 +200,5 @@ def counts_of(spark: SparkSession) -> str:
 
 
 def java_trace(error: StreamingQueryException) -> str:
-    """Return Java's stack trace of a query's failure."""
     trace: str = getattr(error, "_stackTrace", None) or ""
     return trace

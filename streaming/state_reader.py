@@ -62,7 +62,6 @@ StoredRow: TypeAlias = tuple[Part, str, int, bytes]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read a checkpoint and return the exit code."""
     if len(arguments) < 2:
         sys.stderr.write("usage: python -m streaming.state_reader CHECKPOINT OUTPUT [LANE ...]\n")
         return exit_codes.USER_ERROR

@@ -229,7 +229,6 @@ class KafkaOutput(Generic[S_co]):
         job: str,
         frames: Mapping[tuple[str, bytes], bytes] = NO_FRAMES,
     ) -> Self:
-        """Return the output of a configuration."""
         return cls(sink, tuple(sorted(kafka.items())), prefix, job, tuple(sorted(frames.items())))
 
     def open(self) -> S_co:

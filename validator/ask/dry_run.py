@@ -69,7 +69,6 @@ class Standing:
 
     @property
     def view(self) -> StateView:
-        """The protocol's state view, or a plain view of its trace format."""
         return view_of(self.protocol)
 
 
@@ -159,7 +158,6 @@ def document_of(answer: Answer) -> dict[str, Any]:
 def shown_records(
     records: Records, executed_block: BlockNumber, state_root: bytes | None, *, complete: bool
 ) -> dict[str, Any]:
-    """Return the records of an answer as JSON."""
     shown = [shown_json("verdicts", value) for value in records.verdicts]
     first = shown[0]
     before, after = ([shown_json("headroom", value) for value in headroom] for headroom in records[1:])

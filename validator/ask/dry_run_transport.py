@@ -76,13 +76,10 @@ class DryRunPlugin:
 
     @hookimpl
     def validator_manifest(self) -> Manifest:
-        """Return the identity of the transport."""
         return Manifest(NAME, __version__, API_VERSION, DryRunSettings)
 
     @hookimpl
     def validator_transports(self, config: DryRunSettings) -> Iterator[Transport]:
-        """Yield the transport."""
-
         def run(context: TransportContext) -> None:
             Service(context, Answerer(self._open(config)), config).run()
 
@@ -96,7 +93,6 @@ def dry_run_plugin(open_standings: Callable[[DryRunSettings], Standings]) -> Plu
 
 
 def own_topics() -> tuple[OwnTopic, ...]:
-    """Return the topics of requests and answers."""
     requests, answers = DRY_RUN_TOPICS
     return (
         OwnTopic(

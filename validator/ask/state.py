@@ -68,7 +68,6 @@ class RestoredState:
 
     @property
     def rules(self) -> LaneRules[Any]:
-        """The lane's rules, which hold its state."""
         return self.processor.lane.rules
 
     @property

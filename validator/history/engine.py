@@ -60,7 +60,6 @@ class Replica(NamedTuple):
 
     @property
     def lane(self) -> Lane:
-        """The lane."""
         return self.processor.lane
 
     @classmethod
@@ -169,7 +168,6 @@ class InputPartition:
         self.offsets = max(0, end - self.low)
 
     def close(self) -> None:
-        """Close the connections."""
         self._reader.close()
 
     def inputs(self, codec: Codec, kind: RecordKind, lane: str, records: RecordChecks) -> Iterator[Input | DeadLetter]:

@@ -31,7 +31,6 @@ class JobFigures:
             store.add("validator_lane_transaction_aborts_total", 0, lane)
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """Note an event of the job's log."""
         match event["event"]:
             case "ready":
                 self._set_ready(value=True)

@@ -47,7 +47,6 @@ class LaneArrivals:
         self._waiting: list[tuple[int, float]] = []
 
     def arrived(self, block: int, at_s: float) -> None:
-        """Note a block's record."""
         if self.newest is None or block > self.newest:
             self.newest, self.newest_s = block, at_s
         if self.executed is not None and block <= self.executed:

@@ -266,7 +266,6 @@ class Look:
 
 
 def checkpoint_of(config: Config) -> Path:
-    """Return the folder of the job's checkpoint."""
     return job_directory(config) / CHECKPOINT
 
 

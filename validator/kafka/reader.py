@@ -144,7 +144,6 @@ class TopicReader:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         with within(CLOSE, self._lane):
             self._consumer.close()
 

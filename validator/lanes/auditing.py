@@ -184,7 +184,6 @@ class Prints(NamedTuple):
         return None
 
     def encode(self) -> bytes:
-        """Return the prints as bytes."""
         out = Writer()
         out.bytes(self.common)
         out.bytes(self.root)
@@ -205,7 +204,6 @@ class Prints(NamedTuple):
 
 
 def prints_of(rules: LaneRules[Any]) -> Prints:
-    """Return the prints of a state."""
     pages = {owner: _print(page) for owner in rules.owners() if (page := rules.page(owner)) is not None}
     return Prints(pages, _print(rules.common_page()), rules.state_root())
 
@@ -251,7 +249,6 @@ def execute_again(
 
 
 def emitted(definition: LaneDefinition, executed: Executed) -> list[OutputRecord]:
-    """Return the records of an executed block."""
     return Encoder(definition.name, definition.digest_at(executed.receipt.block)).executed(executed)
 
 
@@ -279,7 +276,6 @@ def fault_key(lane: str) -> bytes:
 
 
 def fault_record(lane: str, fault: AuditFault) -> OutputRecord:
-    """Return the record of a fault."""
     datum = {"lane": lane, **fault._asdict(), "detail": shortened(fault.detail)}
     return OutputRecord("lanes", fault_key(lane), write(schemas()["validator.LaneAudit"], datum))
 

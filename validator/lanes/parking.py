@@ -118,7 +118,6 @@ class LaneBatch:
 
     @property
     def lane(self) -> str:
-        """The lane's name."""
         return self.definition.name
 
     def run(self) -> Iterator[BlockOutput]:
@@ -384,16 +383,13 @@ class CollectedWrites:
         return self._head
 
     def save_head(self, head: bytes) -> None:
-        """Replace the head."""
         self._head = head
 
     def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
         with self.noting():
             return self._backend.load_slots()
 
     def load_journal(self) -> Iterator[bytes]:
-        """Return the journal's entries in order."""
         with self.noting():
             entries = iter(self._backend.load_journal())
         while True:
@@ -404,24 +400,19 @@ class CollectedWrites:
             yield entry
 
     def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
         self._writes.append(partial(self._backend.save_slot, number, data))
 
     def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
         self._writes.append(partial(self._backend.remove_slot, number))
 
     def remove_slots(self) -> None:
-        """Remove every slot."""
         for number in sorted(self.load_slots()):
             self.remove_slot(number)
 
     def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
         self._writes.append(partial(self._backend.append_journal, entry))
 
     def clear_journal(self) -> None:
-        """Remove every entry."""
         self._writes.append(self._backend.clear_journal)
 
     def write(self, parked: Parked | None) -> bytes:

@@ -59,7 +59,6 @@ class Slots:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes in all slots."""
         return sum(self.sizes.values())
 
     def hash(self) -> bytes:

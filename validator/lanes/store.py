@@ -98,7 +98,6 @@ class Head:
     journal_entries: int = 0
 
     def encode(self) -> bytes:
-        """Return the head as bytes."""
         out = HEAD.begin()
         for part in (self.token, self.saved_token, self.slots_hash, self.summary, self.runtime_digest, self.rules):
             out.bytes(part)
@@ -195,7 +194,6 @@ class Skipped(NamedTuple):
     executed_block: BlockNumber | None = None
 
     def has(self, item: Input) -> bool:
-        """Return whether an input is left out."""
         return item.source in self.sources and (self.executed_block is None or item.block > self.executed_block)
 
 

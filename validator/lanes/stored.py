@@ -43,35 +43,27 @@ class MemoryState:
     journal: list[bytes] = field(default_factory=list)
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None if the lane is new."""
         return self.head
 
     def save_head(self, head: bytes) -> None:
-        """Replace the head."""
         self.head = head
 
     def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
         return dict(self.slots)
 
     def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
         self.slots[number] = data
 
     def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
         del self.slots[number]
 
     def load_journal(self) -> Iterable[bytes]:
-        """Return the journal's entries in order."""
         return list(self.journal)
 
     def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
         self.journal.append(entry)
 
     def clear_journal(self) -> None:
-        """Remove every entry."""
         self.journal.clear()
 
 

@@ -40,7 +40,6 @@ class _Some(Collector):
         self._collected, self._metrics = collected, metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Return those that have a value."""
         return self._collected(self._metrics)
 
 
@@ -71,12 +70,10 @@ class MetricStore(Collector):
         self.set("validator_build_info", 1, __version__)
 
     def set(self, name: str, value: float, *labels: str) -> None:
-        """Set a value."""
         with self._lock:
             self._own[name][labels] = value
 
     def remove(self, name: str) -> None:
-        """Remove all values of a metric."""
         with self._lock:
             self._own[name].clear()
 
@@ -90,12 +87,10 @@ class MetricStore(Collector):
                 rows[*labels, chosen] = 1
 
     def add(self, name: str, value: float, *labels: str) -> None:
-        """Let a counter grow."""
         with self._lock:
             self._grow(self._own[name], value, labels)
 
     def observe(self, name: str, value: float) -> None:
-        """Add an observation to a histogram."""
         self._histograms[name].observe(value)
 
     def take(self, report: Report, *, is_new: bool = True) -> None:

@@ -95,7 +95,6 @@ class Forker:
         """Processes of lanes that are not waited for yet."""
 
     def fork(self, start: Start) -> LaneProcess:
-        """Fork the process of a lane."""
         ours, theirs = socket.socketpair()
         words = words_file()
         with theirs:
@@ -391,7 +390,6 @@ class LaneProcesses:
         self._idle[lane, hash_seed] = process
 
     def close(self) -> None:
-        """End all of them."""
         for each in self._idle.values():
             each.end()
         self._idle.clear()
@@ -420,7 +418,6 @@ def below(*pids: int) -> list[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the children of a process."""
     found: list[int] = []
     with suppress(OSError):
         for each in os.scandir(f"/proc/{pid}/task"):
@@ -495,11 +492,9 @@ class Pace:
         self._bytes = self._looks = 0
 
     def said(self, size: int) -> None:
-        """Note bytes that it gets."""
         self._bytes += size
 
     def heard(self, say: Say, size: int) -> None:
-        """Note a frame of it."""
         self._bytes += size
         if say in _RECOVERS and self._may_recover:
             self.got_on()

@@ -424,38 +424,30 @@ class WorkersState:
         self._head = head
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None if the lane is new."""
         return self._head
 
     def save_head(self, head: bytes) -> None:
-        """Replace the head."""
         self._head = head
         self._wire.send(Say.SAVE_HEAD, head)
 
     def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
         slots: dict[int, bytes] = asked(self._wire, Say.LOAD_SLOTS)
         return slots
 
     def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
         self._wire.send(Say.SAVE_SLOT, number.to_bytes(4, "little"), data)
 
     def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
         self._wire.send(Say.REMOVE_SLOT, number.to_bytes(4, "little"))
 
     def load_journal(self) -> Iterator[bytes]:
-        """Return the journal's entries in order."""
         entries: list[bytes] = asked(self._wire, Say.LOAD_JOURNAL)
         return iter(entries)
 
     def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
         self._wire.send(Say.APPEND_JOURNAL, entry)
 
     def clear_journal(self) -> None:
-        """Remove every entry."""
         self._wire.send(Say.CLEAR_JOURNAL)
 
 
