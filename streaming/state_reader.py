@@ -2,7 +2,7 @@
 """`python -m streaming.state_reader CHECKPOINT OUTPUT [LANE ...]`: export the lanes of a checkpoint to a file for other programs.
 
 It reads the files of Spark's state store itself, without Java, in a separate process, because a library in C++ reads them. The job may be
-running: none of its files is changed. All state variables are read as of one committed batch. OUTPUT has the format of
+running: none of its files is changed. All state variables are read as of one committed batch. OUTPUT is a file of
 `validator.lanes.stored`: the head of every lane, and the slots and journals of the named lanes, or of all lanes if none is named. An error
 is the last line on standard error and begins with ``validator: ``. Exit codes: `validator.exit_codes`.
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct, error
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import pyarrow as pa
@@ -41,7 +41,7 @@ from validator.checkpoint.files import (
     state_options,
 )
 from validator.errors import UserError
-from validator.lanes.stored import Part, write_end, write_entry, write_header
+from validator.lanes.stored import Part, StoredRow, write_export
 
 ATTEMPTS_MAX = 5
 """Attempts, each at a newer batch because the job has removed files that the previous one needs."""
@@ -56,9 +56,6 @@ STATE_FORMAT = {
 
 _OPERATOR = Path("state", "0")
 """The folder of the query's only stateful operator, with a folder per partition."""
-
-StoredRow: TypeAlias = tuple[Part, str, int, bytes]
-"""Part, lane, number and data (`write_entry`)."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -91,16 +88,14 @@ def read_lanes(checkpoint: Path, output: Path, lanes: Sequence[str]) -> int:
 def _read_batch(checkpoint: Path, batch: int, output: Path, lanes: Sequence[str]) -> None:
     consumed = consumed_by_batch(checkpoint, batch)
     _check_format(checkpoint, batch)
-    entries = 0
-    with output.open("wb") as file:
-        write_header(file, batch, consumed)
-        for partition in _partitions(checkpoint):
+
+    def rows() -> Iterator[StoredRow]:
+        for partition in numbered(checkpoint / _OPERATOR, Path.is_dir):
             # a batch reads the version of its number, and commits the next one
             with open_store(partition, batch + 1, output.with_name(f"{output.name}.{partition.name}")) as store:
-                for part, lane, number, data in _entries(store, lanes):
-                    write_entry(file, part, lane, number, data)
-                    entries += 1
-        write_end(file, entries)
+                yield from _entries(store, lanes)
+
+    write_export(output, batch, consumed, rows())
 
 
 def _check_format(checkpoint: Path, batch: int) -> None:
@@ -110,23 +105,19 @@ def _check_format(checkpoint: Path, batch: int) -> None:
             raise StoreUnreadable(f"{name}: expected {expected}, found {value}")
 
 
-def _partitions(checkpoint: Path) -> list[Path]:
-    return numbered(checkpoint / _OPERATOR, Path.is_dir)
-
-
 def _entries(store: Store, lanes: Sequence[str]) -> Iterator[StoredRow]:
     """Yield the variables of `streaming.lane_operator.SparkState`."""
     for key, value in store.entries("head"):
-        yield Part.HEAD, lane_of_key(key), 0, binary_of(value)
+        yield lane_of_key(key), Part.HEAD, 0, binary_of(value)
     for key, value in store.entries("slots"):
         lane, slot = lane_and_slot(key)
         if not lanes or lane in lanes:
-            yield Part.SLOT, lane, slot, binary_of(value)
+            yield lane, Part.SLOT, slot, binary_of(value)
     for key, value in store.entries("journal"):
         lane = lane_of_key(key)
         if not lanes or lane in lanes:
             for number, entry in enumerate(list_of(value)):
-                yield Part.JOURNAL, lane, number, entry
+                yield lane, Part.JOURNAL, number, entry
 
 
 TABLES = "SSTs"

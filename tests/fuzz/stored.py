@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets that read what the product keeps: pages of each protocol, journal, heads, rules, exports and kept files."""
+"""Targets that read what the product keeps: pages of each protocol, journal, heads, rules and kept files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from validator.lanes.marker import Marker
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD, Head, LaneCache, decode_entry, encode_entry, restore_lane
-from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
 from validator.metrics.own import PluginMetric, exported
 from validator.metrics.report import KEY, LANE, TRANSPORT, Report
 from validator.metrics.store import MetricStore
@@ -194,21 +193,6 @@ def _file(write: Callable[[Path], object], name: str) -> list[bytes]:
         return [(Path(folder) / name).read_bytes()]
 
 
-def _write_export(path: Path) -> None:
-    with path.open("wb") as file:
-        write_header(file, 12, {("t.blocks", 0): 7})
-        write_entry(file, Part.HEAD, "a", 0, b"head of a")
-        write_entry(file, Part.SLOT, "a", 3, b"")
-        write_entry(file, Part.JOURNAL, "a", 0, b"first")
-        write_end(file, 3)
-
-
-def _read_export(path: Path) -> None:
-    export = StateExport(path)
-    for lane in export.lanes:
-        export.load(lane)
-
-
 def _write_start(path: Path) -> None:
     keep_start(path.parent, "lane", start_of(config_of(_chain()), _definition_named()))
 
@@ -297,7 +281,6 @@ TARGETS = (
         partial(_in_file, read_genesis, "x"),
         per_test=4_000,
     ),
-    Target("export", lambda: _file(_write_export, "lanes"), partial(_in_file, _read_export, "lanes"), per_test=4_000),
     Target(
         "kept-start",
         lambda: _file(_write_start, "lane.start"),
