@@ -29,15 +29,14 @@ from validator.codec.inflight import Arrival
 from validator.core.inputs import DeadLetter
 from validator.lanes.apart.batch import ApartBatch, has_handlers
 from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
-from validator.lanes.apart.process import BatchRequest
-from validator.lanes.arrived import Chunk, arrived, runs
-from validator.lanes.auditing import Auditor, AuditSettings
+from validator.lanes.arrived import Chunk, runs
+from validator.lanes.auditing import AuditSettings
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
-from validator.lanes.meter import LaneMeter, MeterSettings
+from validator.lanes.meter import LaneMeter, MeterSettings, meter_of
 from validator.lanes.parked import Fault, Partition, Span, point_of
-from validator.lanes.parking import LaneBatch, Suspect, with_handlers
+from validator.lanes.parking import BatchRequest, LaneBatch, Suspect, with_handlers
 from validator.lanes.sink import LaneSink
 from validator.lanes.store import LaneCache, Recovery
 
@@ -193,14 +192,25 @@ class LaneOperator(Operator):
         sink.leave(lane, f"batch {batch + 1}")
 
     def _run(self, sink: LaneSink, lane: str, definition: LaneDefinition, rows: Iterator[pd.DataFrame]) -> None:
-        head = self._state.load_head()
+        head, parking = self._state.load_head(), self._parking
+        request = BatchRequest(
+            definition,
+            head,
+            self._batch_bytes_max,
+            {each: suspect for each, suspect in parking.suspects.items() if each == lane},
+            parking.skipped.get(lane, frozenset()),
+            _query(),
+            lane in parking.parked,
+            self._meter,
+            self._audit,
+        )
         if not has_handlers(definition, head):
-            self._run_here(sink, lane, definition, _chunks(rows))
+            self._run_here(sink, lane, request, _chunks(rows))
             return
-        suspects, point, chunks = self._parking.suspects, point_of(head), list(rows)
+        chunks = list(rows)
         for attempt in count(1):
             try:
-                self._run_apart(sink, lane, definition, head, _chunks(chunks), suspects)
+                self._run_apart(sink, lane, request, _chunks(chunks))
                 return
             except LaneProcessFailed as failed:
                 sys.stderr.write(json.dumps({"event": "process failed", "lane": lane, "reason": str(failed)}) + "\n")
@@ -209,66 +219,40 @@ class LaneOperator(Operator):
                     continue
                 reason = str(failed) if failed.fault else f"{attempt} times at the same point, {failed}"
                 reason = with_handlers(f"lane {lane}: {reason}", definition)
-                suspects = {lane: Suspect(point, reason, failed.fault or Fault.WORKER, failed.place)}
+                suspect = Suspect(point_of(head), reason, failed.fault or Fault.WORKER, failed.place)
+                request = replace(request, suspects={lane: suspect})
 
-    def _run_apart(
-        self,
-        sink: LaneSink,
-        lane: str,
-        definition: LaneDefinition,
-        head: bytes | None,
-        chunks: Iterator[Chunk],
-        suspects: Mapping[str, Suspect],
-    ) -> None:
+    def _run_apart(self, sink: LaneSink, lane: str, request: BatchRequest, chunks: Iterator[Chunk]) -> None:
         """Execute a batch in the lane's process; a suspect is parked without one.
 
         Raises `LaneProcessFailed` before anything of the batch is committed.
         """
-        parking = self._parking
-        request = BatchRequest(
-            definition,
-            head,
-            self._batch_bytes_max,
-            {each: suspect for each, suspect in suspects.items() if each == lane},
-            parking.skipped.get(lane, frozenset()),
-            _query(),
-            lane in parking.parked,
-            self._meter,
-            self._audit,
-        )
-        services = LaneServices(sink, lane, partial(parking.held_inputs, self._definitions, lane), _log_recovery)
+        held_inputs = partial(self._parking.held_inputs, self._definitions, lane)
+        services = LaneServices(sink, lane, held_inputs, _log_recovery)
         batch = ApartBatch(PROCESSES, services, self._state, request, chunks, self._worker_memory_bytes or MEMORY_BYTES)
-        note_point(lane, point_of(head))
-        sink.begin(lane, point_of(head))
+        note_point(lane, point_of(request.head))
+        sink.begin(lane, point_of(request.head))
         with batch:
             written = write_batch(sink, lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
             sink.leave(lane, batch.left_at)
             batch.written(written)
 
-    def _run_here(self, sink: LaneSink, lane: str, definition: LaneDefinition, chunks: Iterator[Chunk]) -> None:
-        items, left, too_large = arrived(chunks, self._batch_bytes_max)
-        parking, cache = self._parking, CACHE if self._cache is None else self._cache
-        meter = _meter(lane, self._meter)
-        batch = LaneBatch(
-            definition,
+    def _run_here(self, sink: LaneSink, lane: str, request: BatchRequest, chunks: Iterator[Chunk]) -> None:
+        meter = meter_of(METERS.get(lane), lane, request.meter)
+        if meter is not None:
+            METERS[lane] = meter
+        batch = LaneBatch.of(
+            request,
+            chunks,
             self._state,
-            cache,
-            items,
-            partial(parking.held_inputs, self._definitions),
-            parking.suspects,
-            parking.skipped.get(lane, ()),
-            left,
-            too_large=too_large,
-            checkpoint=_query(),
-            was_parked=lane in parking.parked,
+            CACHE if self._cache is None else self._cache,
+            partial(self._parking.held_inputs, self._definitions),
+            meter,
             begins=partial(sink.begin, lane),
             noted=note_point,
             confirms=lambda corrects: sink.confirm(lane, corrects=corrects),
-            observe=None if meter is None else meter.executed,
-            audit=_auditor(definition, self._audit, meter),
         )
-        outputs = batch.run() if meter is None else meter.measured(batch.run(), lambda: cache.look(lane))
-        written = write_batch(sink, lane, _seen(self._beat, outputs), lambda: batch.consumed)
+        written = write_batch(sink, lane, _seen(self._beat, batch.measured()), lambda: batch.consumed)
         sink.leave(lane, batch.left_at)
         if meter is not None:
             meter.written(written)
@@ -304,23 +288,6 @@ def _unconfigured(
             consumed = consumed_by(items, consumed)
 
     return outputs(), lambda: consumed
-
-
-def _meter(lane: str, settings: MeterSettings | None) -> LaneMeter | None:
-    """Return a lane's meter, the same one for as long as its settings are."""
-    if settings is None:
-        return None
-    meter = METERS.get(lane)
-    if meter is None or meter.settings != settings:
-        meter = METERS[lane] = LaneMeter(lane, settings)
-    return meter
-
-
-def _auditor(definition: LaneDefinition, settings: AuditSettings | None, meter: LaneMeter | None) -> Auditor | None:
-    """Return what checks the blocks of a batch, None if none are to be checked."""
-    if settings is None:
-        return None
-    return Auditor(definition, settings) if meter is None else Auditor(definition, settings, meter.audited)
 
 
 def _query() -> str:

@@ -18,6 +18,7 @@ from validator_simulators.installed import chain_table, simulation_of
 
 from streaming import workers
 from streaming.decode_stage import DecodeSettings
+from tests.unit.lanes.backend import rows_of
 from validator.ask import state as state_service
 from validator.cli.main import app
 from validator.codec import encode, json_form
@@ -37,7 +38,7 @@ from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import Head, LaneCache, decode_entry, process_batch, restore_lane
-from validator.lanes.stored import MemoryState, Part, write_export
+from validator.lanes.stored import MemoryState, write_export
 from validator.plugin.runtime import RuntimePlan, codec_of, installed_protocol
 from validator.replay.scenario import suite_files, suite_names
 from validator.topics import INPUT_TOPICS
@@ -193,10 +194,7 @@ class Checkpoint:
 
     def _read(self, _: Path, output: Path, lanes: Sequence[str]) -> None:
         wanted = {lane: stored for lane, stored in self._lanes.items() if not lanes or lane in lanes}
-        rows = [(lane, Part.HEAD, 0, stored.head or b"") for lane, stored in wanted.items()]
-        for lane, stored in wanted.items():
-            rows += [(lane, Part.SLOT, number, data) for number, data in stored.slots.items()]
-            rows += [(lane, Part.JOURNAL, number, data) for number, data in enumerate(stored.journal)]
+        rows = [row for lane, stored in wanted.items() for row in rows_of(lane, stored)]
         write_export(output, self.BATCH, self._consumed, rows)
 
 

@@ -101,7 +101,7 @@ class Auditor:
         self,
         definition: LaneDefinition,
         settings: AuditSettings,
-        note: Callable[[Outcome, float], None] = lambda _outcome, _seconds: None,
+        note: Callable[[Outcome, float], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
         again: Again | None = None,
     ) -> None:
@@ -128,7 +128,8 @@ class Auditor:
             fault = raised.fault
         if fault is not None:
             outcome, self._last = Outcome.FAULTY, fault
-        self._note(outcome, self._clock() - began_s - (executed_s - executing_s))
+        if self._note is not None:
+            self._note(outcome, self._clock() - began_s - (executed_s - executing_s))
         if fault is not None and self._settings.parks:
             raise AuditFailed(str(fault))
         return executed

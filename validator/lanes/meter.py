@@ -213,6 +213,13 @@ class LaneMeter:
         return kind
 
 
+def meter_of(meter: LaneMeter | None, lane: str, settings: MeterSettings | None) -> LaneMeter | None:
+    """Return a lane's meter, the same one for as long as its settings are; None without settings."""
+    if settings is None:
+        return None
+    return meter if meter is not None and meter.settings == settings else LaneMeter(lane, settings)
+
+
 def _grow(increments: Values, name: str, by: float, *labels: str) -> None:
     rows = increments.setdefault(name, {})
     rows[labels] = rows.get(labels, 0) + by

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.lanes.backend import Store
+from tests.unit.lanes.backend import Store, rows_of
 from tests.unit.lanes.batches import CHAIN, DEFINITION, cut, run
 from validator.lanes.store import LaneCache, restore_lane
 from validator.lanes.stored import MemoryState, Part, StateExport, write_export
@@ -37,11 +37,7 @@ def test_lane_is_restored_from_export(tmp_path: Path) -> None:
     store, cache = Store(), LaneCache()
     for batch in cut(CHAIN.records):
         run(DEFINITION, store, cache, batch)
-    kept = store.committed
-    entries = [("x", Part.HEAD, 0, kept.head or b"")]
-    entries += [("x", Part.SLOT, number, data) for number, data in kept.slots.items()]
-    entries += [("x", Part.JOURNAL, number, data) for number, data in enumerate(kept.journal)]
-    write_export(tmp_path / "lanes", 12, CONSUMED, entries)
+    write_export(tmp_path / "lanes", 12, CONSUMED, rows_of("x", store.committed))
     backend = StateExport(tmp_path / "lanes").load("x")
     restored, expected = restore_lane(DEFINITION, backend), restore_lane(DEFINITION, store.attempt())
     assert restored is not None

@@ -22,13 +22,13 @@ from validator.core.limits import PARK_REASON_CHARACTERS_MAX, RECORD_BYTES_MAX, 
 from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
 from validator.lanes.apart.host import AUDIT_HASH_SEED, LaneProcess, LaneProcesses, LaneProcessFailed, write_quoted
-from validator.lanes.apart.process import RECOVERY, AgainRequest, AskedGenesis, BatchRequest, Start, refusal_of
+from validator.lanes.apart.process import RECOVERY, AgainRequest, AskedGenesis, Start, refusal_of
 from validator.lanes.apart.wire import Nonsense, Say, outputs_to_bytes, place_of_bytes, reading, text_of
-from validator.lanes.arrived import Chunk, arrived
+from validator.lanes.arrived import Chunk
 from validator.lanes.auditing import fault_key, is_chosen
 from validator.lanes.definition import LaneDefinition, named_handlers
 from validator.lanes.parked import Fault, Partition, Span, held_with, point_of, stored_parts
-from validator.lanes.parking import RESUMED_BYTES_MAX, LaneBatch
+from validator.lanes.parking import RESUMED_BYTES_MAX, BatchRequest, LaneBatch
 from validator.lanes.store import Head, LaneCache, Recovery, StateBackend
 from validator.metrics.report import LANE, Report
 from validator.topics import DEAD_LETTERS, LANES, METRICS
@@ -140,20 +140,11 @@ class ApartBatch:
     def _park(self) -> Iterator[BlockOutput]:
         """Park the lane here: that executes nothing, so it needs no handlers, and nothing that a process of the lane could spoil."""
         request = self.request
-        items, left, too_large = arrived(self.chunks, request.bytes_max)
-        batch = LaneBatch(
-            request.definition,
-            self.backend,
-            LaneCache(),
-            items,
-            lambda lane, place, span, bytes_max: self.services.held_inputs(place, span, bytes_max),  # noqa: ARG005
-            request.suspects,
-            request.skipped,
-            left,
-            too_large=too_large,
-            checkpoint=request.checkpoint,
-            was_parked=request.was_parked,
-        )
+
+        def held_inputs(lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:  # noqa: ARG001
+            return self.services.held_inputs(place, span, bytes_max)
+
+        batch = LaneBatch.of(request, self.chunks, self.backend, LaneCache(), held_inputs)
         yield from batch.run()
         self.consumed, self.left_at = batch.consumed, batch.left_at
 

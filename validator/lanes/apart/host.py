@@ -23,9 +23,10 @@ from typing import IO, Final, NoReturn
 from validator.codec.encode import BlockOutput
 from validator.document import printable
 from validator.errors import UserError
-from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
+from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, Start, main
 from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
+from validator.lanes.parking import BatchRequest
 from validator.plugin.watchdog import BLOCK_CALLS_MAX, BYTES_PER_S, LAST_RESORT_S, LOOK_S, RECOVERY_CALLS_MAX, CallsSeen
 
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")

@@ -48,23 +48,20 @@ from validator.lanes.apart.wire import (
     outputs_to_bytes,
     place_to_bytes,
 )
-from validator.lanes.arrived import Chunk, arrived
+from validator.lanes.arrived import Chunk
 from validator.lanes.auditing import (
     AuditFault,
-    Auditor,
-    AuditSettings,
     Before,
     Incomplete,
-    Outcome,
     Prints,
     Raised,
     execute_again,
 )
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import ForeignMarker
-from validator.lanes.meter import LaneMeter, MeterSettings
+from validator.lanes.meter import LaneMeter, meter_of
 from validator.lanes.parked import Partition, Span
-from validator.lanes.parking import InputsGone, LaneBatch, Suspect
+from validator.lanes.parking import BatchRequest, InputsGone, LaneBatch
 from validator.lanes.store import LaneCache, Recovery
 from validator.plugin.watchdog import show_calls
 
@@ -92,21 +89,6 @@ class Start:
     memory_bytes: int
     repeats: bool = False
     """Whether it executes blocks again for the audit, each in a copy of itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRequest:
-    """One batch of one lane; the inputs follow in chunks. The fields mean the same as in `LaneBatch` and `LaneOperator`."""
-
-    definition: LaneDefinition
-    head: bytes | None
-    bytes_max: int
-    suspects: dict[str, Suspect]
-    skipped: frozenset[Any] = frozenset()
-    checkpoint: str = ""
-    was_parked: bool = False
-    meter: MeterSettings | None = None
-    audit: AuditSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,31 +129,19 @@ class LaneServer:
 
     def _execute(self, request: BatchRequest) -> None:
         definition, wire = request.definition, self._wire
-        meter = self._meter_of(definition.name, request.meter)
-        items, left, too_large = arrived(self._chunks(), request.bytes_max)
-        note = meter.audited if meter is not None else _unmeasured
-        batch = LaneBatch(
-            definition,
+        meter = self._meter = meter_of(self._meter, definition.name, request.meter)
+        batch = LaneBatch.of(
+            request,
+            self._chunks(),
             WorkersState(wire, request.head),
             self._cache,
-            items,
             self._held_inputs,
-            request.suspects,
-            request.skipped,
-            left,
-            too_large=too_large,
-            checkpoint=request.checkpoint,
-            was_parked=request.was_parked,
+            meter,
+            partial(execute_elsewhere, wire),
             confirms=lambda corrects: asked(wire, Say.CONFIRM, bytes((corrects,))),
-            observe=None if meter is None else meter.executed,
-            audit=None
-            if request.audit is None
-            else Auditor(definition, request.audit, note, again=partial(execute_elsewhere, wire)),
             on_bug=self._bug,
         )
-        outputs = batch.run()
-        if meter is not None:
-            outputs = meter.measured(outputs, lambda: self._cache.look(definition.name))
+        outputs = batch.measured()
         for run in _in_runs(outputs):
             wire.send(Say.OUTPUT, outputs_to_bytes(run))
         consumed = [place_to_bytes(*place, offset) for place, offset in sorted(batch.consumed.items())]
@@ -190,13 +160,6 @@ class LaneServer:
     def _held_inputs(self, lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:  # noqa: ARG002
         found: tuple[list[Arrival], int] = asked(self._wire, Say.HELD, place_to_bytes(*place, *span, bytes_max))
         return found
-
-    def _meter_of(self, lane: str, settings: MeterSettings | None) -> LaneMeter | None:
-        if settings is None:
-            self._meter = None
-        elif self._meter is None or self._meter.settings != settings:
-            self._meter = LaneMeter(lane, settings)
-        return self._meter
 
     def _recovered(self, recovery: Recovery) -> None:
         if self._meter is not None:
@@ -241,10 +204,6 @@ def _in_runs(outputs: Iterable[BlockOutput]) -> Iterator[list[BlockOutput]]:
 
 def _text(text: str) -> bytes:
     return text.encode("utf-8", "replace")[:TEXT_BYTES_MAX]
-
-
-def _unmeasured(_outcome: Outcome, _seconds: float) -> None:
-    pass
 
 
 # --- processes ---
