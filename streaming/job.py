@@ -16,8 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.chunk_files import chunk_folder
 from streaming.decode_stage import DecodeSettings
-from streaming.held_inputs import ParkingSettings
-from streaming.lane_operator import LaneOperator, shipped
+from streaming.lane_operator import LaneOperator, ParkingSettings, shipped
 from streaming.metered import meter_settings
 from streaming.options import batch_bytes_max, bytes_of
 from streaming.range_source import SourceSettings, load_inputs, observed

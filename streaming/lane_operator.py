@@ -6,42 +6,52 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import SparkContext, SparkFiles, TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.batch_watch import Beat
 from streaming.chunk_files import PassedOn, chunk_of
-from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
+from streaming.range_source import ReadFailed
 from streaming.reasons import DEATHS_MAX
 from streaming.shared_folder import SharedFolder
 from streaming.stateful import Operator
 from streaming.transactions import Output, opened, write_batch
 from streaming.workers import bound_worker, check_plugins, forget_point, note_point
+from validator.checkpoint.kafka import PERSON_S, Lack, SecondLook, SeenTwice
 from validator.codec.encode import BlockOutput, encode_dead_letter
-from validator.codec.inflight import Arrival
-from validator.core.inputs import DeadLetter
+from validator.codec.inflight import Arrival, arrival
+from validator.core.inputs import DeadLetter, Source
+from validator.errors import Unavailable, UserError
+from validator.kafka.calls import PROGRESS_S_MAX
+from validator.kafka.reader import NotUnpacked, TopicReader
+from validator.kafka.registry import known_ids
+from validator.kafka.settings import SPARING
+from validator.kafka.transaction import KafkaGone
 from validator.lanes.apart.batch import ApartBatch, has_handlers
 from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
 from validator.lanes.arrived import Chunk, runs
 from validator.lanes.auditing import AuditSettings
-from validator.lanes.definition import LaneDefinition
-from validator.lanes.genesis import keep_genesis, read_genesis
+from validator.lanes.definition import LaneDefinition, job_codec, keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
 from validator.lanes.meter import LaneMeter, MeterSettings, meter_of
 from validator.lanes.parked import Fault, Partition, Span, point_of
-from validator.lanes.parking import BatchRequest, LaneBatch, Suspect, with_handlers
+from validator.lanes.parking import BatchRequest, InputsGone, LaneBatch, Suspect, with_handlers
 from validator.lanes.sink import LaneSink
 from validator.lanes.store import LaneCache, Recovery
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from validator.kafka.settings import KafkaTable
+
 
 _COLUMNS = ("topic", "partition", "first_offset", "end_offset", "records", *PassedOn._fields)
 
@@ -304,3 +314,77 @@ def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOu
             yield each
     finally:
         forget_point()
+
+
+@dataclass(frozen=True, slots=True)
+class ParkingSettings:
+    """What the lane stage needs in order to park lanes, and to let them continue.
+
+    ``suspects`` are lanes at whose point a worker has died too often. ``skipped`` are records that lanes were ordered to skip before they
+    were started over, ``parked`` the lanes that were parked then.
+    """
+
+    kafka: dict[str, Any] = field(default_factory=dict)
+    prefix: str = ""
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    skipped: dict[str, frozenset[Source]] = field(default_factory=dict)
+    parked: frozenset[str] = frozenset()
+
+    def held_inputs(
+        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Partition, span: Span, bytes_max: int
+    ) -> tuple[list[Arrival], int]:
+        """Return a lane's inputs within a span, as `validator.lanes.parking.HeldInputs` says.
+
+        Raises `InputsGone`, `MemoryError`, `ReadFailed`, and `KafkaGone` if Kafka is away.
+        """
+        topic, partition = place[0].removeprefix(self.prefix), place[1]
+        try:
+            return self._read(definitions, lane, (topic, partition), span, bytes_max)
+        except Unavailable as error:
+            raise KafkaGone(str(error)) from error
+        except NotUnpacked as error:
+            raise MemoryError from error
+        except UserError as error:
+            raise ReadFailed(str(error)) from error
+
+    def _lack(self, lane: str, place: Partition, span: Span, kafka: KafkaTable) -> Lack | None:
+        """Return whether Kafka no longer has inputs of a span."""
+        topic, partition = place
+        with TopicReader(kafka, self.prefix, [topic], lane=lane) as reader:
+            first, end = reader.spans().get(place, (0, 0))
+        where = f"{self.prefix}{topic}[{partition}]"
+        if end < span.end:
+            return Lack(f"{where} ends at {end}, and held are inputs up to {span.end}")
+        if first > span.first:
+            return Lack(f"retention removed the held inputs of {where} from {span.first} to {first - 1}")
+        return None
+
+    def _read(
+        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Partition, span: Span, bytes_max: int
+    ) -> tuple[list[Arrival], int]:
+        codec = job_codec(definitions.values()).knowing(known_ids(self.kafka) or {})
+        lanes = {name: definition.records for name, definition in definitions.items()}
+        topic, partition = place
+        kind = INPUT_TOPICS.get(topic)
+        if kind is None:  # as an order may say
+            raise InputsGone(f"{topic} is not an input topic")
+        items: list[Arrival] = []
+        size = 0
+        try:
+            SecondLook(self.kafka, PERSON_S).refuse_soon("held inputs", partial(self._lack, lane, place, span))
+        except SeenTwice as error:
+            raise InputsGone(str(error)) from None
+        with TopicReader(self.kafka, self.prefix, [topic], lane=lane, nulls=True, reading=SPARING) as reader:
+            reader.restart(topic, partition, span.first)
+            for record in reader.read_past_transactions(PROGRESS_S_MAX, {(self.prefix + topic, partition): span.end}):
+                if record.offset >= span.end:
+                    break
+                if size >= bytes_max:
+                    return items, record.offset
+                source = Source(self.prefix + topic, partition, record.offset)
+                # a record without a value is read as an empty one
+                named, item = arrival(codec, kind, record.value or None, source, record.key, lanes)
+                if named == lane:
+                    items.append(item)
+                    size += len(record.value)
+        return items, span.end

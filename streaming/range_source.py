@@ -269,6 +269,10 @@ def failure(error: KafkaError) -> Exception:
     return KafkaGone(text) if passes(error) else UserError(text)
 
 
+class ReadFailed(Exception):
+    """Inputs could not be read, of a task or of a lane that continues; the batch is retried."""
+
+
 class InputsRemoved(UserError):
     """Kafka does not have inputs that the job has not read."""
 

@@ -23,9 +23,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from streaming.held_inputs import ReadFailed
 from streaming.range_reader import RangeReader, TooLarge
-from streaming.range_source import Decoding, OffsetRange, SourceSettings, TaskRanges
+from streaming.range_source import Decoding, OffsetRange, ReadFailed, SourceSettings, TaskRanges
 from streaming.shared_folder import attempt_with
 from streaming.workers import bound_worker, tune_garbage_collector, used_bytes
 from validator.kafka.calls import ENDED, KAFKA_GONE

@@ -20,7 +20,6 @@ from streaming.cluster import Watch, watches
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
 from streaming.parked_log import ParkedLog
-from streaming.partitions import note_division
 from streaming.range_source import OBSERVED, RECORDS
 from streaming.reasons import (
     INPUTS_GONE,
@@ -46,11 +45,11 @@ from streaming.session import (
     starting_session,
 )
 from streaming.spark_internals import IDLE
+from streaming.stages import note_division
 from streaming.taking_over import Rivals, known_of_lanes, writers
 from validator import exit_codes
 from validator.checkpoint.files import REMEDY, follow_move, has_checkpoint, keep_sums
-from validator.checkpoint.kafka import checked_ids, refuse_lost_inputs
-from validator.checkpoint.second_look import SecondLook
+from validator.checkpoint.kafka import SecondLook, checked_ids, refuse_lost_inputs
 from validator.config import Config
 from validator.errors import GivenUp, Unavailable, UserError
 from validator.job.schema_ids import SchemaIds, records_of, schema_ids

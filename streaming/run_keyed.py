@@ -19,9 +19,8 @@ from streaming.session import SessionSettings, spark_session
 from streaming.stages import CONDENSE, KEYED, local_cores
 from streaming.taking_over import Rivals, end_open_transactions
 from validator.checkpoint.files import check_files, has_checkpoint, keep_sums
-from validator.checkpoint.kafka import checked_ids, keep_ids, refuse_lost_inputs
+from validator.checkpoint.kafka import SecondLook, checked_ids, keep_ids, refuse_lost_inputs
 from validator.checkpoint.markers import LaneOnKafka, read_markers
-from validator.checkpoint.second_look import SecondLook
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
 from validator.job.installed import configured_job

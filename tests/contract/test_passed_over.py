@@ -21,8 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming import reading_process, workers
 from streaming.decode_stage import DecodeSettings
-from streaming.held_inputs import ReadFailed
-from streaming.range_source import OffsetRange, SourceSettings, TaskRanges
+from streaming.range_source import OffsetRange, ReadFailed, SourceSettings, TaskRanges
 from streaming.reading_process import InputReader, PassedOver
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind

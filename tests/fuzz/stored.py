@@ -23,8 +23,7 @@ from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes import keyed
 from validator.lanes.apart.wire import Nonsense, outputs_of_bytes, outputs_to_bytes
-from validator.lanes.definition import JournalUnreadable, LaneDefinition
-from validator.lanes.genesis import keep_genesis, read_genesis
+from validator.lanes.definition import JournalUnreadable, LaneDefinition, keep_genesis, read_genesis
 from validator.lanes.kept_start import keep_start, kept_starts, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.processor import LaneProcessor

@@ -32,8 +32,7 @@ from validator.errors import UserError
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
 from validator.lanes.configured import lane_definition
-from validator.lanes.definition import LaneDefinition
-from validator.lanes.genesis import keep_genesis
+from validator.lanes.definition import LaneDefinition, keep_genesis
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink

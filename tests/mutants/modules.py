@@ -46,7 +46,7 @@ GROUPS = (
             ),
             "tests/simulation/test_simulation.py::test_each_verdict_is_emitted_once_under_any_faults",
         ),
-        (*("keyed.py", "configured.py", "genesis.py", "kept_start.py", "definition.py", "sink.py", "marker.py"),),
+        (*("keyed.py", "configured.py", "kept_start.py", "definition.py", "sink.py", "marker.py"),),
     ),
     Group(
         "sink",

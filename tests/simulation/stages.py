@@ -79,7 +79,7 @@ class SteppedSink:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldInputs:
-    """`streaming.held_inputs.ParkingSettings` without Kafka."""
+    """`streaming.lane_operator.ParkingSettings` without Kafka."""
 
     job: Job
     suspects: dict[str, Any] = field(default_factory=dict)

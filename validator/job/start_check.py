@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from validator.checkpoint.second_look import SecondLook
+    from validator.checkpoint.kafka import SecondLook
     from validator.config import Config
     from validator.core.types import BlockNumber
     from validator.lanes.definition import LaneDefinition

@@ -10,8 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming.batch_watch import Stalled
-from streaming.held_inputs import ReadFailed
-from streaming.range_source import InputsRemoved, TopicReplaced
+from streaming.range_source import InputsRemoved, ReadFailed, TopicReplaced
 from streaming.reasons import (
     _FORESEEN,
     READ_FAILED,
