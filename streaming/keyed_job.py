@@ -19,7 +19,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -27,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.options import CHUNK_BYTES, KEY_BYTES_MAX, WHOLE_BYTES_MAX
-from streaming.range_source import SourceSettings, load_inputs, observed
+from streaming.range_source import SourceSettings, load_inputs, observed, packed_chunk
 from streaming.reading_process import passed_over_folder
 from streaming.shared_folder import SharedFolder, shared_by
 from streaming.stages import CONDENSE, KEYED, with_own_workers
@@ -44,6 +43,7 @@ from validator.plugin.job_api import Job, JobItem, JobRecord
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from streaming.range_source import OffsetRange
 
@@ -52,14 +52,6 @@ CHUNK_SCHEMA = "lane string, topic string, partition int, records int, items bin
 
 EFFECTS_PER_TASK = 1_000
 """Records of a batch for each further condense task: every core takes a share."""
-
-_ARROW = pa.schema([
-    ("lane", pa.string()),
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("records", pa.int32()),
-    ("items", pa.binary()),
-])  # fmt: skip
 
 
 def _say(line: str) -> None:
@@ -191,10 +183,7 @@ class Condenser:
             for (place, items), count in zip(self._runs.items(), counts, strict=False)
         ]
         self._runs, self._bytes, self._records = {}, 0, 0
-        return pa.RecordBatch.from_arrays(
-            [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_ARROW)],
-            schema=_ARROW,
-        )
+        return packed_chunk(CHUNK_SCHEMA, rows)
 
 
 class SparkPages:

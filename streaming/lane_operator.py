@@ -34,7 +34,7 @@ from validator.kafka.reader import NotUnpacked, TopicReader
 from validator.kafka.registry import known_ids
 from validator.kafka.settings import SPARING
 from validator.kafka.transaction import KafkaGone
-from validator.lanes.apart.batch import ApartBatch, has_handlers
+from validator.lanes.apart.batch import ApartBatch, Services, has_handlers
 from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
 from validator.lanes.arrived import Chunk, runs
 from validator.lanes.auditing import AuditSettings
@@ -76,19 +76,6 @@ CACHE = LaneCache(_log_recovery)
 
 PROCESSES = LaneProcesses()
 """The processes of this worker's lanes that have handlers."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneServices:
-    """What the process of a lane needs of this worker (`validator.lanes.apart.host.Services`)."""
-
-    sink: LaneSink
-    lane: str
-    held_inputs: Callable[[Partition, Span, int], tuple[list[Arrival], int]]
-    recovered: Callable[[Recovery], None]
-
-    def confirm(self, *, corrects: bool) -> None:
-        self.sink.confirm(self.lane, corrects=corrects)
 
 
 class SparkState:
@@ -237,8 +224,11 @@ class LaneOperator(Operator):
 
         Raises `LaneProcessFailed` before anything of the batch is committed.
         """
-        held_inputs = partial(self._parking.held_inputs, self._definitions, lane)
-        services = LaneServices(sink, lane, held_inputs, _log_recovery)
+        services = Services(
+            partial(self._parking.held_inputs, self._definitions, lane),
+            lambda corrects: sink.confirm(lane, corrects=corrects),
+            _log_recovery,
+        )
         batch = ApartBatch(PROCESSES, services, self._state, request, chunks, self._worker_memory_bytes or MEMORY_BYTES)
         note_point(lane, point_of(request.head))
         sink.begin(lane, point_of(request.head))

@@ -261,6 +261,17 @@ def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec
     return ends
 
 
+def packed_chunk(schema: str, rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Return rows of a schema in Spark's words as a chunk."""
+    import pyarrow as pa  # only workers pack
+
+    kinds = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32(), "long": pa.int64()}
+    fields = [(name, kinds[kind]) for name, kind in (each.split() for each in schema.split(","))]
+    columns = list(zip(*rows, strict=True)) or [()] * len(fields)
+    arrays = [pa.array(column, kind) for column, (_, kind) in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
 def failure(error: KafkaError) -> Exception:
     """Return what to raise if Kafka does not give the inputs."""
     from validator.kafka.transaction import KafkaGone

@@ -9,7 +9,7 @@ import os
 import re
 from collections import Counter
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final
 
 from pyspark.errors import StreamingQueryException
 
@@ -233,12 +233,6 @@ def worker_died(error: str) -> bool:
     )
 
 
-class Failed(Protocol):
-    """A failed batch: its reason in one line, and what Spark says of it."""
-
-    error: str
-
-
 class Deaths:
     """Counts the deaths of workers by lane and point, as their last words name them (`workers.note_point`).
 
@@ -249,7 +243,7 @@ class Deaths:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._reasons: dict[tuple[str, str], str] = {}
 
-    def count(self, failure: Failed) -> str | None:
+    def count(self, failure: BatchFailed) -> str | None:
         """Count a failure, and return its lane if that is to be parked now."""
         executed = executed_lane(failure.error)
         if executed is None:

@@ -117,7 +117,7 @@ def _run(begun: Any) -> None:
         begun.count()
 
 
-# --- which lanes share a state partition, and with it a worker: Spark divides them by a hash of their names --------------------------------
+# --- which lanes share a state partition, and with it a worker: Spark divides them by a hash of their names ----------------------------
 
 _SEED: Final = 42
 _U32: Final = 0xFFFF_FFFF

@@ -329,8 +329,8 @@ def decode_again(codec: Codec, kind: RecordKind, raw: bytes, source: Source) -> 
 
 # --- the genesis, kept as pages next to the file that people write -----------------------------------------------------------------------
 #
-# A large chain's STATE.json takes a minute to read and check, at every start of the job. So the job keeps what it read, encoded as pages. The
-# file name depends on everything that the pages were made from: another file, configuration or encoding has another name.
+# A large chain's STATE.json takes a minute to read and check, at every start of the job. So the job keeps what it read, encoded as pages.
+# The file name depends on everything that the pages were made from: another file, configuration or encoding has another name.
 
 Genesis: TypeAlias = tuple[BlockNumber, tuple[bytes, ...]]
 """First block, and the pages of the state before it."""

@@ -40,7 +40,7 @@ from validator.lanes.definition import (
 )
 from validator.lanes.parked import stored_parts
 from validator.lanes.processor import LaneProcessor, Observer
-from validator.lanes.slots import Slots, SlotStore, load_lane
+from validator.lanes.slots import Slots, load_lane
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import RulesOutdated
 
@@ -59,7 +59,7 @@ or two, plus the time for what a single batch touched."""
 SKIPPED_DETAIL = "an operator ordered the lane to continue without this record"
 
 
-class StateBackend(SlotStore, Protocol):
+class StateBackend(Protocol):
     """The state of one lane, in a store that commits a batch completely or not at all."""
 
     def load_head(self) -> bytes | None:
@@ -67,6 +67,15 @@ class StateBackend(SlotStore, Protocol):
 
     def save_head(self, head: bytes) -> None:
         """Replace the head."""
+
+    def load_slots(self) -> dict[int, bytes]:
+        """Return every slot."""
+
+    def save_slot(self, number: int, data: bytes) -> None:
+        """Write a slot."""
+
+    def remove_slot(self, number: int) -> None:
+        """Remove an existing slot."""
 
     def load_journal(self) -> Iterable[bytes]:
         """Return the journal's entries in order."""

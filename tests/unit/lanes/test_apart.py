@@ -186,7 +186,7 @@ class Apart:
     def run(self, items: list[Any]) -> None:
         attempt = self.attempt = self.store.attempt()
         lane = self.definition.name
-        services = SimpleNamespace(held_inputs=None, confirm=lambda *, corrects: None, recovered=lambda recovery: None)
+        services = SimpleNamespace(held_inputs=None, confirm=lambda _: None, recovered=lambda _: None)
         request = BatchRequest(
             self.definition, attempt.load_head(), 64 * MIB, dict(self.suspects), checkpoint="here", audit=self.audit
         )

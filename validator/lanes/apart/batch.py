@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from validator.codec.encode import BlockOutput, OutputRecord, reason_of, source_header, source_of
 from validator.codec.inflight import Arrival, has_only_inputs, unpack
@@ -47,17 +47,17 @@ _SLOT_NUMBER_BYTES: Final = 4
 _SLOT_NUMBER_MAX: Final = 2**31 - 1
 
 
-class Services(Protocol):
-    """What a worker does for the process of a lane."""
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a worker does for the process of a lane.
 
-    def held_inputs(self, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
-        """Return inputs of the lane (`validator.lanes.parking.HeldInputs`)."""
+    ``held_inputs`` returns inputs of the lane (`validator.lanes.parking.HeldInputs`), ``confirm`` checks or corrects its marker
+    (`validator.lanes.sink.LaneSink`), ``recovered`` notes that it was brought back into memory.
+    """
 
-    def confirm(self, *, corrects: bool) -> None:
-        """Check the lane's marker, or correct it (`validator.lanes.sink.LaneSink`)."""
-
-    def recovered(self, recovery: Recovery) -> None:
-        """Note that the lane was brought back into memory."""
+    held_inputs: Callable[[Partition, Span, int], tuple[list[Arrival], int]]
+    confirm: Callable[[bool], None]
+    recovered: Callable[[Recovery], None]
 
 
 @dataclass(slots=True)
@@ -206,7 +206,7 @@ class ApartBatch:
                 case Say.HELD:
                     self._answer(process, partial(self._held, process, data))
                 case Say.CONFIRM:
-                    self._answer(process, partial(services.confirm, corrects=data == b"\x01"))
+                    self._answer(process, partial(services.confirm, data == b"\x01"))
                 case Say.AUDIT:
                     process.say(Say.ANSWER, pickle.dumps(self._audit(data, start)))
                 case Say.RECOVERED:
