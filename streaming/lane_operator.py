@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import SparkContext, SparkFiles, TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from streaming.batch_watch import Beat
+from streaming.batch_watch import Beat, beat_next_to
 from streaming.chunk_files import PassedOn, chunk_of
 from streaming.options import batch_bytes_max
 from streaming.range_source import ReadFailed
@@ -29,6 +29,7 @@ from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival, arrival
 from validator.core.inputs import DeadLetter, Source
 from validator.errors import Unavailable, UserError
+from validator.job.schema_ids import NO_IDS, SchemaIds
 from validator.kafka.calls import PROGRESS_S_MAX
 from validator.kafka.reader import NotUnpacked, TopicReader
 from validator.kafka.registry import known_ids
@@ -42,7 +43,7 @@ from validator.lanes.definition import LaneDefinition, job_codec, keep_genesis, 
 from validator.lanes.marker import Consumed, consumed_by, has_taken
 from validator.lanes.meter import LaneMeter, MeterSettings, meter_of
 from validator.lanes.parked import Fault, Partition, Span, point_of
-from validator.lanes.parking import BatchRequest, InputsGone, LaneBatch, Suspect, with_handlers
+from validator.lanes.parking import BatchRequest, HeldInputs, InputsGone, LaneBatch, Suspect, with_handlers
 from validator.lanes.sink import LaneSink
 from validator.lanes.store import LaneCache, Recovery
 from validator.topics import INPUT_TOPICS
@@ -76,6 +77,47 @@ CACHE = LaneCache(_log_recovery)
 
 PROCESSES = LaneProcesses()
 """The processes of this worker's lanes that have handlers."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """The query's settings."""
+
+    definitions: dict[str, LaneDefinition]
+    kafka: dict[str, Any]
+    prefix: str
+    checkpoint: Path | str
+    records_per_trigger: int
+    trigger_interval_ms: int
+    output: Output[LaneSink] | None = None
+    """Where the lanes' records go; None means Kafka, exactly once."""
+    worker_memory_bytes: int | None = 4 * 1024**3
+    """Memory limit of a worker that executes lanes; None if that is not a separate process."""
+    retired: dict[str, Consumed] = field(default_factory=dict)
+    """By lane that is no longer configured, what it has consumed."""
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    """By lane, the point at which its worker has died too often."""
+    skipped: dict[str, frozenset[Source]] = field(default_factory=dict)
+    """By lane, the records that it had skipped before it is started over."""
+    parked: frozenset[str] = frozenset()
+    """Lanes that were parked before they are started over."""
+    cores: int = 0
+    """Tasks that run at once in a local job, 0 on a cluster."""
+    state_partitions: int = 1
+    """Partitions of the lanes, which on a cluster say how many tasks read at once."""
+    meter: MeterSettings | None = None
+    """What workers measure; None for nothing."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """By input topic, with the prefix, the id of the one that the checkpoint has read."""
+    ids: SchemaIds = NO_IDS
+    """What the schema registry has said; ``kafka`` has the part that readers need."""
+    audit: AuditSettings | None = None
+    """Which blocks they check; None for none."""
+
+    @property
+    def beat(self) -> Beat:
+        """The file by which lanes show their progress."""
+        return beat_next_to(self.checkpoint)
 
 
 class SparkState:
@@ -136,29 +178,20 @@ class LaneOperator(Operator):
 
     def __init__(
         self,
-        definitions: dict[str, LaneDefinition],
+        settings: JobSettings,
         output: Output[LaneSink],
-        worker_memory_bytes: int | None = None,
-        retired: Mapping[str, Consumed] | None = None,
-        beat: Beat | None = None,
-        parking: ParkingSettings | None = None,
-        cache: LaneCache | None = None,
-        meter: MeterSettings | None = None,
-        audit: AuditSettings | None = None,
         shared: SharedFolder | None = None,
+        *,
+        cache: LaneCache | None = None,
+        held_inputs: HeldInputs | None = None,
     ) -> None:
-        """``cache`` is the worker's own unless given. Without a ``meter`` nothing is measured, without ``audit`` no block is checked."""
+        """``cache`` is the worker's own unless given; without ``held_inputs``, Kafka is read."""
         super().__init__(shared)
-        self._definitions = definitions
-        self._output = output
-        self._beat = beat
-        self._retired = dict(retired or {})
-        self._parking = parking or ParkingSettings()
-        self._cache = cache
-        self._meter = meter
-        self._audit = audit
-        self._worker_memory_bytes = worker_memory_bytes
-        self._batch_bytes_max = batch_bytes_max(worker_memory_bytes)
+        self._settings, self._output, self._cache = settings, output, cache
+        self._held_inputs = held_inputs or partial(
+            read_held_inputs, settings.kafka, settings.prefix, settings.definitions
+        )
+        self._batch_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state.
@@ -170,10 +203,11 @@ class LaneOperator(Operator):
 
     def execute(self, key: str, rows: Iterator[pd.DataFrame]) -> None:
         """Process one lane's chunks of one batch, in any order, because a shuffle keeps none."""
-        check_plugins(self._definitions.values())
-        if self._worker_memory_bytes is not None:  # None if this is not a separate process
-            bound_worker(self._worker_memory_bytes, len(self._definitions))
-        definition = self._definitions.get(key)
+        definitions, memory_bytes = self._settings.definitions, self._settings.worker_memory_bytes
+        check_plugins(definitions.values())
+        if memory_bytes is not None:
+            bound_worker(memory_bytes, len(definitions))
+        definition = definitions.get(key)
         with opened(self._output) as sink:
             if definition is None:
                 self._bury(sink, key, _chunks(rows))
@@ -185,21 +219,21 @@ class LaneOperator(Operator):
         task = TaskContext.get()
         batch = 0 if task is None else int(task.getLocalProperty("streaming.sql.batchId") or 0)
         sink.begin(lane, f"batch {batch}")
-        write_batch(sink, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
+        write_batch(sink, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._settings.retired))
         sink.leave(lane, f"batch {batch + 1}")
 
     def _run(self, sink: LaneSink, lane: str, definition: LaneDefinition, rows: Iterator[pd.DataFrame]) -> None:
-        head, parking = self._state.load_head(), self._parking
+        head, settings = self._state.load_head(), self._settings
         request = BatchRequest(
             definition,
             head,
             self._batch_bytes_max,
-            {each: suspect for each, suspect in parking.suspects.items() if each == lane},
-            parking.skipped.get(lane, frozenset()),
+            {each: suspect for each, suspect in settings.suspects.items() if each == lane},
+            settings.skipped.get(lane, frozenset()),
             _query(),
-            lane in parking.parked,
-            self._meter,
-            self._audit,
+            lane in settings.parked,
+            settings.meter,
+            settings.audit,
         )
         if not has_handlers(definition, head):
             self._run_here(sink, lane, request, _chunks(rows))
@@ -225,15 +259,16 @@ class LaneOperator(Operator):
         Raises `LaneProcessFailed` before anything of the batch is committed.
         """
         services = Services(
-            partial(self._parking.held_inputs, self._definitions, lane),
+            partial(self._held_inputs, lane),
             lambda corrects: sink.confirm(lane, corrects=corrects),
             _log_recovery,
         )
-        batch = ApartBatch(PROCESSES, services, self._state, request, chunks, self._worker_memory_bytes or MEMORY_BYTES)
+        memory_bytes = self._settings.worker_memory_bytes or MEMORY_BYTES
+        batch = ApartBatch(PROCESSES, services, self._state, request, chunks, memory_bytes)
         note_point(lane, point_of(request.head))
         sink.begin(lane, point_of(request.head))
         with batch:
-            written = write_batch(sink, lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
+            written = write_batch(sink, lane, _seen(self._settings.beat, batch.run()), lambda: batch.consumed)
             sink.leave(lane, batch.left_at)
             batch.written(written)
 
@@ -246,13 +281,13 @@ class LaneOperator(Operator):
             chunks,
             self._state,
             CACHE if self._cache is None else self._cache,
-            partial(self._parking.held_inputs, self._definitions),
+            self._held_inputs,
             meter,
             begins=partial(sink.begin, lane),
             noted=note_point,
             confirms=lambda corrects: sink.confirm(lane, corrects=corrects),
         )
-        written = write_batch(sink, lane, _seen(self._beat, batch.measured()), lambda: batch.consumed)
+        written = write_batch(sink, lane, _seen(self._settings.beat, batch.measured()), lambda: batch.consumed)
         sink.leave(lane, batch.left_at)
         if meter is not None:
             meter.written(written)
@@ -296,85 +331,74 @@ def _query() -> str:
     return "" if task is None else task.getLocalProperty("sql.streaming.queryId") or ""
 
 
-def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
+def _seen(beat: Beat, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
     try:
         for each in outputs:
-            if beat is not None:
-                beat.beat()
+            beat.beat()
             yield each
     finally:
         forget_point()
 
 
-@dataclass(frozen=True, slots=True)
-class ParkingSettings:
-    """What the lane stage needs in order to park lanes, and to let them continue.
+# --- the inputs of a parked lane, read again ---
 
-    ``suspects`` are lanes at whose point a worker has died too often. ``skipped`` are records that lanes were ordered to skip before they
-    were started over, ``parked`` the lanes that were parked then.
+
+def read_held_inputs(
+    kafka: KafkaTable,
+    prefix: str,
+    definitions: Mapping[str, LaneDefinition],
+    lane: str,
+    place: Partition,
+    span: Span,
+    bytes_max: int,
+) -> tuple[list[Arrival], int]:
+    """Return a lane's inputs within a span, as `validator.lanes.parking.HeldInputs` says.
+
+    Raises `InputsGone`, `MemoryError`, `ReadFailed`, and `KafkaGone` if Kafka is away.
     """
-
-    kafka: dict[str, Any] = field(default_factory=dict)
-    prefix: str = ""
-    suspects: dict[str, Suspect] = field(default_factory=dict)
-    skipped: dict[str, frozenset[Source]] = field(default_factory=dict)
-    parked: frozenset[str] = frozenset()
-
-    def held_inputs(
-        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Partition, span: Span, bytes_max: int
-    ) -> tuple[list[Arrival], int]:
-        """Return a lane's inputs within a span, as `validator.lanes.parking.HeldInputs` says.
-
-        Raises `InputsGone`, `MemoryError`, `ReadFailed`, and `KafkaGone` if Kafka is away.
-        """
-        topic, partition = place[0].removeprefix(self.prefix), place[1]
-        try:
-            return self._read(definitions, lane, (topic, partition), span, bytes_max)
-        except Unavailable as error:
-            raise KafkaGone(str(error)) from error
-        except NotUnpacked as error:
-            raise MemoryError from error
-        except UserError as error:
-            raise ReadFailed(str(error)) from error
-
-    def _lack(self, lane: str, place: Partition, span: Span, kafka: KafkaTable) -> Lack | None:
-        """Return whether Kafka no longer has inputs of a span."""
-        topic, partition = place
-        with TopicReader(kafka, self.prefix, [topic], lane=lane) as reader:
-            first, end = reader.spans().get(place, (0, 0))
-        where = f"{self.prefix}{topic}[{partition}]"
-        if end < span.end:
-            return Lack(f"{where} ends at {end}, and held are inputs up to {span.end}")
-        if first > span.first:
-            return Lack(f"retention removed the held inputs of {where} from {span.first} to {first - 1}")
-        return None
-
-    def _read(
-        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Partition, span: Span, bytes_max: int
-    ) -> tuple[list[Arrival], int]:
-        codec = job_codec(definitions.values()).knowing(known_ids(self.kafka) or {})
-        lanes = {name: definition.records for name, definition in definitions.items()}
-        topic, partition = place
+    topic, partition = place[0].removeprefix(prefix), place[1]
+    try:
         kind = INPUT_TOPICS.get(topic)
         if kind is None:  # as an order may say
             raise InputsGone(f"{topic} is not an input topic")
+        lacks = partial(_held_lack, prefix, lane, (topic, partition), span)
+        SecondLook(kafka, PERSON_S).refuse_soon("held inputs", lacks)
+        codec = job_codec(definitions.values()).knowing(known_ids(kafka) or {})
+        lanes = {name: definition.records for name, definition in definitions.items()}
         items: list[Arrival] = []
         size = 0
-        try:
-            SecondLook(self.kafka, PERSON_S).refuse_soon("held inputs", partial(self._lack, lane, place, span))
-        except SeenTwice as error:
-            raise InputsGone(str(error)) from None
-        with TopicReader(self.kafka, self.prefix, [topic], lane=lane, nulls=True, reading=SPARING) as reader:
+        with TopicReader(kafka, prefix, [topic], lane=lane, nulls=True, reading=SPARING) as reader:
             reader.restart(topic, partition, span.first)
-            for record in reader.read_past_transactions(PROGRESS_S_MAX, {(self.prefix + topic, partition): span.end}):
+            for record in reader.read_past_transactions(PROGRESS_S_MAX, {place: span.end}):
                 if record.offset >= span.end:
                     break
                 if size >= bytes_max:
                     return items, record.offset
-                source = Source(self.prefix + topic, partition, record.offset)
+                source = Source(*place, record.offset)
                 # a record without a value is read as an empty one
                 named, item = arrival(codec, kind, record.value or None, source, record.key, lanes)
                 if named == lane:
                     items.append(item)
                     size += len(record.value)
         return items, span.end
+    except SeenTwice as error:
+        raise InputsGone(str(error)) from None
+    except Unavailable as error:
+        raise KafkaGone(str(error)) from error
+    except NotUnpacked as error:
+        raise MemoryError from error
+    except UserError as error:
+        raise ReadFailed(str(error)) from error
+
+
+def _held_lack(prefix: str, lane: str, place: Partition, span: Span, kafka: KafkaTable) -> Lack | None:
+    """Return whether Kafka no longer has inputs of a span."""
+    topic, partition = place
+    with TopicReader(kafka, prefix, [topic], lane=lane) as reader:
+        first, end = reader.spans().get(place, (0, 0))
+    where = f"{prefix}{topic}[{partition}]"
+    if end < span.end:
+        return Lack(f"{where} ends at {end}, and held are inputs up to {span.end}")
+    if first > span.first:
+        return Lack(f"retention removed the held inputs of {where} from {span.first} to {first - 1}")
+    return None

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming.job import JobSettings
+    from streaming.lane_operator import JobSettings
     from streaming.transactions import Output
     from validator.job.schema_ids import RecordSchemas
     from validator.kafka.settings import KafkaTable
@@ -119,9 +119,9 @@ def run_job(config: Config, output: Output[LaneSink] | None = None, accepted: Ac
             if has_changed(config, definitions):
                 looked()
             with starting_session(SessionSettings.of(config)) as session:
-                from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
+                from streaming.job import job_settings  # slow to import, so while Spark's JVM starts
 
-                settings = JobSettings.of(config, definitions, output)
+                settings = job_settings(config, definitions, output)
                 return _run_in_session(config, settings, session, looked, outages, metrics, rivals)
 
         return ended_in_order(run, outages)

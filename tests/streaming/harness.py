@@ -14,7 +14,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job import JobSettings, start_query
+from streaming.job import start_query
+from streaming.lane_operator import JobSettings
 from streaming.session import SPARK_LOG
 from streaming.spark_internals import WORKER_LATE
 from tests.crash.processes import workers_below

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streaming import lane_operator
-from streaming.lane_operator import ParkingSettings
+from streaming.lane_operator import read_held_inputs
 from validator.kafka.reader import NotUnpacked, available
 from validator.lanes.parked import Span
 
@@ -22,8 +22,9 @@ def test_lane_that_continues_has_no_memory_for_them(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(lane_operator, "TopicReader", reader)
     monkeypatch.setattr(lane_operator, "job_codec", lambda _: SimpleNamespace(knowing=lambda _: None))
+    monkeypatch.setattr(lane_operator, "SecondLook", lambda *_: SimpleNamespace(refuse_soon=lambda *_: None))
     with pytest.raises(MemoryError):
-        ParkingSettings().held_inputs({}, "a", ("blocks", 0), Span(0, 5), 1_000)
+        read_held_inputs({}, "", {}, "a", ("blocks", 0), Span(0, 5), 1_000)
 
 
 @pytest.mark.parametrize(("cause", "raised"), [(MemoryError(), MemoryError), (ValueError("x"), SystemError)])

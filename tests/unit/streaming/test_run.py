@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
-from streaming.job import JobSettings
+from streaming.lane_operator import JobSettings
 from streaming.reasons import DEATHS_MAX, TOO_BUSY, BatchFailed, Deaths, executed_lane, may_pass, reason_of
 from streaming.run import Outages, _follow, run_queries
 from streaming.taking_over import Rivals
