@@ -265,7 +265,6 @@ def producer_config(
 
 
 def consumer_config(kafka: KafkaTable, reading: Reading, *, group_id: str) -> dict[str, Any]:
-    """Return the configuration of a `confluent_kafka.Consumer`."""
     return {
         **_CONSUMER,
         **reading.tuning,
@@ -291,7 +290,6 @@ def member_config(kafka: KafkaTable, group_id: str, session_ms: int, heartbeat_m
 
 
 def admin_config(kafka: KafkaTable) -> dict[str, Any]:
-    """Return the configuration of a `confluent_kafka.admin.AdminClient`."""
     return _ADMIN | _common(kafka)
 
 
