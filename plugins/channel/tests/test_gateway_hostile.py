@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import run
 from gateway_world import LANE, GatewayWorld, candidate, limited, refusals, until
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS
 from validator_channel.client import Refused
@@ -40,46 +39,40 @@ BAD = [
 ]  # fmt: skip
 
 
-def test_gw07_bad_records_are_refused_and_the_session_stays(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
-            for payload in BAD:
-                index = alice.send(CANDIDATES, payload)
-                await until(lambda index=index: index in alice.delivered(CANDIDATES))  # type: ignore[misc]
-                error = refusals(alice)[CANDIDATES, index]
-                assert error.startswith("candidates: "), payload[:50]
-                assert len(error) <= 256
-                assert "\n" not in error
-            assert memory.enqueued == []
-            assert alice.closed is None
-            alice.send(CANDIDATES, candidate(9))
-            await until(lambda: memory.enqueued)
-
-    run(main())
+async def test_gw07_bad_records_are_refused_and_the_session_stays(world: GatewayWorld) -> None:
+    async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
+        for payload in BAD:
+            index = alice.send(CANDIDATES, payload)
+            await until(lambda index=index: index in alice.delivered(CANDIDATES))  # type: ignore[misc]
+            error = refusals(alice)[CANDIDATES, index]
+            assert error.startswith("candidates: "), payload[:50]
+            assert len(error) <= 256
+            assert "\n" not in error
+        assert memory.enqueued == []
+        assert alice.closed is None
+        alice.send(CANDIDATES, candidate(9))
+        await until(lambda: memory.enqueued)
 
 
-def test_gw07_sessions_take_turns_whatever_one_of_them_sends(world: GatewayWorld) -> None:
+async def test_gw07_sessions_take_turns_whatever_one_of_them_sends(world: GatewayWorld) -> None:
     """A peer whose 60 records are large and bad does not hold up another one until they are all read."""
 
-    async def main() -> None:
-        async with (
-            world.serving() as memory,
-            world.peer("alice", CANDIDATES) as alice,
-            world.peer("bob", CANDIDATES) as bob,
-        ):
-            seen: list[int] = []
-            for _ in range(60):
-                alice.send(CANDIDATES, b'{"a":' + b"[" * 300_000)
-            await until(lambda: world.counted["refused_malformed"])
-            for number in range(5):
-                bob.send(CANDIDATES, candidate(2 + number, para=3000))
-            await until(lambda: len(memory.enqueued) == 5 or len(refusals(alice)) == 60)
-            seen.append(world.counted["refused_malformed"])
-            assert len(memory.enqueued) == 5
-            assert seen[0] < 60
-            await until(lambda: len(refusals(alice)) == 60)
-
-    run(main())
+    async with (
+        world.serving() as memory,
+        world.peer("alice", CANDIDATES) as alice,
+        world.peer("bob", CANDIDATES) as bob,
+    ):
+        seen: list[int] = []
+        for _ in range(60):
+            alice.send(CANDIDATES, b'{"a":' + b"[" * 300_000)
+        await until(lambda: world.counted["refused_malformed"])
+        for number in range(5):
+            bob.send(CANDIDATES, candidate(2 + number, para=3000))
+        await until(lambda: len(memory.enqueued) == 5 or len(refusals(alice)) == 60)
+        seen.append(world.counted["refused_malformed"])
+        assert len(memory.enqueued) == 5
+        assert seen[0] < 60
+        await until(lambda: len(refusals(alice)) == 60)
 
 
 MARK = "5ec2e75ec2e75ec2e7"
@@ -101,14 +94,14 @@ def logged() -> Iterator[list[str]]:
         root.setLevel(level)
 
 
-def test_gw08_log_and_metrics_hold_no_secret_and_no_payload(world: GatewayWorld, tmp_path: Path) -> None:
+async def test_gw08_log_and_metrics_hold_no_secret_and_no_payload(world: GatewayWorld, tmp_path: Path) -> None:
     psk = "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
     (tmp_path / "alice.psk").write_text(psk)
     (tmp_path / "alice.psk").chmod(0o600)
     world.peers["alice"].table["psk_file"] = "alice.psk"
     lines: list[str] = []
 
-    async def main() -> None:
+    with logged() as found:
         async with world.serving() as memory:
             config = replace(world.client_config("alice"), psk=bytes.fromhex(psk))
             client = world.client("alice")
@@ -134,9 +127,6 @@ def test_gw08_log_and_metrics_hold_no_secret_and_no_payload(world: GatewayWorld,
                 shown += [repr(each) for each in world.gateway._bridge._sessions.values()]  # type: ignore[union-attr]
             lines.extend(shown)
         lines.append(json.dumps(world.counted))
-
-    with logged() as found:
-        run(main())
     text = "\n".join(lines + found)
     assert f"peer={format(world.peers['alice'].peer, '032x')}" in text
     key = world.peers["alice"].files.key.read_text().splitlines()[1]

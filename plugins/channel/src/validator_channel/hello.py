@@ -6,7 +6,7 @@ Each side is fed bytes and returns bytes. A `HelloError` means: close the transp
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -77,12 +77,12 @@ class Peering:
 class Credentials:
     """What TLS has proved, and this side's secrets; ``ephemeral`` is 32 fresh random bytes for this handshake alone.
 
-    ``certified`` holds the peer IDs that the remote certificate names; both keys are the Ed25519 keys of the two certificates.
+    ``is_certified`` says whether the remote certificate proves a peer ID; both keys are the Ed25519 keys of the two certificates.
     """
 
     key: Ed25519PrivateKey = field(repr=False)
     remote_key: Ed25519PublicKey
-    certified: Container[int]
+    is_certified: Callable[[int], bool]
     ephemeral: bytes = field(repr=False)
 
 
@@ -149,7 +149,7 @@ class _Exchange:
             detail = f"no peer has the channel {format_channel(channel_of(peer))}"
         elif peer != peering.remote_peer:
             detail = f"its channel is another peer's, {format_id(peering.remote_peer)}"
-        elif peer not in self._credentials.certified:
+        elif not self._credentials.is_certified(peer):
             detail = "the certificate does not name this peer, or its key is none of the peer's pins"
         elif not peering.is_allowed:
             detail = "the peer is disabled"
@@ -216,14 +216,14 @@ class ConnectorHello(_Exchange):
 
 
 class ListenerHello(_Exchange):
-    """The listener's side: `receive_data` until ``result``; ``peerings`` holds the channels that it serves, by channel ID.
+    """The listener's side: `receive_data` until ``result``; ``peering_of`` returns the peering of a channel ID that it serves, or None.
 
     Raises ``ValueError`` for an ephemeral key that has not 32 bytes.
     """
 
-    def __init__(self, peerings: Mapping[int, Peering], credentials: Credentials) -> None:
+    def __init__(self, peering_of: Callable[[int], Peering | None], credentials: Credentials) -> None:
         super().__init__(credentials)
-        self._peerings = peerings
+        self._peering_of = peering_of
         self._pending: tuple[Peering, int, bytes, SessionKeys] | None = None
 
     def _receive(self, frame: bytes) -> bytes:
@@ -236,7 +236,7 @@ class ListenerHello(_Exchange):
         if channel_of(peer) != channel:
             raise HelloError(ErrorCode.BAD_HELLO)
         shared_secret = self._shared_secret(ephemeral)
-        peering = self._check_authorized(self._peerings.get(channel), peer)
+        peering = self._check_authorized(self._peering_of(channel), peer)
         digest = Transcript(
             channel,
             peer,
