@@ -34,6 +34,7 @@ from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.document import printable
 from validator.errors import UserError
 from validator.hexadecimal import from_hex, to_hex
+from validator.visible import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,11 +130,6 @@ def _schema_of(topic: str, value: bytes, codec: Codec) -> Schema:
         found = schema.name if schema else described(value)
         raise UserError(f"{topic}: expected a record of {' or '.join(expected)}, found {found}")
     return schema
-
-
-def _found(value: Json) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class _ToAvro(Named):
@@ -306,7 +302,7 @@ class _ToAvro(Named):
 
     @staticmethod
     def error(path: str, expected: str, value: Json) -> UserError:
-        return UserError(f"{path or 'record'}: expected {expected}, found {_found(value)}")
+        return UserError(f"{path or 'record'}: expected {expected}, found {shown(value)}")
 
 
 class _ToJson(Named):
