@@ -220,13 +220,27 @@ def topic_ids(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, str]:
 
 def ids_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """Return what `topic_ids` does, by a client that is there. Raises `confluent_kafka.KafkaException`."""
+    found = {name: id_of(topic) for name, topic in described(admin, topics).items()}
+    return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
+
+
+def id_of(topic: TopicDescription) -> str | None:
+    """Return a topic's id, None if Kafka names none."""
+    found = str(topic.topic_id)
+    return None if found == NO_ID else found
+
+
+def described(
+    admin: AdminClient, topics: Iterable[str], *, patience_s: float = ANSWER_S_MAX
+) -> dict[str, TopicDescription]:
+    """Return topics by full name, without those that Kafka does not describe. Raises `confluent_kafka.KafkaException`."""
     names = list(topics)
 
-    def ask(left_s: float) -> dict[str, str | None]:
+    def ask(left_s: float) -> dict[str, TopicDescription | None]:
         futures = admin.describe_topics(TopicCollection(names), request_timeout=left_s)
-        return {name: _id_of(future) for name, future in futures.items()}
+        return {name: _described(future) for name, future in futures.items()}
 
-    return {name: found for name, found in answer(ask).items() if found is not None}
+    return {name: found for name, found in answer(ask, patience_s=patience_s).items() if found is not None}
 
 
 def hidden_topics(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, KafkaError]:
@@ -259,14 +273,13 @@ def _error_of(described: Future[TopicDescription]) -> KafkaError | None:
     return None
 
 
-def _id_of(described: Future[TopicDescription]) -> str | None:
+def _described(described: Future[TopicDescription]) -> TopicDescription | None:
     try:
-        found = str(described.result().topic_id)
+        return described.result()
     except KafkaException as error:
         if passes(error.args[0]):
             raise
         return None
-    return None if found == NO_ID else found
 
 
 def wait_for_topics(
