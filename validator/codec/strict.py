@@ -327,7 +327,7 @@ _NAMES_MAX: Final = 64
 
 def _compiled(types: Named, *, name_records: bool) -> StrictReader:
     """Return the reader of a schema; nothing of a record ends up in its source but names of fields, as literals."""
-    source = _Source(types, name_records=name_records)
+    source = _Reading(types, name_records=name_records)
     value = source.value(types.schema)
     lines = (
         "def read(data, at):",
@@ -342,12 +342,11 @@ def _compiled(types: Named, *, name_records: bool) -> StrictReader:
     return read
 
 
-class _Source:
-    """Lines of source, and what they refer to by name."""
+class SourceLines:
+    """Lines of source about a schema, and what they refer to by name."""
 
-    def __init__(self, types: Named, *, name_records: bool) -> None:
+    def __init__(self, types: Named) -> None:
         self.types = types
-        self.name_records = name_records
         self.lines: list[str] = []
         self.names: dict[str, Any] = {}
         self.depth = 1
@@ -359,6 +358,14 @@ class _Source:
     def name(self) -> str:
         self.count += 1
         return f"v{self.count}"
+
+
+class _Reading(SourceLines):
+    """Source that reads the values of a schema."""
+
+    def __init__(self, types: Named, *, name_records: bool) -> None:
+        super().__init__(types)
+        self.name_records = name_records
 
     def value(self, schema: Any) -> str:
         """Add what reads a value, and return the expression that it is in."""

@@ -14,8 +14,11 @@ import pytest
 from gateway_world import LANE, PATIENT, GatewayWorld, candidate, limited, refusals, until, verdict
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, Watch, Watching, write_main
 from validator_channel.client import ClientLimits, Refused
+from validator_channel.gateway import plugin
 from validator_channel.net.connection import Connection
 from validator_channel.wire import MAIN
+
+from validator.testing.transport import MemoryTransport
 
 CANDIDATES, REQUESTS = SUBMIT_TOPICS["candidates"], SUBMIT_TOPICS["channel-requests"]
 VERDICTS = WATCH_TOPICS["verdicts"]
@@ -125,32 +128,23 @@ async def test_gw02_full_queue_holds_up_and_loses_nothing(world: GatewayWorld) -
     """Kafka's queue takes two records; the peer's window closes, and its connection is not read above the limit of bytes."""
     world._config = {"limits": {"pending_bytes_max": 2_000}}
 
-    from validator.testing.transport import MemoryTransport
-
-    original = MemoryTransport.__init__
-
-    def small(self: Any, *arguments: Any, **named: Any) -> None:
-        original(self, *arguments, **named)
-        self.enqueued_records_max = 2
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryTransport, "__init__", small)
-        memory_of = world.serving()
-        async with memory_of as memory:
-            memory.hold()
-            async with world.client("alice") as client, world.peer("bob", CANDIDATES) as bob:
-                sent = [asyncio.create_task(client.submit("candidates", candidate(2 + n))) for n in range(300)]
-                await until(lambda: world.counted["kafka_full"] > 3 and world.counted["reading_paused"])
-                assert world.counted["received"] <= 2 + 64
-                bob.send(CANDIDATES, candidate(2, para=3000))
-                memory.release()
-                receipts = await asyncio.gather(*sent)
-                await until(lambda: bob.delivered(CANDIDATES))
-                assert {receipt.attempts for receipt in receipts} == {1}
-        records = [memory.forms.decode("candidates", record.value) for record in memory.enqueued]
-        assert [each["block"] for each in records if each["para_id"] == 2000] == list(range(2, 302))
-        assert [each["block"] for each in records if each["para_id"] == 3000] == [2]
-        assert world.counted["in_kafka"] == 0
+    memory = MemoryTransport(plugin, world.config())
+    memory.enqueued_records_max = 2
+    async with world.serving(memory):
+        memory.hold()
+        async with world.client("alice") as client, world.peer("bob", CANDIDATES) as bob:
+            sent = [asyncio.create_task(client.submit("candidates", candidate(2 + n))) for n in range(300)]
+            await until(lambda: world.counted["kafka_full"] > 3 and world.counted["reading_paused"])
+            assert world.counted["received"] <= 2 + 64
+            bob.send(CANDIDATES, candidate(2, para=3000))
+            memory.release()
+            receipts = await asyncio.gather(*sent)
+            await until(lambda: bob.delivered(CANDIDATES))
+            assert {receipt.attempts for receipt in receipts} == {1}
+    records = [memory.forms.decode("candidates", record.value) for record in memory.enqueued]
+    assert [each["block"] for each in records if each["para_id"] == 2000] == list(range(2, 302))
+    assert [each["block"] for each in records if each["para_id"] == 3000] == [2]
+    assert world.counted["in_kafka"] == 0
 
 
 async def test_gw02_record_of_a_lost_session_is_not_written_again_by_the_next_one(world: GatewayWorld) -> None:

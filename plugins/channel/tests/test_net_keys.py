@@ -66,20 +66,7 @@ async def test_issued_certificates_work_over_tls(tmp_path: Path) -> None:
     pki = Pki(tmp_path / "unused")
     ca, out = tmp_path / "ca", tmp_path
     ok("new-ca", ca)
-    ok(
-        "issue",
-        "gateway",
-        "--ca",
-        ca,
-        "--peer",
-        format_id(SERVER),
-        "--ip",
-        "127.0.0.1",
-        "--dns",
-        "localhost",
-        "--out",
-        out,
-    )
+    ok(*f"issue gateway --ca {ca} --peer {format_id(SERVER)} --ip 127.0.0.1 --dns localhost --out {out}".split())
     ok("issue", "lane", "--ca", ca, "--peer", format_id(CLIENT), "--out", out, "--days", 1)
     pki.server, pki.client = (
         TlsFiles(out / f"{name}.crt", out / f"{name}.key", ca / "ca.crt", ca / "ca.crl") for name in ("gateway", "lane")
@@ -97,22 +84,8 @@ async def test_issued_certificates_work_over_tls(tmp_path: Path) -> None:
 
 def test_show_prints_what_files_hold(ca: Path, tmp_path: Path) -> None:
     peers = [f"{1:016x}{peer:016x}" for peer in (2, 3)]
-    ok(
-        "issue",
-        "a",
-        "--ca",
-        ca,
-        "--peer",
-        peers[0],
-        "--peer",
-        peers[1],
-        "--ip",
-        "::1",
-        "--dns",
-        "x.example",
-        "--out",
-        tmp_path,
-    )
+    named = f"--peer {peers[0]} --peer {peers[1]} --ip ::1 --dns x.example"
+    ok(*f"issue a --ca {ca} {named} --out {tmp_path}".split())
     certificate, key = shown(tmp_path / "a.crt"), shown(tmp_path / "a.key")
     assert certificate["what"] == "certificate"
     assert certificate["subject"] == "CN=a"

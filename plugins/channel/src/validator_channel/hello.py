@@ -46,11 +46,6 @@ from validator_channel.wire import (
 CLIENT_HELLO: Final = "CLIENT_HELLO"
 SERVER_HELLO: Final = "SERVER_HELLO"
 CLIENT_AUTH: Final = "CLIENT_AUTH"
-_MEMBERS: Final = {
-    CLIENT_HELLO: {"v", "hs", "channel", "peer", "session", "eph"},
-    SERVER_HELLO: {"v", "hs", "peer", "eph", "sig"},
-    CLIENT_AUTH: {"v", "hs", "sig"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +183,7 @@ class ConnectorHello(_Exchange):
         )
 
     def _receive(self, frame: bytes) -> bytes:
-        hello = _Hello(frame, SERVER_HELLO)
-        peer, ephemeral, signature = hello.peer(), hello.bytes("eph", KEY_BYTES), hello.bytes("sig", SIGNATURE_BYTES)
+        peer, ephemeral, signature = _read_hello(frame, SERVER_HELLO)
         local = self._peering.local_peer
         if channel_of(peer) != channel_of(local):
             raise HelloError(ErrorCode.BAD_HELLO)
@@ -230,9 +224,7 @@ class ListenerHello(_Exchange):
         return self._receive_hello(frame) if self._pending is None else self._receive_auth(frame, *self._pending)
 
     def _receive_hello(self, frame: bytes) -> bytes:
-        hello = _Hello(frame, CLIENT_HELLO)
-        channel, peer, session = hello.channel(), hello.peer(), hello.session()
-        ephemeral = hello.bytes("eph", KEY_BYTES)
+        channel, peer, session, ephemeral = _read_hello(frame, CLIENT_HELLO)
         if channel_of(peer) != channel:
             raise HelloError(ErrorCode.BAD_HELLO)
         shared_secret = self._shared_secret(ephemeral)
@@ -257,7 +249,8 @@ class ListenerHello(_Exchange):
         )
 
     def _receive_auth(self, frame: bytes, peering: Peering, session: int, digest: bytes, keys: SessionKeys) -> bytes:
-        self._verify(_Hello(frame, CLIENT_AUTH).bytes("sig", SIGNATURE_BYTES), client_signs(digest))
+        (signature,) = _read_hello(frame, CLIENT_AUTH)
+        self._verify(signature, client_signs(digest))
         self.result = Secured(
             peering.local_peer,
             peering.remote_peer,
@@ -269,53 +262,43 @@ class ListenerHello(_Exchange):
         return b""
 
 
-class _Hello:
-    """The members of a hello frame; raises `HelloError` with BAD_VERSION for another version, otherwise with BAD_HELLO."""
+def _read_session(value: Any) -> int:
+    if not is_integer(value, 0, SESSION_MAX):
+        raise ValueError
+    return value
 
-    def __init__(self, frame: bytes, name: str) -> None:
-        try:
-            value = parse_json(frame)
-            check_version(value, ErrorCode.BAD_HELLO)
-        except ValueError:
-            raise HelloError(ErrorCode.BAD_HELLO) from None
-        except WireError as error:
-            raise HelloError(error.code) from None
-        if value.keys() != _MEMBERS[name] or value["hs"] != name:
-            raise HelloError(ErrorCode.BAD_HELLO)
-        self._members: dict[str, Any] = value
 
-    def channel(self) -> int:
-        try:
-            return parse_channel(self._text("channel"))
-        except ValueError:
-            raise HelloError(ErrorCode.BAD_HELLO) from None
-
-    def peer(self) -> int:
-        try:
-            return parse_id(self._text("peer"))
-        except ValueError:
-            raise HelloError(ErrorCode.BAD_HELLO) from None
-
-    def session(self) -> int:
-        value = self._members["session"]
-        if not is_integer(value, 0, SESSION_MAX):
-            raise HelloError(ErrorCode.BAD_HELLO)
-        return value
-
-    def bytes(self, name: str, length: int) -> bytes:
-        try:
-            data = decode_base64(self._text(name).encode("ascii"))
-        except ValueError:
-            raise HelloError(ErrorCode.BAD_HELLO) from None
+def _read_bytes(length: int) -> Callable[[Any], bytes]:
+    def read(text: Any) -> bytes:
+        data = decode_base64(text.encode("ascii"))
         if len(data) != length:
-            raise HelloError(ErrorCode.BAD_HELLO)
+            raise ValueError
         return data
 
-    def _text(self, name: str) -> str:
-        value = self._members[name]
-        if not isinstance(value, str):
-            raise HelloError(ErrorCode.BAD_HELLO)
-        return value
+    return read
+
+
+_READERS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
+    CLIENT_HELLO: {"channel": parse_channel, "peer": parse_id, "session": _read_session, "eph": _read_bytes(KEY_BYTES)},
+    SERVER_HELLO: {"peer": parse_id, "eph": _read_bytes(KEY_BYTES), "sig": _read_bytes(SIGNATURE_BYTES)},
+    CLIENT_AUTH: {"sig": _read_bytes(SIGNATURE_BYTES)},
+}
+"""The members of each hello besides version and name, and how to read them."""
+
+
+def _read_hello(frame: bytes, name: str) -> list[Any]:
+    """Return the members of a hello. Raises `HelloError` with BAD_VERSION for another version, otherwise with BAD_HELLO."""
+    readers = _READERS[name]
+    try:
+        value = parse_json(frame)
+        check_version(value, ErrorCode.BAD_HELLO)
+        if value.keys() != {"v", "hs", *readers} or value["hs"] != name:
+            raise ValueError
+        return [read(value[member]) for member, read in readers.items()]
+    except WireError as error:
+        raise HelloError(error.code) from None
+    except (AttributeError, TypeError, ValueError):  # a member of another type, or of another form
+        raise HelloError(ErrorCode.BAD_HELLO) from None
 
 
 def _hello_frame(name: str, **members: str | int) -> bytes:

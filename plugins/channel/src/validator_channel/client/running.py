@@ -8,9 +8,8 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import aclosing
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from validator_channel.application import After, read_record
 from validator_channel.client.client import ChannelClient, ClientClosed, NotConnected, Refused, Status, WatchEvent
@@ -29,19 +28,11 @@ class Progress:
     The changing line is there only while there is no session, so that it never meets the output of the command at the same terminal.
     """
 
-    def __init__(self, attempts: int, *, is_terminal: bool | None = None) -> None:
+    def __init__(self, attempts: int) -> None:
         self._attempts = attempts
-        self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self._is_terminal = sys.stderr.isatty()
         self._live: Live | None = None
         self._has_failed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._hide()
 
     def show(self, status: Status) -> None:
         if self._is_terminal:
@@ -59,7 +50,7 @@ class Progress:
 
     def _show_at_terminal(self, status: Status) -> None:
         if status.is_online:
-            self._hide()
+            self.close()
             say(f"connected to {status.gateway}")  # a watch may have nothing to print for long
             return
         text = f"connecting to {status.gateway}, {self._next(status)}"
@@ -79,7 +70,8 @@ class Progress:
         else:
             self._live.update(spinner)
 
-    def _hide(self) -> None:
+    def close(self) -> None:
+        """Take the changing line away."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -112,7 +104,7 @@ async def submit(client: Client, topic: str, name: str, stream: BinaryIO) -> int
     progress = Progress(client.attempts)
     async with ChannelClient(client.config, limits=limits, on_status=progress.show) as peer:
         try:
-            with progress:
+            with closing(progress):
                 try:
                     async for number, payload in _in_background(records(name, stream)):
                         pending[asyncio.create_task(one(number, payload))] = number
@@ -156,7 +148,7 @@ async def watch(client: Client, topic: str, after: After, count: int | None) -> 
     limits = ClientLimits(attempts_max=client.attempts)
     progress = Progress(client.attempts)
     async with ChannelClient(client.config, limits=limits, on_status=progress.show) as peer:
-        with progress:
+        with closing(progress):
             async with aclosing(peer.watch(topic, after)) as events:
                 while count is None or count > 0:
                     async with asyncio.timeout(client.timeout_s):
