@@ -19,7 +19,7 @@ from validator.config.explain import as_input
 from validator.config.limits import limit_errors
 from validator.config.table import DEFAULT_PROTOCOL, U32, U63, U128, FilePath, PluginConfig, PluginName, Table
 from validator.core import limits as core_limits
-from validator.core.types import Balances, Enactment, Para, ParaKind
+from validator.core.types import Para, ParaKind
 from validator.hexadecimal import from_hex
 
 
@@ -164,14 +164,6 @@ class Chain(Table):
     def limit_tables(self) -> dict[str, Any]:
         """Return the tables that may hold the chain's limits, as written in the file."""
         return {**(self.model_extra or {}), "limits": self.limits}
-
-    def core_enactment(self) -> Enactment:
-        """Return the enactment as the core names it."""
-        return Enactment(self.enactment)
-
-    def core_balances(self) -> Balances:
-        """Return the kind of balances as the core names it."""
-        return Balances(self.balances)
 
     def core_paras(self) -> tuple[Para, ...]:
         """Return the genesis paras, by ascending id."""

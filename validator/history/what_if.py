@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.ask.plain_view import view_of
 from validator.config.chain import RulesTable
-from validator.config.explain import chain_of, shown
+from validator.config.explain import chain_of
 from validator.config.limits import find_limits
 from validator.core.execute import Intervals, execute
 from validator.core.levels import LevelChoice
@@ -28,6 +28,7 @@ from validator.errors import UserError
 from validator.history.engine import Engine, Replica, unlimited
 from validator.lanes.configured import continued, lane_definition, limit_differences, modes_differ
 from validator.lanes.processor import LaneProcessor
+from validator.visible import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -15,7 +15,7 @@ from validator.core.errors import InvariantBroken
 from validator.core.execute import Intervals
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import LaneRules, pages
-from validator.core.types import BlockNumber
+from validator.core.types import Balances, BlockNumber, Enactment
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.hexadecimal import from_hex
@@ -66,7 +66,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         runtime_digest=digest,
         genesis=genesis,
         first_block=first_block,
-        enactment=chain.core_enactment(),
+        enactment=Enactment(chain.enactment),
         settings=LaneSettings(
             blocks_ahead_max=job.blocks_ahead_max,
             waiting_bytes_max=job.waiting_bytes_max,
@@ -275,7 +275,7 @@ def _settings(chain: Chain, lane: str, runtime: Runtime) -> ChainSettings:
     return ChainSettings(
         _configuration(chain, lane, runtime.protocol),
         chain.core_paras(),
-        balances=chain.core_balances(),
+        balances=Balances(chain.balances),
         notifications=chain.hrmp_notifications,
         rules=runtime.rules,
     )

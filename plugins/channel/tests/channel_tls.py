@@ -215,12 +215,12 @@ class World:
 
     async def connect(self, session_id: int = 5, files: TlsFiles | None = None, **options: Any) -> Connection:
         settings = options.pop("settings", Settings(handshake_timeout=SECONDS_MAX, setup_timeout=SECONDS_MAX))
-        peering = options.pop("peering", Peering(CLIENT, SERVER))
+        peer = Peer(peering=options.pop("peering", Peering(CLIENT, SERVER)))
         return await connect(
             "127.0.0.1",
             options.pop("port", None) or self.port,
             files or self.pki.client,
-            peering,
+            peer,
             session_id,
             options.pop("handler", self.client_events),
             settings,
@@ -289,7 +289,7 @@ async def attempt(port: int, context: ssl.SSLContext, data: bytes) -> bytes:
 
 def client_hello(peering: Peering | None = None, session_id: int = 5) -> bytes:
     key = Ed25519PrivateKey.generate()
-    credentials = Credentials(key, key.public_key(), {SERVER}, secrets.token_bytes(32))
+    credentials = Credentials(key, key.public_key(), {SERVER}.__contains__, secrets.token_bytes(32))
     return ConnectorHello(peering or Peering(CLIENT, SERVER), session_id, credentials).start()
 
 
@@ -311,7 +311,7 @@ class RawPeer:
         reader, writer = await asyncio.open_connection("127.0.0.1", world.listener.port, ssl=context)
         identity = peer_identity(writer.get_extra_info("ssl_object"))
         key = authority_key(pki.client)
-        credentials = Credentials(key, identity.key, identity.peers, secrets.token_bytes(32))
+        credentials = Credentials(key, identity.key, identity.peers.__contains__, secrets.token_bytes(32))
         hello = ConnectorHello(Peering(CLIENT, SERVER), session_id, credentials)
         writer.write(hello.start())
         while hello.result is None:

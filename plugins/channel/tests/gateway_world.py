@@ -24,6 +24,7 @@ from validator_channel.hello import Peering
 from validator_channel.limits import Settings
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
+from validator_channel.net.peers import Peer
 from validator_channel.net.tls import TlsFiles
 from validator_channel.wire import format_id, unpack_message_id
 
@@ -178,9 +179,9 @@ class GatewayWorld:
         if port is None:
             assert self.gateway is not None
             port = self.gateway.port
-        peering = Peering(entry.peer, entry.gateway)
+        gateway = Peer(peering=Peering(entry.peer, entry.gateway))
         bare.connection = await connect(
-            "127.0.0.1", port, entry.files, peering, secrets.randbelow(1024), bare.handle, settings
+            "127.0.0.1", port, entry.files, gateway, secrets.randbelow(1024), bare.handle, settings
         )
         try:
             for topic in topics:

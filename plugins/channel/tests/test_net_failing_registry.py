@@ -3,17 +3,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from channel_tls import Pki, World, run, serving, until
+from channel_tls import Pki, World, serving, until
 from validator_channel.events import SessionClosed
 from validator_channel.net.peers import Peer
-
-
-@pytest.fixture
-def pki(tmp_path: Path) -> Pki:
-    return Pki(tmp_path / "ca")
 
 
 class FailingWorld(World):
@@ -38,32 +31,26 @@ def failures(world: World) -> int:
 
 
 @pytest.mark.parametrize("call", [1, 2, 3])
-def test_registry_that_fails_ends_one_handshake(pki: Pki, call: int) -> None:
+async def test_registry_that_fails_ends_one_handshake(pki: Pki, call: int) -> None:
     """The calls: for the peering, for what the certificate proves, for the limit of sessions."""
 
-    async def main() -> None:
-        async with serving(FailingWorld(pki)) as world:
-            world.calls_left = call
-            await world.refusal()
-            await until(lambda: world.failed == {"INTERNAL": 1})
-            await world.connect(6)
-            assert failures(world) == 1
-
-    run(main())
+    async with serving(FailingWorld(pki)) as world:
+        world.calls_left = call
+        await world.refusal()
+        await until(lambda: world.failed == {"INTERNAL": 1})
+        await world.connect(6)
+        assert failures(world) == 1
 
 
-def test_topics_that_fail_end_one_session(pki: Pki) -> None:
+async def test_topics_that_fail_end_one_session(pki: Pki) -> None:
     def topics(topic: int) -> bool:
         raise RuntimeError(f"no policy for topic {topic}")
 
-    async def main() -> None:
-        async with serving(World(pki, topics=topics)) as world:
-            connection, other = await world.connect(5), await world.connect(6)
-            connection.register_topic(7)
-            assert not (await connection.wait_closed()).is_clean
-            assert other.state == "ONLINE"
-            await until(lambda: world.listener.counters.ended == {"INTERNAL": 1})
-            assert len(world.events.of(SessionClosed)) == 1
-            assert failures(world) == 1
-
-    run(main())
+    async with serving(World(pki, topics=topics)) as world:
+        connection, other = await world.connect(5), await world.connect(6)
+        connection.register_topic(7)
+        assert not (await connection.wait_closed()).is_clean
+        assert other.state == "ONLINE"
+        await until(lambda: world.listener.counters.ended == {"INTERNAL": 1})
+        assert len(world.events.of(SessionClosed)) == 1
+        assert failures(world) == 1

@@ -4,18 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
-from channel_tls import Pki, RawPeer, World, run, serving, until
+from channel_tls import Pki, RawPeer, World, serving, until
 from validator_channel.events import MessageReceived
 from validator_channel.limits import Settings
 from validator_channel.net.connection import Connection
-
-
-@pytest.fixture
-def pki(tmp_path: Path) -> Pki:
-    return Pki(tmp_path / "ca")
 
 
 async def half_read(world: World) -> tuple[RawPeer, Connection, bytes]:
@@ -33,44 +27,38 @@ async def half_read(world: World) -> tuple[RawPeer, Connection, bytes]:
 
 
 @pytest.mark.parametrize("why", ["application", "output"])
-def test_half_a_frame_survives_our_pause(pki: Pki, why: str) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            raw, connection, rest = await half_read(world)
-            if why == "application":
-                connection.pause_reading()
-            else:
-                connection.pause_writing()
-                connection._output.append(bytes(connection._limits.blocked_bytes + 1))
-                await until(lambda: connection._is_paused)
-            assert connection._session is not None
-            connection._session.handle_timer(asyncio.get_running_loop().time() + 3_600.0)
-            assert connection.state == "ONLINE"
-            raw.writer.write(rest)
-            if why == "application":
-                connection.resume_reading()
-            else:
-                connection._output.clear()
-                connection.resume_writing()
-            await until(lambda: world.events.of(MessageReceived))
-            assert len(world.events.of(MessageReceived)[0].payload) == 100_000
-            raw.close()
-
-    run(main())
+async def test_half_a_frame_survives_our_pause(pki: Pki, why: str) -> None:
+    async with serving(World(pki)) as world:
+        raw, connection, rest = await half_read(world)
+        if why == "application":
+            connection.pause_reading()
+        else:
+            connection.pause_writing()
+            connection._output.append(bytes(connection._limits.blocked_bytes + 1))
+            await until(lambda: connection._is_paused)
+        assert connection._session is not None
+        connection._session.handle_timer(asyncio.get_running_loop().time() + 3_600.0)
+        assert connection.state == "ONLINE"
+        raw.writer.write(rest)
+        if why == "application":
+            connection.resume_reading()
+        else:
+            connection._output.clear()
+            connection.resume_writing()
+        await until(lambda: world.events.of(MessageReceived))
+        assert len(world.events.of(MessageReceived)[0].payload) == 100_000
+        raw.close()
 
 
-def test_half_a_frame_ends_the_session_after_our_pause(pki: Pki) -> None:
+async def test_half_a_frame_ends_the_session_after_our_pause(pki: Pki) -> None:
     """The peer sends nothing more, so only the timer that is set at the end of the pause can notice."""
 
-    async def main() -> None:
-        async with serving(World(pki, settings=Settings(frame_timeout=0.3))) as world:
-            loop = asyncio.get_running_loop()
-            raw, connection, _ = await half_read(world)
-            connection.pause_reading()
-            paused_at = loop.time()
-            await until(lambda: loop.time() > paused_at + 0.5)
-            connection.resume_reading()
-            await until(lambda: world.listener.counters.ended == {"FRAME_TIMEOUT": 1})
-            raw.close()
-
-    run(main())
+    async with serving(World(pki, settings=Settings(frame_timeout=0.3))) as world:
+        loop = asyncio.get_running_loop()
+        raw, connection, _ = await half_read(world)
+        connection.pause_reading()
+        paused_at = loop.time()
+        await until(lambda: loop.time() > paused_at + 0.5)
+        connection.resume_reading()
+        await until(lambda: world.listener.counters.ended == {"FRAME_TIMEOUT": 1})
+        raw.close()
