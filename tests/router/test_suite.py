@@ -68,7 +68,7 @@ def results(scenarios: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_shipped_file_matches_generator(group: str) -> None:
-    assert (SUITE / f"{group}.json").read_text(encoding="utf-8") == text_of(group), "python -m tests.router.generate"
+    assert (SUITE / f"{group}.json").read_text(encoding="utf-8") == text_of(group), "run make generate"
 
 
 def test_every_shipped_file_has_generator() -> None:
