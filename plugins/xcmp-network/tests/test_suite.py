@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from network_rule_set import SHARED
-from network_suite import SUITE, all_scenarios, files
+from network_suite import SUITE, all_scenarios, made
 from network_trace import Json, as_record
 from validator_xcmp_network import errors
 from validator_xcmp_network.rules import XCMP_NETWORK
@@ -38,7 +38,7 @@ class TestProtocol(ProtocolContract):
 
 
 def test_files_match_scenarios() -> None:
-    assert {path.name: path.read_text(encoding="utf-8") for path in SUITE.iterdir()} == files()
+    assert {path: path.read_text(encoding="utf-8") for path in SUITE.iterdir()} == made(), "run make generate"
 
 
 def test_every_reading_of_the_notes_has_a_scenario() -> None:

@@ -8,7 +8,7 @@ from validator_xcmp.proof_documents import GROUPS, vectors
 from validator_xcmp.rules import XCMP
 from validator_xcmp.state import check_invariants
 from xcmp_rule_set import SHARED
-from xcmp_suite import SUITE, all_scenarios, files
+from xcmp_suite import SUITE, all_scenarios, made
 from xcmp_trace import Json, as_record
 from xcmp_vectors import vectors_document
 
@@ -46,7 +46,7 @@ class TestProtocol(ProtocolContract):
 
 
 def test_files_match_scenarios() -> None:
-    assert {path.name: path.read_text(encoding="utf-8") for path in SUITE.iterdir()} == files()
+    assert {path: path.read_text(encoding="utf-8") for path in SUITE.iterdir()} == made(), "run make generate"
 
 
 def test_every_reading_has_scenario() -> None:
