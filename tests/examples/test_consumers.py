@@ -27,8 +27,8 @@ from validator.client import connect
 from validator.codec.framing import id_header
 from validator.codec.json_form import to_json
 from validator.codec.schemas import HEADER_SIZE, schemas
+from validator.kafka.broker import java_properties
 from validator.kafka.jars import ensure_jars
-from validator.kafka.login import java_properties
 from validator.kafka.settings import admin_config, producer_config
 
 CONSUMERS = Path(__file__).parents[2] / "examples/consumers"
