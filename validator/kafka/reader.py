@@ -33,11 +33,13 @@ from validator.kafka.retry import (
     user_error,
 )
 from validator.kafka.settings import WHOLE, admin_config, consumer_config
+from validator.kafka.topics import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from confluent_kafka import Consumer, Message
+    from confluent_kafka.admin import TopicDescription
 
     from validator.kafka.settings import KafkaTable, Reading
 
@@ -101,7 +103,7 @@ class TopicReader:
         self._topics = [prefix + topic for topic in topics]
         self._missing = missing
         self._admin: AdminClient | None = None
-        """Asks for ends that have nothing to do with transactions: what the consumer asks for is where open ones begin."""
+        """Asks for ends that have nothing to do with transactions, and for topics; the consumer asks where open transactions begin."""
         self._nulls = nulls
         self._newest = Newest() if newest else None
         self._lane = lane
@@ -229,10 +231,19 @@ class TopicReader:
     def ends(self) -> dict[tuple[str, int], int]:
         """Return, by full topic and partition, the present end: the offset after the last record, committed or not."""
         with self._translated(), within(ASK_ENDS, self._lane):
-            self._admin = self._admin or AdminClient(admin_config(self._kafka))
             asked = {TopicPartition(*place): OffsetSpec.latest() for place in self._assigned}
-            ends = offsets_of(self._admin, asked, patience_s=self._patience_s)
+            ends = offsets_of(self._asks(), asked, patience_s=self._patience_s)
             return {(place.topic, place.partition): end for place, end in ends.items()}
+
+    def topics(self) -> dict[str, TopicDescription]:
+        """Return the topics, without the prefix, as they are now: a topic that was deleted and made again has another id."""
+        with self._translated():
+            found = described(self._asks(), self._topics, patience_s=self._patience_s)
+        return {topic.removeprefix(self._prefix): description for topic, description in found.items()}
+
+    def _asks(self) -> AdminClient:
+        self._admin = self._admin or AdminClient(admin_config(self._kafka))
+        return self._admin
 
     def read_past_transactions(
         self, progress_s: float, ends: Mapping[tuple[str, int], int] | None = None

@@ -219,8 +219,22 @@ def topic_ids(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, str]:
 
 def ids_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """Return what `topic_ids` does, by a client that is there. Raises `confluent_kafka.KafkaException`."""
-    described = {name: found for name, found in _described(admin, topics).items() if not isinstance(found, KafkaError)}
-    return {name: str(found.topic_id) for name, found in described.items() if str(found.topic_id) != NO_ID}
+    found = {name: id_of(topic) for name, topic in described(admin, topics).items()}
+    return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
+
+
+def id_of(topic: TopicDescription) -> str | None:
+    """Return a topic's id, None if Kafka names none."""
+    found = str(topic.topic_id)
+    return None if found == NO_ID else found
+
+
+def described(
+    admin: AdminClient, topics: Iterable[str], *, patience_s: float = ANSWER_S_MAX
+) -> dict[str, TopicDescription]:
+    """Return topics by full name, without those that Kafka does not describe. Raises `confluent_kafka.KafkaException`."""
+    found = _described(admin, topics, patience_s)
+    return {name: topic for name, topic in found.items() if not isinstance(topic, KafkaError)}
 
 
 def hidden_topics(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, KafkaError]:
@@ -235,7 +249,9 @@ def hidden_topics(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, KafkaEr
     return {name: error for name, error in found.items() if isinstance(error, KafkaError) and is_lacking(error)}
 
 
-def _described(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription | KafkaError]:
+def _described(
+    admin: AdminClient, topics: Iterable[str], patience_s: float = ANSWER_S_MAX
+) -> dict[str, TopicDescription | KafkaError]:
     """Return how topics are described, or why one is not. Raises `confluent_kafka.KafkaException` for what passes."""
     names = list(topics)
 
@@ -251,7 +267,7 @@ def _described(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDesc
                 found[name] = error.args[0]
         return found
 
-    return answer(ask)
+    return answer(ask, patience_s=patience_s)
 
 
 def wait_for_topics(
