@@ -182,6 +182,15 @@ class Recorded:
         return [connection for connection, event in self.events if isinstance(event, SessionOnline)]
 
 
+def recording_log() -> tuple[logging.Logger, list[str]]:
+    """Return a log, and the list of its messages."""
+    log, lines = logging.Logger("test"), []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    return log, lines
+
+
 class World:
     """A listener of `SERVER` with a registry that a test changes, and ways to connect to it as `CLIENT`."""
 
@@ -193,11 +202,7 @@ class World:
         self.peers = {CHANNEL: Peer(peering=Peering(SERVER, CLIENT), **peer)}
         self.events = Recorded()
         self.client_events = Recorded()
-        self.log = logging.Logger("test")
-        self.lines: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: self.lines.append(record.getMessage())  # type: ignore[method-assign]
-        self.log.addHandler(handler)
+        self.log, self.lines = recording_log()
         self.listener = Listener(
             pki.server, lambda: self.peers, self.events, self.settings, limits or ListenerLimits(), log=self.log
         )
@@ -227,6 +232,26 @@ class World:
             log=self.log,
             **options,
         )
+
+    async def pair(self, session_id: int = 5, **options: Any) -> tuple[Connection, Connection]:
+        """Connect, and return the client's and the listener's end of the session."""
+        before = len(self.events.online)
+        connection = await self.connect(session_id, **options)
+        await until(lambda: len(self.events.online) > before)
+        return connection, self.events.online[-1]
+
+    @asynccontextmanager
+    async def raw(
+        self, session_id: int = 5, settings: Settings | None = None
+    ) -> AsyncIterator[tuple[RawPeer, Connection]]:
+        """Connect as a `RawPeer`, and yield it and the listener's end of the session."""
+        before = len(self.events.online)
+        raw = await (await RawPeer.join(self, session_id, settings)).online()
+        try:
+            await until(lambda: len(self.events.online) > before)
+            yield raw, self.events.online[-1]
+        finally:
+            raw.close()
 
     async def refusal(self, session_id: int = 5, files: TlsFiles | None = None, **options: Any) -> HandshakeFailed:
         """Connect, and return why that failed; the connector must not have reported anything."""

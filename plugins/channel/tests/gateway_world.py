@@ -7,13 +7,13 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from channel_tls import SECONDS_MAX, Pki
+from channel_tls import SECONDS_MAX, Pki, until
 from validator_channel.application import WATCH_TOPICS, MainMessage, RefusedMessage, Watched, read_main, read_watched
 from validator_channel.client import ChannelClient, ClientConfig, ClientLimits
 from validator_channel.client.client import SETTINGS
@@ -253,12 +253,6 @@ async def limited(events: Any, count: int) -> Any:
         if not count:
             await events.aclose()
             return
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait until a condition holds; `channel_tls.run` bounds it."""
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def _toml(value: Any) -> str:

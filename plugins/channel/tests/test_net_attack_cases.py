@@ -37,8 +37,7 @@ async def test_tls21_revoked_peer_is_disconnected(pki: Pki) -> None:
             "REVOKED": lambda: pki.revoke(pki.client),
             "NOT_AUTHORIZED": lambda: world.change(peering=Peering(SERVER, CLIENT, is_allowed=False)),
         }.items():
-            connection = await world.connect()
-            await until(lambda: world.events.online)
+            connection, _ = await world.pair()
             revoke()
             assert not (await connection.wait_closed()).is_clean
             await until(lambda code=code: world.listener.counters.ended[code] == 1)

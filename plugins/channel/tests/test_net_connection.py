@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 
 import pytest
@@ -32,9 +33,7 @@ MESSAGES = 300
 
 async def test_two_peers_exchange_messages(pki: Pki) -> None:
     async with serving(World(pki)) as world:
-        connection = await world.connect()
-        await until(lambda: world.events.online)
-        (other,) = world.events.online
+        connection, other = await world.pair()
         connection.register_topic(7, "seven")
         await until(lambda: world.events.of(TopicRequested))
         other.register_topic(7, "seven")
@@ -97,9 +96,8 @@ async def test_one_peer_takes_a_few_frames_per_turn(pki: Pki) -> None:
         now += 1
         loop.call_soon(tick)
 
-    async with serving(World(pki, limits=limits, settings=Settings(max_inflight=64))) as world:
-        raw = await (await RawPeer.join(world, 5, Settings(max_inflight=64))).online()
-        await until(lambda: world.events.online)
+    many = Settings(max_inflight=64)
+    async with serving(World(pki, limits=limits, settings=many)) as world, world.raw(settings=many) as (raw, other):
         for _ in range(60):
             raw.session.send(0, b"x", loop.time())
 
@@ -108,11 +106,10 @@ async def test_one_peer_takes_a_few_frames_per_turn(pki: Pki) -> None:
                 turns.append(now)
             world.events(connection, event)
 
-        object.__setattr__(world.events.online[0]._terms, "handler", note)
+        object.__setattr__(other._terms, "handler", note)
         tick()
         raw.flush()
         await until(lambda: len(turns) == 60)
-        raw.close()
     assert max(turns.count(each) for each in turns) <= 4
     assert len(set(turns)) >= 15
 
@@ -120,10 +117,7 @@ async def test_one_peer_takes_a_few_frames_per_turn(pki: Pki) -> None:
 async def test_frames_that_had_arrived_are_taken_at_the_end(pki: Pki) -> None:
     limits = ListenerLimits(connection=ConnectionLimits(frames_per_turn=4))
 
-    async with serving(World(pki, limits=limits)) as world:
-        raw = await (await RawPeer.join(world, 5)).online()
-        await until(lambda: world.events.online)
-        (other,) = world.events.online
+    async with serving(World(pki, limits=limits)) as world, world.raw() as (raw, other):
         for _ in range(20):
             raw.session.send(0, b"x", asyncio.get_running_loop().time())
         assert other._transport is not None
@@ -132,16 +126,14 @@ async def test_frames_that_had_arrived_are_taken_at_the_end(pki: Pki) -> None:
         other.connection_lost(None)
         assert len(world.events.of(MessageReceived)) == 20
         transport.abort()
-        raw.close()
 
 
 async def test_peer_that_does_not_read_is_dropped(pki: Pki) -> None:
     limits = ListenerLimits(connection=ConnectionLimits(write_timeout=0.2))
 
-    async with serving(World(pki, limits=limits, settings=Settings(ack_timeout=600.0, max_ack_timeout=600.0))) as world:
-        raw = await (await RawPeer.join(world, 5)).online()
-        await until(lambda: world.events.online)
-        (other,) = world.events.online
+    settings = Settings(ack_timeout=600.0, max_ack_timeout=600.0)
+
+    async with serving(World(pki, limits=limits, settings=settings)) as world, world.raw() as (_, other):
         assert other.is_writable
         for _ in range(32):
             other.send(0, bytes(700_000))
@@ -149,16 +141,12 @@ async def test_peer_that_does_not_read_is_dropped(pki: Pki) -> None:
         await until(lambda: world.listener.counters.ended == {"WRITE_TIMEOUT": 1})
         closed = await other.wait_closed()
         assert len(closed.undelivered) == 32
-        raw.close()
 
 
 async def test_blocked_transport_gets_no_retransmission(pki: Pki) -> None:
     settings = Settings(ack_timeout=0.01, backoff=1, max_retries=100)
 
-    async with serving(World(pki, settings=settings)) as world:
-        raw = await (await RawPeer.join(world, 5)).online()
-        await until(lambda: world.events.online)
-        (other,) = world.events.online
+    async with serving(World(pki, settings=settings)) as world, world.raw() as (_, other):
         for _ in range(32):
             other.send(0, bytes(700_000))
         assert other._session is not None
@@ -169,16 +157,12 @@ async def test_blocked_transport_gets_no_retransmission(pki: Pki) -> None:
             lambda: counts.retransmissions >= 200
         )  # meanwhile the sockets' buffers grow: it may write, and is blocked again
         assert counts.frames_sent == before
-        raw.close()
 
 
 async def test_transport_that_writes_again_gets_what_waits_before_any_retransmission(pki: Pki) -> None:
     settings = Settings(ack_timeout=0.01, backoff=1, max_retries=100)
 
-    async with serving(World(pki, settings=settings)) as world:
-        raw = await (await RawPeer.join(world, 5)).online()
-        await until(lambda: world.events.online)
-        (other,) = world.events.online
+    async with serving(World(pki, settings=settings)) as world, world.raw() as (_, other):
         for _ in range(32):
             other.send(0, bytes(700_000))
         assert other._session is not None
@@ -190,16 +174,13 @@ async def test_transport_that_writes_again_gets_what_waits_before_any_retransmis
         other._session.handle_timer(asyncio.get_running_loop().time() + 1.0)
         assert other._session.data_to_send() == []
         assert counts.frames_sent == before
-        raw.close()
 
 
 async def test_pause_reading_holds_messages_back(pki: Pki) -> None:
     settings = Settings(ack_timeout=0.05, backoff=1, max_retries=100)
 
     async with serving(World(pki)) as world:
-        connection = await world.connect(settings=settings)
-        await until(lambda: world.events.online)
-        (other,) = world.events.online
+        connection, other = await world.pair(settings=settings)
         other.pause_reading()
         connection.send(0, b"x")
         assert connection._session is not None
@@ -246,10 +227,11 @@ async def test_nothing_secret_is_kept_or_shown(pki: Pki) -> None:
 
 
 async def test_one_line_for_each_session_and_text_of_the_peer_is_cut(pki: Pki) -> None:
-    async with serving(World(pki)) as world:
-        raw = await (await RawPeer.join(world, 5)).online()
+    async with serving(World(pki)) as world, world.raw() as (raw, _):
         detail = "line\nline\x1b[31m" + "x" * 240
-        error = write_error(ErrorCode.INTERNAL, is_fatal=True).replace(b"}", b',"detail":%s}' % json_text(detail))
+        error = write_error(ErrorCode.INTERNAL, is_fatal=True).replace(
+            b"}", b',"detail":%s}' % json.dumps(detail).encode()
+        )
         raw.session._link.send(Kind.ERROR, 0, 0xFFFFFFFF, error)
         raw.flush()
         await until(lambda: world.lines)
@@ -259,13 +241,6 @@ async def test_one_line_for_each_session_and_text_of_the_peer_is_cut(pki: Pki) -
         assert ' peer_error="INTERNAL" detail="line\\nline\\u001b[31mxxx' in line
         assert "x" * 120 not in line
         assert f"channel={CHANNEL:016x} session=5 peer={CLIENT:032x} instance=" in line
-        raw.close()
-
-
-def json_text(text: str) -> bytes:
-    import json
-
-    return json.dumps(text).encode()
 
 
 async def test_session_is_left_when_it_is_old(pki: Pki) -> None:
@@ -279,31 +254,27 @@ async def test_session_is_left_when_it_is_old(pki: Pki) -> None:
 
 async def test_close_drains_sessions(pki: Pki) -> None:
     async with serving(World(pki)) as world:
-        await world.connect(1)
+        _, other = await world.pair(1)
         deaf = await (await RawPeer.join(world, 2)).online()
         await until(lambda: len(world.events.online) == 2)
+        port = world.port
         for at in range(MESSAGES):
-            world.events.online[0].send(0, b"%d" % at)
+            other.send(0, b"%d" % at)
         closing = asyncio.ensure_future(world.listener.close(drain_s=1.0))
         await until(lambda: world.client_events.of(SessionClosed))
         assert world.client_events.of(SessionClosed)[0].is_clean
         assert len(world.client_events.of(MessageReceived)) == MESSAGES
         with pytest.raises(HandshakeFailed, match="TRANSPORT_LOST"):
-            await world.connect(3, port=deaf_port(deaf))
+            await world.connect(3, port=port)
         await closing
         assert world.listener.counters.ended == {"CLEAN": 1, "DRAINED": 1}
         deaf.close()
 
 
-def deaf_port(raw: RawPeer) -> int:
-    return int(raw.writer.get_extra_info("peername")[1])
-
-
 async def test_dead_peers_are_probed(pki: Pki) -> None:
     async with serving(World(pki)) as world:
-        connection = await world.connect()
-        await until(lambda: world.events.online)
-        for each in (connection, world.events.online[0]):
+        connection, other = await world.pair()
+        for each in (connection, other):
             assert each._transport is not None
             plain = each._transport.get_extra_info("socket")
             assert plain.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
@@ -314,10 +285,61 @@ async def test_idle_session_has_a_small_read_buffer(pki: Pki) -> None:
     """What asyncio allocates without a parameter is set by hand, so a new version of Python may undo it."""
 
     async with serving(World(pki)) as world:
-        connection = await world.connect()
-        await until(lambda: world.events.online)
-        for each in (connection, world.events.online[0]):
+        connection, other = await world.pair()
+        for each in (connection, other):
             assert len(each._transport._ssl_protocol.get_buffer(-1)) == ConnectionLimits().read_buffer_bytes
         connection.send(0, bytes(200_000))
         await until(lambda: world.events.of(MessageReceived))
         assert len(world.events.of(MessageReceived)[0].payload) == 200_000
+
+
+# --- a pause of ours is not charged to the peer: the time of a half-read frame stands still (channel_rules 5.2) ---
+
+
+async def half_read(raw: RawPeer, connection: Connection) -> bytes:
+    """Send half a frame, wait until the connection has read it, and return the other half."""
+    raw.session.send(0, bytes(100_000), asyncio.get_running_loop().time())
+    frame = b"".join(raw.session.data_to_send())
+    raw.writer.write(frame[:1_000])
+    assert connection._session is not None
+    timer = connection._session._link.frame_timer
+    await until(lambda: timer.is_running or connection.state == "OFFLINE")
+    return frame[1_000:]
+
+
+@pytest.mark.parametrize("why", ["application", "output"])
+async def test_half_a_frame_survives_our_pause(pki: Pki, why: str) -> None:
+    async with serving(World(pki)) as world, world.raw() as (raw, connection):
+        rest = await half_read(raw, connection)
+        if why == "application":
+            connection.pause_reading()
+        else:
+            connection.pause_writing()
+            connection._output.append(bytes(connection._limits.blocked_bytes + 1))
+            await until(lambda: connection._is_paused)
+        assert connection._session is not None
+        connection._session.handle_timer(asyncio.get_running_loop().time() + 3_600.0)
+        assert connection.state == "ONLINE"
+        raw.writer.write(rest)
+        if why == "application":
+            connection.resume_reading()
+        else:
+            connection._output.clear()
+            connection.resume_writing()
+        await until(lambda: world.events.of(MessageReceived))
+        assert len(world.events.of(MessageReceived)[0].payload) == 100_000
+
+
+async def test_half_a_frame_ends_the_session_after_our_pause(pki: Pki) -> None:
+    """The peer sends nothing more, so only the timer that is set at the end of the pause can notice."""
+
+    settings = Settings(frame_timeout=0.3)
+
+    async with serving(World(pki, settings=settings)) as world, world.raw() as (raw, connection):
+        loop = asyncio.get_running_loop()
+        await half_read(raw, connection)
+        connection.pause_reading()
+        paused_at = loop.time()
+        await until(lambda: loop.time() > paused_at + 0.5)
+        connection.resume_reading()
+        await until(lambda: world.listener.counters.ended == {"FRAME_TIMEOUT": 1})

@@ -6,14 +6,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import CLIENT, SERVER, Pki, World, serving, until
+from channel_tls import CLIENT, SERVER, Pki, RawPeer, World, serving, until
 from channel_world import CHANNEL
+from validator_channel.events import SessionClosed
 from validator_channel.hello import Peering
-from validator_channel.limits import ListenerLimits, Settings
+from validator_channel.limits import ConnectionLimits, ListenerLimits, Settings
 from validator_channel.net.peers import Peer, SessionTable
 from validator_channel.net.tls import TlsError, TlsFiles
 
@@ -57,6 +59,99 @@ async def test_checks_survive_a_failing_registry(pki: Pki) -> None:
         assert connection.state == "ONLINE"
         world.listener._registry = dict
         assert not (await connection.wait_closed()).is_clean
+
+
+# --- a registry, or a peer's ``topics``, that raises: one session ends, with one line, and the next peer is served ---
+
+
+class FailingWorld(World):
+    """A world whose registry raises in its n-th call."""
+
+    calls_left = 0
+
+    @property
+    def peers(self) -> dict[int, Peer]:  # type: ignore[override]
+        self.calls_left -= 1
+        if not self.calls_left:
+            raise RuntimeError("the registry failed")
+        return self._peers
+
+    @peers.setter
+    def peers(self, peers: dict[int, Peer]) -> None:
+        self._peers = peers
+
+
+def failures(world: World) -> int:
+    return sum(line.startswith("the application failed; its session ends: ") for line in world.lines)
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+async def test_registry_that_fails_ends_one_handshake(pki: Pki, call: int) -> None:
+    """The calls: for the peering, for what the certificate proves, for the limit of sessions."""
+
+    async with serving(FailingWorld(pki)) as world:
+        world.calls_left = call
+        await world.refusal()
+        await until(lambda: world.failed == {"INTERNAL": 1})
+        await world.connect(6)
+        assert failures(world) == 1
+
+
+async def test_topics_that_fail_end_one_session(pki: Pki) -> None:
+    def topics(topic: int) -> bool:
+        raise RuntimeError(f"no policy for topic {topic}")
+
+    async with serving(World(pki, topics=topics)) as world:
+        connection, other = await world.connect(5), await world.connect(6)
+        connection.register_topic(7)
+        assert not (await connection.wait_closed()).is_clean
+        assert other.state == "ONLINE"
+        await until(lambda: world.listener.counters.ended == {"INTERNAL": 1})
+        assert len(world.events.of(SessionClosed)) == 1
+        assert failures(world) == 1
+
+
+# --- a connection counts toward the limits until its transport has ended (channel_rules 3.3) ---
+
+SLOW = ListenerLimits(connection=ConnectionLimits(shutdown_timeout=600.0))
+BAD_FRAME = b"\0\0\0\0"
+
+
+@pytest.mark.parametrize("limits", ["peer", "table"])
+async def test_peer_that_does_not_close_has_its_sessions_still(pki: Pki, limits: str) -> None:
+    few = replace(SLOW, sessions_max=1)
+    world = World(pki, limits=SLOW, sessions_max=1) if limits == "peer" else World(pki, limits=few)
+
+    async with serving(world):
+        async with world.raw() as (raw, _):
+            raw.writer.write(BAD_FRAME)
+            await until(lambda: world.listener.counters.ended == {"BAD_FRAME": 1})
+            assert len(world.listener.sessions) == 0
+            assert (await world.refusal(5)).code == "SESSION_LIMIT"
+        await until(lambda: not world.listener.sessions._closing)
+        connection = await world.connect(5)
+        assert connection.state == "ONLINE"
+
+
+async def test_peer_that_was_refused_and_does_not_close_holds_a_half_open_place(pki: Pki) -> None:
+    async with serving(World(pki, limits=SLOW, sessions_max=1)) as world:
+        await world.connect(1)
+        await until(lambda: world.listener.half_open == 0)
+        refused = [await RawPeer.join(world, at) for at in (2, 3)]
+        for raw in refused:
+            await raw.pump(lambda raw=raw: raw.session.is_closed)
+        assert world.listener.half_open == 2
+        for raw in refused:
+            raw.close()
+        await until(lambda: world.listener.half_open == 0)
+
+
+async def test_peer_that_leaves_may_come_back_at_once(pki: Pki) -> None:
+    async with serving(World(pki, limits=SLOW, sessions_max=1)) as world:
+        for _ in range(10):
+            connection = await world.connect(5)
+            connection.leave()
+            assert (await connection.wait_closed()).is_clean
 
 
 # --- what a connector reports ---

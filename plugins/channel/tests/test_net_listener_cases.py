@@ -110,10 +110,9 @@ async def test_tls19_other_alpn_is_refused(pki: Pki, protocols: tuple[str, ...])
 async def test_tls01_valid_certificate_reaches_online(pki: Pki) -> None:
     async with serving(World(pki)) as world:
         files = pki.leaf("only-client", [CLIENT], usages=[Usage.CLIENT], dns=[], addresses=[])
-        connection = await world.connect(files=files)
-        await until(lambda: world.events.online)
-        assert connection.state == world.events.online[0].state == "ONLINE"
-        assert connection.instance_id == world.events.online[0].instance_id
+        connection, other = await world.pair(files=files)
+        assert connection.state == other.state == "ONLINE"
+        assert connection.instance_id == other.instance_id
         await until(lambda: world.listener.half_open == 0)
         assert world.failed == {}
 

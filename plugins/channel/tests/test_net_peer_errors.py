@@ -39,20 +39,18 @@ def unquoted(line: str) -> str:
 async def test_code_of_a_peer_ends_as_one_of_a_fixed_set(pki: Pki) -> None:
     async with serving(World(pki)) as world:
         for at, code in enumerate(ODD):
-            raw = await (await RawPeer.join(world, at)).online()
-            report(raw, code, detail=f" end=CLEAN {code}")
-            await until(lambda at=at: len(world.lines) > at)
+            async with world.raw(at) as (raw, _):
+                report(raw, code, detail=f" end=CLEAN {code}")
+                await until(lambda at=at: len(world.lines) > at)
             fields = unquoted(world.lines[-1]).split()
             assert [each for each in fields if "end=" in each or "CLEAN" in each] == ["end=PEER_ERROR"]
             assert fields[-2:] == ['peer_error=""', 'detail=""']
-            raw.close()
         assert world.listener.counters.ended == {"PEER_ERROR": len(ODD)}
-        raw = await (await RawPeer.join(world, 99)).online()
-        report(raw, "SESSION_LIMIT")
-        await until(lambda: world.listener.counters.ended["SESSION_LIMIT"])
+        async with world.raw(99) as (raw, _):
+            report(raw, "SESSION_LIMIT")
+            await until(lambda: world.listener.counters.ended["SESSION_LIMIT"])
         assert " end=SESSION_LIMIT " in world.lines[-1]
         assert world.lines[-1].endswith(' peer_error="SESSION_LIMIT"')
-        raw.close()
 
 
 @pytest.mark.parametrize("code", ["LEFT", "CLEAN", "DRAINED"])

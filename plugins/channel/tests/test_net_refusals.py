@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import CLIENT, SERVER, Pki, World, client_context, serving, until
+from channel_tls import CLIENT, SERVER, Pki, World, client_context, recording_log, serving, until
 from channel_world import CHANNEL
 from validator_channel import limits
 from validator_channel.client import ChannelClient, ClientConfig, ClientLimits, NotConnected
@@ -134,11 +134,7 @@ async def test_end_of_the_listener_is_no_refusal(pki: Pki) -> None:
 
 class Lines(RefusalLog):
     def __init__(self) -> None:
-        log = logging.Logger("test")
-        self.lines: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: self.lines.append(record.getMessage())  # type: ignore[method-assign]
-        log.addHandler(handler)
+        log, self.lines = recording_log()
         super().__init__(log, 0.0)
 
     def take(self, address: str, now: float) -> None:

@@ -143,21 +143,19 @@ async def test_sm05_channels_are_independent(pki: Pki) -> None:
 
 async def test_sm06_recorded_frame_is_refused_in_another_session(pki: Pki) -> None:
     async with serving(World(pki)) as world:
-        recorder = await (await RawPeer.join(world, 5)).online()
-        recorder.session.send(0, b"recorded", asyncio.get_running_loop().time())
-        recorder.flush()
-        frame = recorder.sent[-1]
-        await until(lambda: payloads(world.events) == [b"recorded"])
-        recorder.close()
+        async with world.raw() as (recorder, _):
+            recorder.session.send(0, b"recorded", asyncio.get_running_loop().time())
+            recorder.flush()
+            frame = recorder.sent[-1]
+            await until(lambda: payloads(world.events) == [b"recorded"])
         await until(lambda: len(world.listener.sessions) == 0)
         for session_id, code in ((6, "WRONG_SESSION"), (5, "DECRYPT_FAILED")):
-            victim = await (await RawPeer.join(world, session_id)).online()
-            victim.writer.write(frame)
-            await victim.pump(lambda victim=victim: victim.session.is_closed)
-            (error,) = [event for event in victim.events if isinstance(event, PeerError)]
-            assert (error.code, error.is_fatal) == (code, True)
-            assert world.events.of(SessionError)[-1].code == code
-            victim.close()
+            async with world.raw(session_id) as (victim, _):
+                victim.writer.write(frame)
+                await victim.pump(lambda victim=victim: victim.session.is_closed)
+                (error,) = [event for event in victim.events if isinstance(event, PeerError)]
+                assert (error.code, error.is_fatal) == (code, True)
+                assert world.events.of(SessionError)[-1].code == code
         assert payloads(world.events) == [b"recorded"]
 
 
