@@ -32,6 +32,11 @@ def text_of(group: str) -> str:
     return suite_text(trace.json for trace in GROUPS[group]())
 
 
+def files() -> dict[str, str]:
+    """Return the suite's files by name."""
+    return {f"{group}.json": text_of(group) for group in GROUPS}
+
+
 def all_scenarios() -> list[Json]:
     """Return every scenario of the suite."""
     return [trace.json for scenarios in GROUPS.values() for trace in scenarios()]
@@ -39,5 +44,5 @@ def all_scenarios() -> list[Json]:
 
 if __name__ == "__main__":
     SUITE.mkdir(exist_ok=True)
-    for name in GROUPS:
-        (SUITE / f"{name}.json").write_text(text_of(name), encoding="utf-8")
+    for name, text in files().items():
+        (SUITE / name).write_text(text, encoding="utf-8")
