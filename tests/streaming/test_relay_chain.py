@@ -97,10 +97,7 @@ def tables(name: str, run: Followed, url: str, folder: Path) -> dict[str, Any]:
     pool = NodePool([url], Clock())
     try:
         chain = Chain(pool, MetadataCache(folder / "metadata"))
-        prepared = prepare(
-            chain, name, folder, from_block=run.joined + 1, to_block=run.last, progress=lambda *_: None,
-            tell=lambda _: None,
-        )  # fmt: skip
+        prepared = prepare(chain, name, folder, from_block=run.joined + 1, to_block=run.last)
     finally:
         pool.close()
     made = configuration(prepared, [url], str(folder), run.last)

@@ -98,15 +98,7 @@ def joined(url: str, open_: Any, folder: Path, from_block: int | None) -> tuple[
     pool = NodePool([url], Clock(), open_=open_)
     try:
         chain = Chain(pool, MetadataCache(folder / "metadata"), load)
-        prepared = prepare(
-            chain,
-            LANE,
-            folder / LANE,
-            from_block=from_block,
-            to_block=None,
-            progress=lambda *_: None,
-            tell=lambda _: None,
-        )
+        prepared = prepare(chain, LANE, folder / LANE, from_block=from_block)
         out = Collected()
         out.commit(prepared.seed.records, prepared.seed.position)
         last = Recording.load(SHIPPED).last

@@ -62,10 +62,7 @@ def followed(recording: Recording, folder: Path, *, joined: int | None = None) -
         pool = NodePool([node.url], Clock())
         try:
             chain = Chain(pool, MetadataCache(folder / "metadata"))
-            prepared = prepare(
-                chain, LANE, folder, from_block=None if joined else recording.first + 1, to_block=None,
-                progress=lambda *_: None, tell=lambda _: None,
-            )  # fmt: skip
+            prepared = prepare(chain, LANE, folder, from_block=None if joined else recording.first + 1)
             node.finalise(recording.last)
             begun, cursor = read_start(folder / "start.json")
             out = Lane()

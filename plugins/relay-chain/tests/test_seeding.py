@@ -74,15 +74,7 @@ def test_state_is_proven_and_kept(node: MockNode, tmp_path: Path) -> None:
 
 def test_job_takes_the_state(node: MockNode, tmp_path: Path) -> None:
     world = World([node.url], tmp_path)
-    prepared = prepare(
-        world.chain(),
-        LANE,
-        tmp_path / LANE,
-        from_block=JOINED + 1,
-        to_block=None,
-        progress=lambda *_: None,
-        tell=world.told.append,
-    )
+    prepared = prepare(world.chain(), LANE, tmp_path / LANE, from_block=JOINED + 1, tell=world.told.append)
     config = Config.model_validate(
         tables(prepared, [node.url], str(tmp_path / LANE), None) | {"job": {"directory": str(tmp_path)}}
     )
@@ -122,15 +114,7 @@ def test_rules_begin_with_the_block_after_an_upgrade(tmp_path: Path) -> None:
         chain.recording.put_metadata(str(version), chain.recording.metadata[str(SPEC)])
     with MockNode(chain.recording) as node:
         world = World([node.url], tmp_path)
-        prepared = prepare(
-            world.chain(),
-            LANE,
-            tmp_path / LANE,
-            from_block=FIRST + 1,
-            to_block=None,
-            progress=lambda *_: None,
-            tell=world.told.append,
-        )
+        prepared = prepare(world.chain(), LANE, tmp_path / LANE, from_block=FIRST + 1, tell=world.told.append)
     assert [each["from_block"] for each in prepared.rules] == [0, FIRST + 12]
     assert "dmp_by_relay_parent" in prepared.rules[1]["features"]
 
@@ -140,15 +124,7 @@ def test_blocks_that_are_not_there_are_refused_in_one_line(node: MockNode, tmp_p
     world = World([node.url], tmp_path)
 
     def joined(from_block: int, to_block: int | None) -> Any:
-        return prepare(
-            world.chain(),
-            LANE,
-            tmp_path,
-            from_block=from_block,
-            to_block=to_block,
-            progress=lambda *_: None,
-            tell=world.told.append,
-        )
+        return prepare(world.chain(), LANE, tmp_path, from_block=from_block, to_block=to_block, tell=world.told.append)
 
     with pytest.raises(FollowError, match=f"--from-block: expected at most {JOINED + 7}, .* found 500"):
         joined(500, None)

@@ -89,10 +89,7 @@ def test_lane_keeps_its_limits_until_a_session_begins_whose_limits_decode(node: 
 
 def test_lane_that_joins_without_limits_has_the_preset_until_they_decode(node: MockNode, tmp_path: Path) -> None:
     world = World([node.url], tmp_path, to_block=LAST)
-    prepared = prepare(
-        world.chain(), LANE, tmp_path / LANE, from_block=SPOILED + 1, to_block=None, progress=lambda *_: None,
-        tell=world.told.append,
-    )  # fmt: skip
+    prepared = prepare(world.chain(), LANE, tmp_path / LANE, from_block=SPOILED + 1, tell=world.told.append)
     limits = tables(prepared, [node.url], "folder", None)["chains"][LANE]["host_configuration"]
     assert limits == {"preset": "polkadot-2023"}
     assert world.told[-1].endswith("the limits of preset polkadot-2023 hold until a session begins whose limits decode")

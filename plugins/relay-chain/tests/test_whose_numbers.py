@@ -110,15 +110,7 @@ def test_one_line_says_what_was_guessed_and_a_change_of_it_counts(tmp_path: Path
     world, folder = World([], tmp_path), tmp_path / "lane"
     with MockNode(chain.recording, head=FIRST + 20) as node:
         world.urls = [node.url]
-        prepared = prepare(
-            world.chain(),
-            "ours",
-            folder,
-            from_block=FIRST + 2,
-            to_block=None,
-            progress=lambda *_: None,
-            tell=world.tell,
-        )
+        prepared = prepare(world.chain(), "ours", folder, from_block=FIRST + 2, tell=world.tell)
     (line,) = [line for line in world.told if "guessed" in line]
     (entry,) = prepared.rules
     assert line == (

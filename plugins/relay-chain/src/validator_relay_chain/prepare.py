@@ -40,10 +40,10 @@ def prepare(
     lane: str,
     folder: Path,
     *,
-    from_block: int | None,
-    to_block: int | None,
-    progress: Progress,
-    tell: Tell,
+    from_block: int | None = None,
+    to_block: int | None = None,
+    progress: Progress = lambda *_: None,
+    tell: Tell = lambda _: None,
     simulator: bool = False,
 ) -> Prepared:
     """Read the state after the block before ``from_block``, by default after the last finalised one, and write the files of the lane.

@@ -96,10 +96,7 @@ def _prepared(node: MockNode, folder: Path) -> Json:
     pool = NodePool([node.url], Clock())
     try:
         chain = Chain(pool, MetadataCache(folder / "metadata"))
-        made = prepare(
-            chain, LANE, folder, from_block=recording.first + 1, to_block=recording.last, progress=lambda *_: None,
-            tell=lambda _: None,
-        )  # fmt: skip
+        made = prepare(chain, LANE, folder, from_block=recording.first + 1, to_block=recording.last)
     except FollowError as error:
         raise UserError(f"--recorded: {error}") from error
     finally:
