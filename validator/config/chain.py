@@ -70,7 +70,7 @@ class RulesTable(Table):
 class Chain(Table):
     """`[chains.<lane>]`: one relay chain.
 
-    Its limits are in a table whose name the protocol defines (`validator.plugin.protocol_parts.LimitsTable`), by default ``limits``.
+    Its limits are in a table whose name the protocol defines (`validator.plugin.protocol_api.LimitsTable`), by default ``limits``.
     """
 
     model_config = ConfigDict(extra="allow")
