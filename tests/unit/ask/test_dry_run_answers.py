@@ -260,7 +260,7 @@ class Checkpoint:
 
     def read(self, _: Path, output: Path, names: Sequence[str]) -> None:
         self.reads += 1
-        write_store(output, self.store, {}, names, LANE)
+        write_store(output, self.store, {}, names)
 
     def execute(self, first: int, last: int, batch: int) -> None:
         attempt = self.store.attempt()
