@@ -16,6 +16,8 @@ from tests.codecs import decoded, encoded
 from tests.sending import send
 from tests.unit.lanes.backend import Store
 from validator.ask import state
+from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.settings import producer_config
 from validator.lanes.configured import lane_definition
@@ -116,24 +118,46 @@ class Job:
         return invoke("state", "verify", *arguments, self.chain.option())
 
 
-def write_store(
-    output: Path, store: Store, consumed: dict[tuple[str, int], int], lanes: Sequence[str], lane: str = LANE
-) -> None:
+def write_store(output: Path, store: Store, consumed: dict[tuple[str, int], int], lanes: Sequence[str]) -> None:
     """Write the same file as the reader of a job's checkpoint with one lane."""
     kept = store.committed
     with output.open("wb") as file:
         write_header(file, BATCH, consumed)
         entries = 0
         if kept.head is not None:
-            write_entry(file, Part.HEAD, lane, 0, kept.head)
+            write_entry(file, Part.HEAD, LANE, 0, kept.head)
             entries += 1
-        if not lanes or lane in lanes:
+        if not lanes or LANE in lanes:
             for number, data in kept.slots.items():
-                write_entry(file, Part.SLOT, lane, number, data)
+                write_entry(file, Part.SLOT, LANE, number, data)
             for number, data in enumerate(kept.journal):
-                write_entry(file, Part.JOURNAL, lane, number, data)
+                write_entry(file, Part.JOURNAL, LANE, number, data)
             entries += len(kept.slots) + len(kept.journal)
         write_end(file, entries)
+
+
+class KeptLane:
+    """A lane in the checkpoint of a job without topics, which took one batch; commands read the lane in this process."""
+
+    def __init__(
+        self, folder: Path, patch: pytest.MonkeyPatch, table: dict[str, Any], items: list[Input | DeadLetter]
+    ) -> None:
+        self.config_path = folder / "validator.toml"
+        job = {"directory": str(folder / "job")}
+        self.config_path.write_text(to_toml({"job": job, "chains": {LANE: table}}), encoding="utf-8")
+        self.definition, self.store = lane_definition(load_config(self.config_path), LANE), Store()
+        attempt = self.store.attempt()
+        list(process_batch(self.definition, attempt, LaneCache(), [items]))
+        self.store.commit(attempt)
+        commits = folder / "job" / "checkpoint" / "commits"
+        commits.mkdir(parents=True)
+        (commits / str(BATCH)).write_text("v1\n{}")
+        patch.setattr(state, "read_checkpoint", lambda _, output, lanes: write_store(output, self.store, {}, lanes))
+
+    def processor(self) -> LaneProcessor:
+        restored = restore_lane(self.definition, self.store.attempt())
+        assert restored is not None
+        return restored
 
 
 def maker(directory: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
