@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator follow`: its end at a block, and the judge that runs beside it."""
+"""`validator follow`: its end at a block, and the judge that runs next to it."""
 
 from __future__ import annotations
 
