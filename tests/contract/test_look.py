@@ -20,8 +20,8 @@ from streaming.taking_over import known_of_lanes, writers
 from streaming.transactions import TransactionalWriter
 from tests.sending import send
 from tests.unit.lanes.chains import Chain, chain, config_of
+from validator.checkpoint.kafka import SecondLook
 from validator.checkpoint.markers import LaneOnKafka
-from validator.checkpoint.second_look import SecondLook
 from validator.codec.encode import OutputRecord, encode_dead_letter
 from validator.codec.inflight import NO_LANE
 from validator.config import Config

@@ -21,11 +21,8 @@ from validator_simulators import SimulationSettings
 
 from streaming import reading_process, workers
 from streaming.decode_stage import DecodeSettings
-from streaming.held_inputs import ReadFailed
-from streaming.passed_over import PassedOver
-from streaming.range_source import SourceSettings, TaskRanges
-from streaming.ranges import OffsetRange
-from streaming.reading_process import InputReader
+from streaming.range_source import OffsetRange, ReadFailed, SourceSettings, TaskRanges
+from streaming.reading_process import InputReader, PassedOver
 from tests.codecs import codec_for
 from tests.sending import send
 from tests.unit.lanes.chains import Record, chain, config_of, definition_of

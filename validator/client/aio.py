@@ -57,8 +57,8 @@ class AsyncStream(Generic[R]):
 
     @property
     def positions(self) -> Positions:
-        """By partition, the offset after the last record that was taken; a copy, since a thread may look for records now."""
-        return dict(self._stream.positions)
+        """Where another stream continues behind the records that were taken."""
+        return self._stream.positions
 
     async def __aiter__(self) -> AsyncIterator[R]:
         while True:

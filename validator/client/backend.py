@@ -7,10 +7,14 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from threading import Condition
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import uuid4
 
-from validator.ask.answerer import Answerer, Asked
+from confluent_kafka import OFFSET_BEGINNING
+
+from validator.ask.dry_run import Answerer, Asked
 from validator.ask.standings import standing_of_lane
+from validator.client.streams import NOW
 from validator.codec.decode import decode_record
 from validator.codec.dry_runs import decode_answer, encode_request
 from validator.codec.encode import encode_dead_letter
@@ -18,18 +22,31 @@ from validator.core.inputs import DeadLetter, Source
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.kafka.sender import RecordSender
+from validator.kafka.topics import id_of
 from validator.lanes.processor import LaneProcessor
 from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS, INPUT_TOPICS, LANES
 
 if TYPE_CHECKING:
+    from validator.client.streams import Begin
     from validator.codec.codec import Codec
     from validator.codec.dry_runs import DryRunAnswer, DryRunRequest
     from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
+TOGETHER_MAX: Final = 10_000
+"""Records that are read before the topic's id is asked again; an answer takes longer than a poll. A last poll may exceed it."""
+TOGETHER_BYTES: Final = 16 * 1024 * 1024
+"""The same for bytes of their values."""
+ASK_AGAIN_S: Final = 2.0
+"""Seconds without records after which a stream asks whether its topic was made again, or has further partitions."""
+
 
 class Reading(Protocol):
     """Reads one topic from chosen offsets on."""
+
+    @property
+    def topic_id(self) -> str | None:
+        """The id of the topic that is read, None if Kafka names none."""
 
     @property
     def at_end(self) -> bool:
@@ -54,8 +71,8 @@ class Backend(Protocol):
     def flush(self) -> None:
         """Wait until every record is acknowledged. Raises `UserError`."""
 
-    def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
-        """Read a topic from offsets by partition, from the first record where there is none; None reads what arrives from now on."""
+    def read(self, topic: str, begin: Begin) -> Reading:
+        """Read a topic. Raises `UserError`, also for a beginning that the topic does not have (`Begin.resolved`)."""
 
     def ask(self, request: DryRunRequest, timeout_s: float) -> DryRunAnswer:
         """Return the answer to a request for a dry run. Raises `UserError`, and ``TimeoutError`` if there is none in time."""
@@ -84,9 +101,9 @@ class KafkaBackend:
         if self._sender is not None:
             self._sender.flush()
 
-    def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
+    def read(self, topic: str, begin: Begin) -> Reading:
         """Read committed records."""
-        return _KafkaReading(self._kafka, self._prefix, topic, start)
+        return _KafkaReading(self._kafka, self._prefix, topic, begin)
 
     def ask(self, request: DryRunRequest, timeout_s: float) -> DryRunAnswer:
         """Write the request, and read what is answered from then on."""
@@ -94,7 +111,7 @@ class KafkaBackend:
         value, sender = encode_request(request), self._open()
         for topic in (DRY_RUN_REQUESTS, DRY_RUN_ANSWERS):
             sender.check(topic)
-        with closing(self.read(DRY_RUN_ANSWERS, None)) as answers:
+        with closing(self.read(DRY_RUN_ANSWERS, NOW)) as answers:
             sender.send(DRY_RUN_REQUESTS, request.lane.encode(), value)
             sender.flush()
             while (left_s := deadline_s - time.monotonic()) > 0:
@@ -114,26 +131,22 @@ class KafkaBackend:
 
 
 class _KafkaReading:
-    """Skips what lies before the chosen offsets by beginning there. Raises `UserError` if Kafka does not have what comes next there."""
+    """Reads all partitions of a topic, also those that are added later.
 
-    def __init__(self, kafka: KafkaTable, prefix: str, topic: str, start: Mapping[int, int] | None) -> None:
+    The topic's id is asked before the first offsets and behind each poll with records, so every record that is returned is of the topic
+    that the positions are of: an id never comes back.
+    """
+
+    def __init__(self, kafka: KafkaTable, prefix: str, topic: str, begin: Begin) -> None:
+        self._topic, self._name = topic, prefix + topic
         self._reader = TopicReader(kafka, prefix, [topic])
         try:
+            self.topic_id = self._now()[0]
+            self._asked_s = time.monotonic()
             spans = {partition: span for (_, partition), span in self._reader.spans().items()}
-            for partition, offset in sorted((start or {}).items()):
-                low, high = spans.get(partition, (0, 0))
-                if not low <= offset <= high:
-                    there = f"offsets from {low} to {high - 1}" if high > low else "no records"
-                    raise UserError(
-                        f"start: expected the next offset of partition {partition}, found {offset}, but {prefix}{topic}[{partition}] has "
-                        f"{there}: leave the partition out to begin with what there is"
-                    )
-            self._reader.start_at(
-                {
-                    (topic, partition): high if start is None else start.get(partition, low)
-                    for partition, (low, high) in spans.items()
-                }
-            )
+            offsets = begin.resolved(self._name, self.topic_id, spans)
+            self._reader.start_at({(topic, partition): offset for partition, offset in offsets.items()})
+            self._reader.begin()
         except BaseException:
             self._reader.close()
             raise
@@ -144,8 +157,35 @@ class _KafkaReading:
         return self._reader.at_end
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:
-        """Return the records that have arrived."""
-        return self._reader.poll(timeout_s)
+        """Return the records that have arrived. Raises `UserError`, each time, once the topic was deleted and made again."""
+        records = self._reader.poll(timeout_s)
+        size = sum(len(record.value) for record in records)
+        while records and len(records) < TOGETHER_MAX and size < TOGETHER_BYTES and (more := self._reader.poll(0)):
+            records += more
+            size += sum(len(record.value) for record in more)
+        if records or time.monotonic() - self._asked_s >= ASK_AGAIN_S:
+            self._look_at_topic()
+        return records
+
+    def _look_at_topic(self) -> None:
+        self._asked_s = time.monotonic()
+        topic_id, partitions = self._now()
+        if topic_id is not None and self.topic_id is not None and topic_id != self.topic_id:
+            self._asked_s = -ASK_AGAIN_S
+            raise UserError(
+                f"{self._name} was deleted and made again while it was read: its id was {self.topic_id}, and is {topic_id}; "
+                "start='beginning' reads what there is"
+            )
+        positions = self._reader.positions()
+        added = {(self._topic, each): OFFSET_BEGINNING for each in partitions} | positions
+        if len(added) > len(positions):
+            self._reader.start_at(added)
+            self._reader.begin()
+
+    def _now(self) -> tuple[str | None, list[int]]:
+        """Return the topic's id and partitions, no partition if Kafka does not describe the topic."""
+        found = self._reader.topics().get(self._topic)
+        return (None, []) if found is None else (id_of(found), [each.id for each in found.partitions])
 
     def positions(self) -> dict[int, int]:
         """Return, by partition, the offset that comes next."""
@@ -168,6 +208,8 @@ class MemoryBackend:
         self._counts = dict.fromkeys(INPUT_TOPICS, 0)
         self._topics: dict[str, list[TopicRecord]] = {}
         self._asked = 0
+        self._id = str(uuid4())
+        """Of all topics: positions in the topics of another process, or of another client, are none in these."""
         self._arrived = Condition()
 
     def send(self, topic: str, key: bytes, value: bytes) -> None:
@@ -194,15 +236,16 @@ class MemoryBackend:
                         self._append(record.topic, record.key, record.value)
             self._arrived.notify_all()
 
-    def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
+    def read(self, topic: str, begin: Begin) -> Reading:
         """Read a topic, which has one partition. The topic `lanes` says how the lanes are when it is read."""
         if topic == LANES:
             found = [each for processor in self._lanes.values() for each in processor.status().records]
             return _MemoryReading(
-                self._arrived, [TopicRecord(LANES, 0, at, *each[1:3], 0) for at, each in enumerate(found)], 0
+                self._arrived, [TopicRecord(LANES, 0, at, *each[1:3], 0) for at, each in enumerate(found)], 0, self._id
             )
         records = self._topics.setdefault(topic, [])
-        return _MemoryReading(self._arrived, records, len(records) if start is None else start.get(0, 0))
+        offset = begin.resolved(topic, self._id, {0: (0, len(records))})[0]
+        return _MemoryReading(self._arrived, records, offset, self._id)
 
     def close(self) -> None:
         """Flush."""
@@ -214,7 +257,7 @@ class MemoryBackend:
         return decode_answer(Answerer(self).answer(encode_request(request), 0, offset))
 
     def of(self, lane: str) -> Asked:
-        """Return a copy of a lane's state (`validator.ask.answerer.Standings`)."""
+        """Return a copy of a lane's state (`validator.ask.dry_run.Standings`)."""
         if lane not in self._lanes:
             raise UserError(f"lane: expected {' or '.join(sorted(self._lanes))}, found {lane!r}")
         return Asked(standing_of_lane(self._definitions[lane], self._lanes[lane]), None)
@@ -232,8 +275,9 @@ class MemoryBackend:
 
 
 class _MemoryReading:
-    def __init__(self, changed: Condition, records: list[TopicRecord], offset: int) -> None:
+    def __init__(self, changed: Condition, records: list[TopicRecord], offset: int, topic_id: str) -> None:
         self._changed, self._records, self._offset = changed, records, offset
+        self.topic_id = topic_id
 
     @property
     def at_end(self) -> bool:

@@ -27,7 +27,7 @@ from validator.client.records import (
     Receipt,
     Verdict,
 )
-from validator.client.streams import POLL_S, Start, Stream, Wanted, offsets_of, read_record
+from validator.client.streams import BEGINNING, POLL_S, Start, Stream, Wanted, begin_of, read_record
 from validator.codec.codec import RecordUnreadable
 from validator.codec.dry_runs import DryRunRequest
 from validator.codec.json_form import to_json
@@ -35,7 +35,7 @@ from validator.config import Config, load_config
 from validator.config.explain import explain
 from validator.config.load import names_at
 from validator.errors import UserError
-from validator.kafka.newest import Newest
+from validator.kafka.reader import Newest
 from validator.lanes.configured import configured_codec, lane_definition, protocol_of
 from validator.lanes.parked import parked_key
 from validator.plugin.pack import use_artefacts
@@ -144,8 +144,9 @@ class Client:
     """What a program needs of a validator. Made by `connect` and `in_memory`; as a context manager it closes on exit.
 
     The streams share their arguments. ``lane``, ``para`` and ``rejected`` select records; a record of a channel is about both of its paras.
-    ``start`` is ``"beginning"``, ``"now"``, or a stream's `Stream.positions` kept before. With ``follow`` a stream waits at the topic's
-    end. A stream connects at once. They raise `UserError` if the topic does not exist or Kafka does not answer.
+    ``start`` is ``"beginning"``, ``"now"``, a stream's `Stream.positions` kept before, or offsets by partition. With ``follow`` a stream
+    waits at the topic's end. A stream connects at once. They raise `UserError` if the topic does not exist or Kafka does not answer, and if
+    the topic does not have what comes next at the start.
     """
 
     def __init__(self, backend: Backend, config: Config) -> None:
@@ -182,7 +183,7 @@ class Client:
         self._check_lane(lane)
         values: dict[bytes, bytes] = {}
         newest = Newest()
-        with closing(self._backend.read(LANES, {})) as reading:
+        with closing(self._backend.read(LANES, BEGINNING)) as reading:
             while True:
                 values.update((each.key or b"", each.value) for each in reading.poll(POLL_S) if newest.takes(each))
                 if reading.at_end:
@@ -265,7 +266,7 @@ class Client:
             raise UserError(f"lane: expected {' or '.join(sorted(chains))}, found {lane!r}")
 
     def _stream(self, topic: str, wanted: Wanted, start: Start, follow: bool) -> Stream[Any]:
-        return Stream(topic, self._backend.read(topic, offsets_of(start)), wanted, follow=follow)
+        return Stream(topic, self._backend.read(topic, begin_of(start)), wanted, follow=follow)
 
 
 def connect(configuration: Configuration = None) -> Client:

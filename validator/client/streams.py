@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypedDict, TypeVar, cast
 
 from validator.client.records import (
     PARTS,
@@ -35,12 +35,57 @@ R = TypeVar("R", bound=Record)
 POLL_S: Final = 0.2
 """Seconds that one poll of a topic waits for records."""
 
-Positions: TypeAlias = dict[int, int]
-"""By partition, the offset after the last record that was taken. JSON turns the keys into text, which `start` accepts."""
 
-Start: TypeAlias = Literal["beginning", "now"] | Mapping[int, int] | Mapping[str, int]
-"""Where a stream begins: with the first record, with what arrives from now on, or at positions kept before."""
+class Positions(TypedDict):
+    """Where a stream continues: by partition, the offset after the last record that was taken. It may be kept as JSON.
 
+    ``topic_id`` is Kafka's id of the topic, which is another one once the topic was deleted and made again; None if Kafka names none.
+    """
+
+    topic_id: str | None
+    offsets: dict[int, int]
+
+
+Start: TypeAlias = Literal["beginning", "now"] | Positions | Mapping[str, Any] | Mapping[int, int]
+"""Where a stream begins: with the first record, with what arrives from now on, at positions kept before, or at offsets by partition."""
+
+
+class Begin(NamedTuple):
+    """A `Start` that was checked: offsets by partition, None for what arrives from now on, and the topic that they are of."""
+
+    offsets: Mapping[int, int] | None
+    topic_id: str | None = None
+
+    def resolved(self, topic: str, topic_id: str | None, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Return the offset that comes first in each partition: that of its first record where the positions have none.
+
+        ``topic`` has the prefix; ``spans`` are the first available offset and the one after the last. Raises `UserError`: the positions are
+        of another topic; a partition does not exist; Kafka does not have what comes next there.
+        """
+        if self.topic_id is not None and topic_id is not None and self.topic_id != topic_id:
+            raise UserError(
+                f"start: expected positions of {topic}, whose id is {topic_id}, found id {self.topic_id}: the topic was deleted and made "
+                "again since they were kept, or they are of another one; start='beginning' reads what there is"
+            )
+        if self.offsets is None:
+            return {partition: end for partition, (_, end) in spans.items()}
+        for partition, offset in sorted(self.offsets.items()):
+            if partition not in spans:
+                raise UserError(
+                    f"start: expected a partition of {topic}, which has 0 to {max(spans)}, found {partition}"
+                )
+            first, end = spans[partition]
+            if not first <= offset <= end:
+                there = f"offsets from {first} to {end - 1}" if end > first else "no records"
+                raise UserError(
+                    f"start: expected the next offset of partition {partition}, found {offset}, but {topic}[{partition}] has {there}: "
+                    "leave the partition out to begin with what there is"
+                )
+        return {partition: self.offsets.get(partition, first) for partition, (first, _) in spans.items()}
+
+
+BEGINNING: Final = Begin({})
+NOW: Final = Begin(None)
 
 _TYPES: Final[dict[str, Any]] = {
     "verdicts": Verdict,
@@ -82,27 +127,34 @@ class Wanted(NamedTuple):
         return not (self.rejected and getattr(record, "ok", True))
 
 
-def offsets_of(start: Start) -> dict[int, int] | None:
-    """Return the offsets to begin with, None for what arrives from now on. Raises `UserError`."""
+def begin_of(start: Start) -> Begin:
+    """Return where to begin. Raises `UserError`."""
     if start == "now":
-        return None
+        return NOW
     if start == "beginning":
-        return {}
+        return BEGINNING
     if not isinstance(start, Mapping):
         raise UserError(f"start: expected 'beginning', 'now' or positions, found {start!r}")
+    kept: Mapping[Any, Any] = start
+    offsets, topic_id = (kept["offsets"], kept.get("topic_id")) if "offsets" in kept else (kept, None)
     try:
-        return {int(partition): int(offset) for partition, offset in start.items()}
-    except (TypeError, ValueError):
-        raise UserError(f"start: expected offsets by partition, found {dict(start)!r}") from None
+        found = {int(partition): int(offset) for partition, offset in offsets.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise UserError(f"start: expected offsets by partition, found {offsets!r}") from None
+    if not found:
+        raise UserError(
+            "start: expected an offset for at least one partition, found none; 'beginning' starts with the first record"
+        )
+    return Begin(found, topic_id)
 
 
 class Stream(Generic[R]):
     """The records of a topic. Iterating ends at the topic's end, or with ``follow`` waits for what arrives.
 
-    ``positions`` count a record as taken when the iteration yields it; records that a filter leaves out are taken, too. As a context
-    manager a stream closes its connections on exit. Every method raises `UserError` if Kafka does not answer, and for a record that cannot
-    be read, which the error names: the records before it come first, and the stream stays there, so the next call raises it again. One
-    thread reads a stream; any other may close it.
+    A record is taken when the iteration yields it; records that a filter leaves out are taken, too. As a context manager a stream closes
+    its connections on exit. Every method raises `UserError` if Kafka does not answer, once the topic was deleted and made again, and for a
+    record that cannot be read, which the error names: the records before it come first, and the stream stays there, so the next call raises
+    it again. One thread reads a stream; any other may close it.
     """
 
     def __init__(self, topic: str, reading: Reading, wanted: Wanted, *, follow: bool) -> None:
@@ -113,9 +165,10 @@ class Stream(Generic[R]):
         self._unread: deque[TopicRecord] = deque()
         """What a poll has brought and was not read yet: it begins with the record that cannot be read, if there is one."""
         self._waiting: deque[R] = deque()
-        self._read: Positions = {}
-        """After the last record that was read, wanted or not."""
-        self.positions: Positions = {}
+        self._read = reading.positions()
+        """By partition, the offset after the last record that was read, wanted or not."""
+        self._taken = dict(self._read)
+        """The same for the last record that was taken."""
 
     def __enter__(self) -> Self:
         return self
@@ -132,6 +185,11 @@ class Stream(Generic[R]):
         self._is_closed = True  # before the lock is free: a thread that polls in a loop would take it again
         with self._lock:
             self._reading.close()
+
+    @property
+    def positions(self) -> Positions:
+        """Where another stream continues behind the records that were taken; before the first, that is where this stream began."""
+        return {"topic_id": self._reading.topic_id, "offsets": dict(self._taken)}
 
     def __iter__(self) -> Iterator[R]:
         while True:
@@ -152,9 +210,9 @@ class Stream(Generic[R]):
     def next(self) -> R:
         """Take the next record; `look` has said that there is one."""
         record = self._waiting.popleft()
-        self.positions[record.at.partition] = record.at.offset + 1
+        self._taken[record.at.partition] = record.at.offset + 1
         if not self._waiting:
-            self.positions.update(self._read)
+            self._taken.update(self._read)
         return record
 
     def poll(self, timeout_s: float) -> list[R]:
@@ -201,7 +259,7 @@ class Stream(Generic[R]):
         if not self._unread:  # an end may lie behind the last record
             self._read.update(self._reading.positions())
         if not self._waiting:
-            self.positions.update(self._read)
+            self._taken.update(self._read)
         if error is not None:
             raise error
 

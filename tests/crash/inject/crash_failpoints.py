@@ -153,14 +153,17 @@ def _process(victim: str, armed: Armed) -> int:
     if victim == "broker":
         with open(armed["broker_record"], encoding="utf-8") as file:  # noqa: PTH123
             return int(json.load(file)["pid"])
-    generations = {"worker": 0, "jvm": 2, "driver": 3}[
-        victim
-    ]  # a daemon starts workers, the JVM the daemon, the driver the JVM
-    pid = os.getpid()
-    for _ in range(generations):
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
-            pid = int(file.read().rpartition(")")[2].split()[1])
-    return pid
+    if victim == "worker":
+        return os.getpid()
+    jvm = _parent(os.getpid())  # a worker or its fork, the daemon, the JVM, the driver
+    while not os.readlink(f"/proc/{jvm}/exe").endswith("/java"):  # noqa: PTH115
+        jvm = _parent(jvm)
+    return jvm if victim == "jvm" else _parent(jvm)
+
+
+def _parent(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+        return int(file.read().rpartition(")")[2].split()[1])
 
 
 def _wrapped(step: str, when: str, call: Callable[..., Any], points: _Failpoints) -> Callable[..., Any]:
