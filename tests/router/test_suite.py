@@ -42,7 +42,7 @@ REAL = ("real_pallets_traces.json", "real_pallets_exact_traces.json")
 RULES = tuple(SHARED / "spec" / name for name in ("router_rules.md", "router_profiles.md", "chain_2026.md"))
 INPUTS = ("requests", "downward", "candidates")
 NOT_IN_TRACES = {InclusionCandidateNotPending.kind, TimeoutCandidateNotPending.kind}
-"""Verdicts on entries of block records, which traces do not have (tests/router/test_pending.py)."""
+"""Verdicts on entries of block records, which traces do not have (tests/router/test_state.py)."""
 
 
 def violations() -> list[type[Violation]]:

@@ -63,7 +63,8 @@ def what_if(
     rules: Annotated[
         str | None,
         typer.Option(
-            metavar="PROFILE", help="Rules of the other configuration, such as router/2024-12, for all blocks."
+            metavar="PROFILE",
+            help="Rules of the other configuration, for all blocks: a profile that `validator rules list` names.",
         ),
     ] = None,
     set_: Annotated[

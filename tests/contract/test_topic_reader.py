@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A producer's batch may be a hundred times as large unpacked as librdkafka takes by default."""
+"""Topic readers on a real broker: restarts at any moment, records that compress well, and batches that are large unpacked."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
 from itertools import count
 from typing import Any
 
@@ -14,6 +18,7 @@ from validator.kafka.reader import NotUnpacked, TopicReader
 from validator.kafka.settings import (
     COMMITS,
     INPUTS,
+    MESSAGE_BYTES_MAX,
     SPARING,
     WHOLE,
     Reading,
@@ -21,6 +26,63 @@ from validator.kafka.settings import (
     consumer_config,
     producer_config,
 )
+from validator.kafka.topics import create_topics
+
+PREFIX = "restart."
+RECORDS, FIRST = 4, 1
+
+
+@pytest.fixture(scope="module")
+def filled(kafka: dict[str, Any]) -> dict[str, Any]:
+    create_topics(kafka, prefix=PREFIX)
+    producer = Producer(kafka)
+    for number in range(RECORDS):
+        producer.produce(f"{PREFIX}candidates", b"%d" % number, b"a", partition=0)
+    producer.flush()
+    return kafka
+
+
+@pytest.mark.parametrize("gap_ms", [None, 0, 1, 2, 4, 8, 16])
+def test_restart_while_first_offset_is_being_looked_up(filled: dict[str, Any], gap_ms: int | None) -> None:
+    with TopicReader(filled, PREFIX, ["candidates"]) as reader:
+        spans = reader.spans()
+        if gap_ms is not None:
+            reader.poll(0.0)
+            time.sleep(gap_ms / 1000)
+        reader.start_at({place: FIRST if place == ("candidates", 0) else low for place, (low, _) in spans.items()})
+        offsets = [record.offset for record in reader.read_to_end()]
+        offsets += [record.offset for _ in range(3) for record in reader.poll(0.1)]
+    assert offsets == list(range(FIRST, RECORDS))
+
+
+SPARING_PREFIX = "sparing."
+LARGE_RECORDS, MIB = 60, 1024 * 1024
+SIZE = 7 * MIB
+
+READ = """
+import json, resource, sys
+from validator.kafka.settings import SPARING
+from validator.kafka.reader import TopicReader
+with TopicReader(json.loads(sys.argv[1]), sys.argv[2], ["candidates"], reading=SPARING) as reader:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sizes = [len(record.value) for record in reader.read_to_end()]
+print(json.dumps([sizes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024]))
+"""
+
+
+def test_reader_holds_a_small_part_of_what_a_fetch_decompresses_to(kafka: dict[str, Any]) -> None:
+    create_topics(kafka, prefix=SPARING_PREFIX)
+    producer = Producer({**kafka, "compression.type": "zstd", "message.max.bytes": 2 * MESSAGE_BYTES_MAX})
+    for _ in range(LARGE_RECORDS):
+        producer.produce(f"{SPARING_PREFIX}candidates", bytes(SIZE), b"a", partition=0)
+        producer.flush()
+    read = subprocess.run(
+        [sys.executable, "-c", READ, json.dumps(kafka), SPARING_PREFIX], capture_output=True, text=True, check=True
+    )
+    sizes, grown_mib = json.loads(read.stdout)
+    assert sizes == [SIZE] * LARGE_RECORDS
+    assert grown_mib < LARGE_RECORDS * SIZE / MIB / 2, "all of them are 420 MiB"
+
 
 NUMBER = count()
 VALUE_BYTES, VALUES = 4 * 1024 * 1024, 30
