@@ -67,3 +67,9 @@ def with_children(roots: set[int]) -> set[int]:
         with suppress(psutil.NoSuchProcess):
             found |= {each.pid for each in psutil.Process(pid).children(recursive=True)}
     return found
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

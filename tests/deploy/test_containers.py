@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +18,11 @@ import pytest
 
 from tests.deploy.test_compose import CONFIG, OWN
 from tests.deploy.test_image import ENTRYPOINT, environment, json_of
+from tests.listening import free_port
 from tests.streaming.harness import wait_until
 from validator.kafka.topics import create_topics
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Container:
