@@ -7,8 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from threading import Lock
-from types import SimpleNamespace
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from prometheus_client import Histogram, disable_created_metrics
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -30,6 +29,18 @@ class _Reported(NamedTuple):
     own: dict[str, definitions.Metric]
     """Its plugin's definitions."""
     at_s: float
+
+
+class _Some(Collector):
+    """Some metrics of a store."""
+
+    def __init__(
+        self, collected: Callable[[Iterable[definitions.Metric]], Iterator[Metric]], metrics: list[definitions.Metric]
+    ) -> None:
+        self._collected, self._metrics = collected, metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return self._collected(self._metrics)
 
 
 class MetricStore(Collector):
@@ -110,8 +121,7 @@ class MetricStore(Collector):
 
     def only(self, names: Collection[str]) -> Collector:
         """Return a collector of some of the program's own metrics, no histograms: the others cost it nothing."""
-        metrics = [definitions.BY_NAME[name] for name in names]
-        return cast("Collector", SimpleNamespace(collect=lambda: self._collected(metrics)))
+        return _Some(self._collected, [definitions.BY_NAME[name] for name in names])
 
     def _collected(self, metrics: Iterable[definitions.Metric]) -> Iterator[Metric]:
         for each in self.before_scrape:
