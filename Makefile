@@ -20,13 +20,16 @@ help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create the virtual environment with pinned versions, fetch the jars, make the archives of classes
+	@echo "setup: fetching Kafka's jars, and running a job once, so that Java starts faster"
 	@$(BIN)/validator jars
 
 $(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --constraint constraints.txt editables hatchling setuptools wheel # build backends of this project and of pyspark
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,dev]' $(PLUGINS:%=--editable ./%)
+	@echo "setup: making $(VENV) with pinned packages, about a minute"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --constraint constraints.txt editables hatchling setuptools wheel # build backends of this project and of pyspark
+	@echo "setup: installing the project, its plugins, Spark and the tools of the tests"
+	@$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,dev]' $(PLUGINS:%=--editable ./%)
 	@touch $@
 
 demo: setup ## run broker, Spark job and a simulated relay chain, with live verdicts and a summary

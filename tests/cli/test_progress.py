@@ -7,12 +7,15 @@ import ast
 import inspect
 import sys
 import textwrap
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from validator.cli import progress
 from validator.cli.main import COMMANDS, _load, _plugin_commands
 from validator.cli.progress import until_first, working
+from validator.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +38,28 @@ def test_pipe_gets_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with working("counting sheep"):
         pass
     assert capsys.readouterr() == ("", "")
+
+
+def test_pipe_gets_a_reason_once_and_again_if_it_changes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "WHY_AFTER_S", 0.0)
+    monkeypatch.setattr(progress, "WHY_AGAIN_S", 0.0)
+    reasons = iter(["it rains", "it rains", "the sun shines"])
+    told = Event()
+
+    def why() -> str:
+        reason = next(reasons, None)
+        if reason is None:
+            told.set()
+            raise UserError("nobody knows")
+        return reason
+
+    with progress.working("counting sheep", why):
+        assert told.wait(30)
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == ["validator: counting sheep: it rains", "validator: counting sheep: the sun shines"]
+    assert set(said[2:]) <= {"validator: counting sheep: nobody knows"}
 
 
 def test_waiting_ends_with_the_first_record(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import in_transactions, send
-from validator.cli import watch
+from validator.cli import progress, watch
 from validator.cli.rows import COLUMNS, ROWS, why
 from validator.codec.encode import Encoder
 from validator.codec.json_form import to_json
@@ -114,6 +114,45 @@ def test_tail_counts_records_and_no_ends_of_transactions(chain: Follower, monkey
     assert shown("--tail=5", "--count=2") == [8, 9]
     assert shown("--tail=99") == list(range(1, 13))
     assert shown("--tail=0") == []
+
+
+def test_tail_counts_the_records_that_are_shown(chain: Follower) -> None:
+    rejected = lines(invoke("watch", "verdicts", "--json", "--reject-only", chain.option()).stdout)
+    assert len(rejected) > 2
+    assert (
+        lines(invoke("watch", "verdicts", "--json", "--reject-only", "--tail=2", chain.option()).stdout)
+        == rejected[-2:]
+    )
+
+
+def test_too_few_records_end_with_why(tmp_path: Path, kafka: dict[str, object]) -> None:
+    followed = follower(tmp_path, kafka, "watch-few.")
+    arguments = ("watch", "verdicts", "--count=4", "--timeout=0.5", "--json", followed.option())
+    silent = invoke(*arguments)
+    assert silent.exit_code == 1
+    assert silent.stderr == (
+        "validator: verdicts: after 0.5 s 0 of 4 records; the job has taken no record of lane polkadot yet: does it run, and were records "
+        "sent?\n"
+    )
+    kind, block = next((kind, record) for kind, record in followed.records if kind == "blocks")
+    followed.judge([(kind, {**block, "candidates": 2})])
+    waiting = invoke(*arguments)
+    assert waiting.exit_code == 1
+    assert (
+        "0 of 4 records; lane polkadot has executed block 0, waiting for 14 of 14 requests of block 1; 1 record waits"
+        in waiting.stderr
+    )
+
+
+def test_pipe_gets_why_a_command_waits(
+    tmp_path: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = follower(tmp_path, kafka, "watch-why.")
+    monkeypatch.setattr(progress, "WHY_AFTER_S", 0.1)
+    shown = invoke("watch", "receipts", "--count=1", "--timeout=3", followed.option())
+    assert shown.stderr.splitlines()[0].startswith(
+        "validator: waiting for receipts: 0 of 1 records; the job has taken no record of lane"
+    )
 
 
 def test_lane_that_is_not_configured_is_named(chain: Follower) -> None:

@@ -91,7 +91,9 @@ class Ran(NamedTuple):
         return [f"cd {shlex.quote(folder)}", f"export PYTHONPATH={shlex.quote(path)}"]
 
     def _printed(self) -> list[str]:
-        return re.split(r"^=== .*\n", self.done.stdout, flags=re.MULTILINE)[1:]
+        """Return what each command has printed, without why it waited, which a busy machine makes it say."""
+        printed = re.sub(r"^validator: waiting for .*\n", "", self.done.stdout, flags=re.MULTILINE)
+        return re.split(r"^=== .*\n", printed, flags=re.MULTILINE)[1:]
 
 
 def script(parts: list[Block], before: list[str]) -> str:

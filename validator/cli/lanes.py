@@ -364,7 +364,10 @@ def resume_(
         }.get(shown["state"], "")
         typer.echo(json.dumps(shown) if as_json else printable(f"lane {lane} is {shown['state']}{detail}"))
 
-    with working("waiting for the job's answer"):
+    def why() -> str:
+        return f"the order is written, and the job takes it with its next batch; {lane_reports(config).words([lane])}"
+
+    with working("waiting for the job's answer", why):
         last = resume(config, lane, skips, wait, tell, rebuild=rebuild)
     if last is None:
         say(f"lane {lane}: the order is written, and the job has not answered within {wait:g} s: is it running?")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command is doing, on stderr, removed when the work is done. Nothing is written to a pipe or a log file.
+"""What a command is doing, on stderr, removed when the work is done. A pipe or a log file gets why a command waits, and nothing else.
 
 Every command that may take over two seconds shows it (`tests/cli/test_progress.py` lists all commands).
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rich.progress import (
     BarColumn,
@@ -21,7 +22,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from validator.cli.common import say
 from validator.cli.table import VisibleConsole
+from validator.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,9 +47,18 @@ def jar_progress() -> Iterator[Callable[[str, int, int], None]]:
         yield show
 
 
+WHY_AFTER_S: Final = 5.0
+"""Seconds that a command waits before it says why."""
+WHY_AGAIN_S: Final = 30.0
+"""Seconds after which it says so again if the reason is another one by now."""
+
+
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show what takes a while, with the seconds that it has taken."""
+def working(what: str, why: Callable[[], str] | None = None) -> Iterator[None]:
+    """Show what takes a while, with the seconds that it has taken.
+
+    With ``why``, which is called from a thread and may raise `UserError`, the reason is shown after `WHY_AFTER_S`, in a pipe as one line.
+    """
     console = VisibleConsole(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with (
@@ -58,8 +70,41 @@ def working(what: str) -> Iterator[None]:
             redirect_stdout=sys.stdout.isatty(),  # otherwise what the command prints would reach the terminal instead of the pipe
         ) as shown
     ):
-        shown.add_task(what, total=None)
+        task = shown.add_task(what, total=None)
+
+        def tell(reason: str) -> None:
+            shown.update(task, description=f"{what}: {reason}")
+            if shown.disable:
+                say(f"validator: {what}: {reason}")
+
+        with ExitStack() as stack:
+            if why is not None:
+                stack.enter_context(_telling(why, tell))
+            yield
+
+
+@contextmanager
+def _telling(why: Callable[[], str], tell: Callable[[str], None]) -> Iterator[None]:
+    ended = Event()
+
+    def run() -> None:
+        last, pause_s = "", WHY_AFTER_S
+        while not ended.wait(pause_s):
+            pause_s = WHY_AGAIN_S
+            try:
+                reason = why()
+            except UserError as error:
+                reason = str(error)
+            if reason != last and not ended.is_set():
+                tell(reason)
+            last = reason
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    try:
         yield
+    finally:
+        ended.set()  # the thread is not waited for: it may ask a Kafka that does not answer
 
 
 @contextmanager
@@ -83,10 +128,10 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         yield show_progress
 
 
-def until_first(chunks: Iterable[list[T]], what: str) -> Iterator[list[T]]:
+def until_first(chunks: Iterable[list[T]], what: str, why: Callable[[], str] | None = None) -> Iterator[list[T]]:
     """Yield the same chunks, and show `working` until the first one that is not empty."""
     with ExitStack() as stack:
-        stack.enter_context(working(what))
+        stack.enter_context(working(what, why))
         for chunk in chunks:
             if chunk:
                 stack.close()

@@ -102,8 +102,10 @@ def register(config_path: ConfigPath = None, as_json: Json = False) -> None:
     if config.schema_registry.url is None:
         raise UserError("schemas register: expected [schema_registry] url, found none")
     table = Table("subject", Column("version", justify="right"), Column("id", justify="right"), "", box=None)
-    with working(f"registering schemas at {config.schema_registry.url}"):
+    registered = 0
+    with working(f"registering schemas at {config.schema_registry.url}", lambda: f"{registered} by now"):
         for each in register_in(config, records_in(*_installed())):
+            registered += 1
             if as_json:
                 print_json(each._asdict())
             table.add_row(each.subject, str(each.version), str(each.schema_id), "new" if each.is_new else "")

@@ -7,8 +7,10 @@ import itertools
 import json
 import select
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,6 +20,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from validator import exit_codes
 from validator.cli.common import (
     ConfigPath,
     Json,
@@ -81,16 +84,22 @@ def watch(
         bool, typer.Option("--from-beginning", help="Begin with the first record, even with --follow.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option(min=0, help="Begin with this many last records of each partition.")
+        int | None,
+        typer.Option(min=0, help="Begin with this many last records of each partition, counting those that are shown."),
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Wait for this many records, show them and end.")] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="SECONDS", help="End after this time; with --count and too few records, with exit code 1."
+        ),
+    ] = None,
 ) -> None:
     """Show the records of an output topic: all of them, or with --follow the last ones and then new ones as they arrive.
 
-    Prints a table, whose lines a pipe gets in full; with --json, one object per line. Only committed records are shown. --tail counts the
-    records of every lane, para and kind. --count begins with the first record unless --tail is given, and waits for records that are not
-    there yet. Topics of plugins' transports and jobs can be
-    watched, too; without TOPIC the command lists all.
+    Prints a table, whose lines a pipe gets in full; with --json, one object per line. Only committed records are shown. --count begins with
+    the first record unless --tail is given, and waits for records that are not there yet, saying on standard error why after some seconds.
+    Topics of plugins' transports and jobs can be watched, too; without TOPIC the command lists all.
     """
     config = load_config(config_path)
     if topic is None:
@@ -116,19 +125,21 @@ def watch(
     ):
         try:
             if tail is not None:
-                begin_with_last(reader, topic, tail)
+                begin_with_last(reader, topic, tail, wanted.selects(shown))
             framed = FramedRecords(config.schema_registry.url)
-            chunks = _chunks(reader, shown, wanted, framed, follow=follow or count is not None)
-            if count is not None:
-                chunks = _first(chunks, count)
+            waited = _Waited(config, topic, lane, count, timeout)
+            chunks = waited.bounded(_chunks(reader, shown, wanted, framed, follow=follow or count is not None))
             if as_json and topic == "verdicts":
                 chunks = _with_rules(chunks, {name: chain.protocol for name, chain in config.chains.items()})
-            _show(shown, chunks, as_json=as_json, follow=follow)
+            _show(shown, chunks, as_json=as_json, follow=follow, why=waited.why)
             sys.stdout.flush()
         except KeyboardInterrupt:
             return
         except BrokenPipeError:
             drop_output()
+    if waited.lacking:
+        say(f"validator: {topic}: after {timeout:g} s {waited.why()}")
+        raise typer.Exit(exit_codes.DISAGREEMENT)
 
 
 def _list(config: Config, *, as_json: bool) -> None:
@@ -147,9 +158,9 @@ def _list(config: Config, *, as_json: bool) -> None:
 class _Filter:
     """Selects records."""
 
-    reject_only: bool
-    para: int | None
-    lane: str | None
+    reject_only: bool = False
+    para: int | None = None
+    lane: str | None = None
 
     def takes(self, record: dict[str, Any]) -> bool:
         """Return whether a record is selected."""
@@ -158,6 +169,19 @@ class _Filter:
         if self.lane is not None and record.get("lane") != self.lane:
             return False
         return self.para is None or any(record.get(name) == self.para for name in PARA_FIELDS)
+
+    def selects(self, shown: Watched) -> Callable[[TopicRecord], bool]:
+        """Return whether it selects a record as Kafka has it; one that cannot be decoded is not selected by a filter."""
+        if self == _Filter():
+            return lambda _: True
+
+        def selects(record: TopicRecord) -> bool:
+            try:
+                return self.takes(shown.decode(record.value))
+            except UserError:
+                return False
+
+        return selects
 
 
 def _chunks(
@@ -181,13 +205,44 @@ def _chunks(
         _check_reader()
 
 
-def _first(chunks: Iterable[list[dict[str, Any]]], count: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield the first ``count`` records."""
-    for chunk in chunks:
-        yield chunk[:count]
-        count -= len(chunk)
-        if count <= 0:
-            return
+class _Waited:
+    """How many records a command waits for, how long, and why there are no more."""
+
+    def __init__(
+        self, config: Config, topic: str, lane: str | None, count: int | None, timeout_s: float | None
+    ) -> None:
+        self._config, self._topic, self._lane, self._count = config, topic, lane, count
+        self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._found = 0
+
+    def bounded(self, chunks: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
+        """Yield the records until there are enough of them, or the time is over."""
+        for chunk in chunks:
+            taken = chunk if self._count is None else chunk[: self._count - self._found]
+            self._found += len(taken)
+            yield taken
+            if self._found == self._count or (self._deadline_s is not None and time.monotonic() >= self._deadline_s):
+                return
+
+    @property
+    def lacking(self) -> bool:
+        """Whether there are fewer records than were to be waited for."""
+        return self._count is not None and self._found < self._count
+
+    def why(self) -> str:
+        """Return in words how many records are there, and what the lanes wait for. Raises `UserError`."""
+        of = "no record yet" if self._count is None else f"{self._found} of {self._count} records"
+        if self._topic not in ROWS:
+            return of
+        from validator.job.orders import lane_reports  # slow to import
+
+        reports = lane_reports(self._config.model_copy(update={"kafka": kafka_table(self._config)}))
+        lanes = (
+            [self._lane]
+            if self._lane is not None
+            else sorted({*self._config.chains, *reports.statuses, *reports.parked})
+        )
+        return f"{of}; {reports.words(lanes) or 'no lane is configured'}"
 
 
 def _with_rules(chunks: Iterable[list[dict[str, Any]]], protocols: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
@@ -223,25 +278,29 @@ def _check_reader() -> None:
         raise BrokenPipeError
 
 
-def _show(shown: Watched, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool) -> None:
+def _show(
+    shown: Watched, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool, why: Callable[[], str]
+) -> None:
     console = VisibleConsole()
     if console.is_terminal and not as_json and not follow:
-        with working(f"reading {shown.name}"):
+        with working(f"reading {shown.name}", why):
             rows = [shown.row(record) for chunk in chunks for record in chunk]
         console.print(_table(shown, rows))
         return
-    chunks = until_first(chunks, f"waiting for {shown.name}")
-    if as_json:
-        for chunk in chunks:
-            print_json(*chunk)
-            sys.stdout.flush()
-    elif not console.is_terminal:
-        plain = PlainTable(shown.columns, shown.numbers)
-        for chunk in chunks if follow else _gathered(chunks):
-            sys.stdout.write(plain.lines(shown.row(record) for record in chunk))
-            sys.stdout.flush()
-    else:
-        _show_live(shown, chunks, console)
+    what = f"waiting for {shown.name}"
+    with nullcontext() if follow else working(what, why):
+        chunks = until_first(chunks, what, why) if follow else chunks
+        if as_json:
+            for chunk in chunks:
+                print_json(*chunk)
+                sys.stdout.flush()
+        elif not console.is_terminal:
+            plain = PlainTable(shown.columns, shown.numbers)
+            for chunk in chunks if follow else _gathered(chunks):
+                sys.stdout.write(plain.lines(shown.row(record) for record in chunk))
+                sys.stdout.flush()
+        else:
+            _show_live(shown, chunks, console)
 
 
 def _gathered(chunks: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
@@ -281,8 +340,13 @@ FURTHER_OFFSETS_MAX: Final = 100_000
 """Offsets that are looked at in the end. Beyond them a partition begins with the records that were found."""
 
 
-def begin_with_last(reader: TopicReader, topic: str, records: int) -> None:
-    """Let a reader of one topic continue with the last ``records`` committed records of each partition. Raises as `TopicReader` does."""
+def begin_with_last(
+    reader: TopicReader, topic: str, records: int, selects: Callable[[TopicRecord], bool] = lambda _: True
+) -> None:
+    """Let a reader of one topic continue with the last ``records`` selected committed records of each partition.
+
+    Raises as `TopicReader` does.
+    """
     spans = {partition: span for (name, partition), span in reader.spans().items() if name == topic}
     starts = {partition: end for partition, (_, end) in spans.items()}
     further = FURTHER_OFFSETS
@@ -292,7 +356,7 @@ def begin_with_last(reader: TopicReader, topic: str, records: int) -> None:
         reader.start_at({(topic, each): offset for each, offset in first.items()})
         found = {each: deque[int](maxlen=records) for each in looked_at}
         for record in reader.read_to_end():
-            if record.offset < spans[record.partition][1]:
+            if record.offset < spans[record.partition][1] and selects(record):
                 found[record.partition].append(record.offset)
         for each, offsets in found.items():
             starts[each] = offsets[0] if offsets else spans[each][1]

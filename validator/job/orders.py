@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.checkpoint.files import checkpoint_id, consumed_by_batch, last_committed_batch
-from validator.checkpoint.kafka import cut_inputs
+from validator.checkpoint.kafka import PERSON_S, SecondLook, cut_inputs
 from validator.checkpoint.markers import read_markers
-from validator.checkpoint.second_look import PERSON_S, SecondLook
 from validator.codec.inflight import Arrival, arrival
 from validator.codec.json_form import shown_json
 from validator.codec.orders import InputSpan, LaneOrder, encode_order
@@ -32,7 +31,7 @@ from validator.plugin.pack import use_artefacts
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from validator.config import Config
 
@@ -56,6 +55,10 @@ REMEDIES: Final[dict[str, str]] = {
 """By fault, what lets a lane continue."""
 
 
+WORDS_MAX: Final = 3
+"""Lanes that one line names."""
+
+
 @dataclass(frozen=True, slots=True)
 class LaneReports:
     """What the topic `lanes` says: by lane, the last status, the last record of a lane that is parked or resuming, and the last fault
@@ -64,6 +67,27 @@ class LaneReports:
     statuses: dict[str, dict[str, Any]]
     parked: dict[str, dict[str, Any]]
     audits: dict[str, dict[str, Any]]
+
+    def words(self, lanes: Iterable[str]) -> str:
+        """Return why no further block of some lanes is executed, for one line."""
+        said = [self._words(lane) for lane in lanes]
+        more = f"; {len(said) - WORDS_MAX} more lanes: see `validator lanes`" if len(said) > WORDS_MAX else ""
+        return "; ".join(said[:WORDS_MAX]) + more
+
+    def _words(self, lane: str) -> str:
+        status, parked = self.statuses.get(lane), self.parked.get(lane)
+        if parked is not None and parked["state"] == "parked":
+            return f"lane {lane} is parked: {without_lane(lane, parked['reason'])}"
+        if status is None:
+            return f"the job has taken no record of lane {lane} yet: does it run, and were records sent?"
+        waiting = (
+            f"; {status['waiting']} record{'s wait' if status['waiting'] > 1 else ' waits'}"
+            if status["waiting"]
+            else ""
+        )
+        dead = f"; dead letters: {status['dead']}" if status["dead"] else ""
+        executed = "no block" if status["executed_block"] is None else f"block {status['executed_block']}"
+        return f"lane {lane} has executed {executed}, {status['waiting_for'] or 'and waits for nothing'}{waiting}{dead}"
 
 
 def lane_reports(config: Config, progress_s: float | None = None) -> LaneReports:
