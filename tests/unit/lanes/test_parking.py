@@ -124,7 +124,9 @@ def _repair(running: Running, before: Attempt) -> None:
     running.store.committed = replace(before, head=parked.encode(before.head))
 
 
-def test_overflow_while_executed_blocks_are_taken_again_names_the_last_executed_block(make: Callable[..., Running]) -> None:
+def test_overflow_while_executed_blocks_are_taken_again_names_the_last_executed_block(
+    make: Callable[..., Running],
+) -> None:
     running = make(30)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Lane, "_check_memory", lambda lane: (_ for _ in ()).throw(lane._overflow()))
