@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from validator.codec.json_form import shown_json
 from validator.errors import GivenUp, UserError
-from validator.job.orders import command_of, remedy_of
+from validator.job.orders import command_of, remedy_of, without_lane
 from validator.kafka.open_transactions import open_transactions
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.lanes.parked import shortened
@@ -131,6 +131,8 @@ class ParkedLog(KafkaWatch):
         """By lane, what was said last."""
         self._news: dict[str, dict[str, Any]] = {}
         """By lane, what is not said yet."""
+        self._starts = True
+        """Whether what is said is from before this start."""
         self._audits: dict[str, dict[str, Any]] = {}
         """By lane, the last fault that its audit has found, which may be from before this start."""
         self._audit_news: dict[str, dict[str, Any]] = {}
@@ -152,6 +154,7 @@ class ParkedLog(KafkaWatch):
         for shown in self._news.values():
             self._tell(shown)
         self._news.clear()
+        self._starts = False
         for lane, fault in self._audit_news.items():
             if lane in self._lanes and fault != self._audits.get(lane):
                 self._audits[lane] = fault
@@ -167,6 +170,8 @@ class ParkedLog(KafkaWatch):
         if state == "parked":
             to_do, command = remedy_of(shown), command_of(lane, shown["fault"])
             reason = {"fault": shown["fault"], "reason": shown["reason"]}
+            if self._starts:  # what has been configured or ordered since then is not in it
+                reason["reason"] = f"lane {lane} was parked before this start: {without_lane(lane, shown['reason'])}"
             self._log.warning("parked", lane=lane, **reason, to_do=to_do, command=command)
         elif before is not None and before["state"] != state:
             self._log.info("resumed" if state == "running" else "resuming", lane=lane)

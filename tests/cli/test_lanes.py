@@ -115,6 +115,12 @@ def test_lanes_shows_executed_block_and_what_is_missing(chain: Follower) -> None
     assert printed[1].startswith(f"          consumed {status['consumed']} = ")
     assert printed[2].startswith("          in memory: ")
     assert printed[3].startswith("          last receipt: block 3 of session 0, ")
+    # blocks 4 to 7 are emitted, and their batch is not complete
+    parked = Parked(Fault.WAITING, "too much waits", 7).record("polkadot").records
+    send(chain.config.kafka, chain.config.topics.prefix, [(each.topic, each.key, each.value) for each in parked])
+    printed = invoke("lanes", chain.option()).stdout.splitlines()
+    assert printed[0] == "polkadot  PARKED since block 7 (waiting): too much waits"
+    assert printed[3] == "          executed block 7; waiting for the inputs that it holds"
 
 
 def mark(chain: Follower, lane: str, block: int, **offsets: int) -> None:

@@ -30,7 +30,15 @@ from validator.errors import UserError
 from validator.history.engine import InputPartition, by_block, skipped_records
 from validator.job import start_check
 from validator.job.orders import lane_reports
-from validator.job.start_check import Look, check_accepted, look, look_offline, refusal_of
+from validator.job.start_check import (
+    Look,
+    check_accepted,
+    look,
+    look_offline,
+    note_executed,
+    refusal_of,
+    refuse_without_kafka,
+)
 from validator.kafka.settings import admin_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
@@ -143,6 +151,28 @@ def deployed(kafka: dict[str, Any], name: str, folder: Path) -> Deployment:
 @pytest.fixture
 def deployment(kafka: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     return deployed(kafka, f"look-{request.node.name}", tmp_path)
+
+
+def test_start_without_kafka_refuses_what_was_executed_at_the_last_stop(deployment: Deployment) -> None:
+    """`validator up` says so before it starts a broker."""
+    deployment.run(CHAIN)
+    (deployment.folder / "checkpoint" / "metadata").write_text('{"id": "one"}')
+    first, later = (with_keys(CHAIN, handlers=[{"name": "remark", **keys}]) for keys in ({}, {"from_block": LAST + 1}))
+    config = deployment.config(first)
+    refuse_without_kafka(config, NOTHING)  # nothing is kept yet
+    note_executed(config)
+    away = {"kafka": {"bootstrap.servers": "localhost:1"}}
+    with pytest.raises(UserError, match=rf"but block {LAST} is already executed: .* from_block = {LAST + 1} or more"):
+        refuse_without_kafka(config.model_copy(update=away), NOTHING)
+    refuse_without_kafka(deployment.config(later).model_copy(update=away), NOTHING)
+    deployment.start(later)
+    with pytest.raises(UserError, match="--accept-change polkadot:genesis"):
+        refuse_without_kafka(deployment.config(richer(CHAIN)).model_copy(update=away), NOTHING)
+    refuse_without_kafka(deployment.config(richer(CHAIN)).model_copy(update=away), GENESIS)
+    with pytest.raises(UserError, match="--accept-change polkadot:removed"):
+        refuse_without_kafka(deployment.config(OTHER).model_copy(update=away), NOTHING)
+    (deployment.folder / "checkpoint" / "metadata").write_text('{"id": "other"}')
+    refuse_without_kafka(deployment.config(OTHER).model_copy(update=away), NOTHING)
 
 
 def test_another_genesis_balance_is_refused_by_a_start_and_by_a_rebuild(deployment: Deployment) -> None:
@@ -292,7 +322,7 @@ def test_change_of_a_key_without_a_block_needs_the_next_one(deployment: Deployme
     line = deployment.refused(changed, rebuild=True)
     assert "would not be rebuilt as it was emitted" in line
     assert f"blocks before {LAST + 1} were executed with chains.polkadot.ump_default_weight " in line
-    assert "which was changed to 7 with --accept-change" in line
+    assert "which was changed to 7, and a rebuild" in line
 
 
 def test_change_waits_until_the_last_batch_is_complete(deployment: Deployment) -> None:

@@ -60,10 +60,11 @@ def test_job_logs_how_its_lanes_are_and_become(kafka: dict[str, Any]) -> None:
         assert (first["event"], first["lane"], first["fault"]) == ("parked", "a", "handler"), (
             "what holds, not what held"
         )
-        assert describe(first).startswith("lane a: it hung; what to do: deploy a handler")
+        assert describe(first).startswith("lane a was parked before this start: it hung; what to do: deploy a handler")
         assert describe(first).endswith("then `validator lanes resume --lane a`")
         tell(damaged.record("b"))
         second = log.next()
+        assert second["reason"] == "lane b: damaged", "news of this start"
         assert (second["lane"], second["command"]) == ("b", "validator lanes resume --lane b --rebuild")
         tell(resuming.record("b"))
         assert log.next() == {"event": "resuming", "lane": "b"}

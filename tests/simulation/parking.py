@@ -35,7 +35,7 @@ Key: TypeAlias = tuple[str, tuple[tuple[Partition, int], ...]]
 
 FAULTS: tuple[Callable[[], BaseException], ...] = (
     lambda: HandlerFault("made", "up", "it did not end within 10 seconds"),
-    lambda: WaitingOverflow("too many bytes wait"),
+    lambda: WaitingOverflow("too many bytes wait", 0, "waiting for the record of the block after 0"),
     MemoryError,
     lambda: SystemExit(3),
     lambda: KeyError("a bug"),

@@ -40,7 +40,7 @@ NOTES: Final[dict[str, str]] = {
     f"{CHAIN}.state": "another file with the same state is no change; nor is an import (`validator lanes import`) of it",
     f"{CHAIN}.limits": "or the table of the chain's protocol, as `host_configuration`; a running chain's limits change with a "
     "`session_change`",
-    f"{CHAIN}.handlers": "whether the chain has the list at all",
+    f"{CHAIN}.handlers": "the first entry; a chain without entries that had some needs `--accept-change LANE:BLOCK`",
     f"{CHAIN}.handlers.name": "an entry may be added, and one whose block is not executed may be removed",
     f"{CHAIN}.handlers.version": "keep the versions of executed blocks installed",
     f"{CHAIN}.rules.from_block": "an entry may be added, and one whose block is not executed may be removed",

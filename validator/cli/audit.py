@@ -17,7 +17,16 @@ from rich.text import Text
 
 from validator import exit_codes
 from validator.checkpoint.kafka import refuse_missing
-from validator.cli.common import ConfigPath, Json, kafka_table, print_json, say, terminated_as_interrupted
+from validator.cli.common import (
+    ConfigPath,
+    Json,
+    OneLane,
+    kafka_table,
+    lane_of,
+    print_json,
+    say,
+    terminated_as_interrupted,
+)
 from validator.cli.export import inputs_of
 from validator.cli.progress import counting, working
 from validator.cli.table import cells, cut_on_terminal, print_table, table_of
@@ -43,7 +52,7 @@ NOTES_SHOWN = 5
 
 
 def audit(
-    lane: Annotated[str, typer.Option(help="The lane.")],
+    lane: OneLane = None,
     against: Annotated[
         Path | None,
         typer.Option(metavar="OTHER.toml", help="Compare the receipts with another deployment's, instead of checking."),
@@ -69,6 +78,7 @@ def audit(
     if against is not None and records is not None:
         raise UserError("expected --against or --records, found both")
     config = load_config(config_path)
+    lane = lane_of(config, lane)
     chain_of(config.chains, lane)
     use_artefacts(config.plugins.artefacts)
     with terminated_as_interrupted():

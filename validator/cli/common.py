@@ -34,15 +34,28 @@ ConfigPath = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
+OneLane = Annotated[
+    str | None, typer.Option("--lane", help="The lane; may be left out if the configuration has a single chain.")
+]
+
+
+def lane_of(config: Config, lane: str | None) -> str:
+    """Return a lane that was named, or the single configured chain. Raises `UserError`."""
+    if lane is None and len(config.chains) != 1:
+        known = ", ".join(sorted(config.chains)) or "none"
+        raise UserError(f"--lane: expected one of the configured chains ({known}), found none")
+    return next(iter(config.chains)) if lane is None else lane
+
+
 def load_job_config(path: Path | None, *, rebuild: bool = False, accepted: Sequence[str] = ()) -> Config:
     """Return a job's configuration; ``rebuild`` overrides its key, ``accepted`` are values of `--accept-change`.
 
     Raises `UserError`, also if it has no chain, or one with limits, rules or plugins that the job would refuse, then as `check_job` does,
-    then for an accepted change of an unknown lane: nothing is started for it.
+    then for an accepted change of an unknown lane, and as `refuse_without_kafka` does: nothing is started for it.
     """
     from validator.config import load_config
     from validator.job.deployment import check_job
-    from validator.job.start_check import check_accepted
+    from validator.job.start_check import check_accepted, refuse_without_kafka
     from validator.lanes.configured import check_chains
     from validator.lanes.kept_start import read_accepted  # these imports are what few commands need
 
@@ -60,6 +73,7 @@ def load_job_config(path: Path | None, *, rebuild: bool = False, accepted: Seque
     check_chains(config)
     check_job(config)
     check_accepted(config, changes)
+    refuse_without_kafka(config, changes)
     return config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})}) if rebuild else config
 
 

@@ -19,6 +19,8 @@ from validator.cli.common import (
     LINE_BYTES_MAX,
     ConfigPath,
     Json,
+    OneLane,
+    lane_of,
     opened,
     parse,
     print_json,
@@ -43,7 +45,7 @@ def dry_run(
     file: Annotated[
         str, typer.Argument(metavar="FILE|-", help="A JSON object as `submit` takes it, or - for standard input.")
     ],
-    lane: Annotated[str, typer.Option(help="The lane.")],
+    lane: OneLane = None,
     kind: Annotated[
         str, typer.Option(metavar="KIND", help="candidates, channel-requests or downward-messages.")
     ] = "candidates",
@@ -67,6 +69,7 @@ def dry_run(
         raise UserError(f"{name}: expected at most {LINE_BYTES_MAX} bytes, found more")
     document = _only_record(data, name)
     config = load_config(config_path)
+    lane = lane_of(config, lane)
     use_artefacts(config.plugins.artefacts)
     with terminated_as_interrupted(), working("reading the state"):
         standing = standing_of_checkpoint(config, lane) if state is None else standing_of_file(config, lane, state)

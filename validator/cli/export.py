@@ -15,7 +15,9 @@ import typer
 from validator.cli.common import (
     ConfigPath,
     Json,
+    OneLane,
     kafka_table,
+    lane_of,
     lines,
     opened,
     parse,
@@ -54,11 +56,11 @@ PARTIAL: Final = ".partial"
 
 
 def export(
-    lane: Annotated[str, typer.Option(help="The lane.")],
     out: Annotated[
         Path,
         typer.Option(metavar="FOLDER", help="Folder for blocks.jsonl, candidates.jsonl and so on; overwrites nothing."),
     ],
+    lane: OneLane = None,
     from_block: Annotated[int, typer.Option(min=0, max=U32_MAX, help="First block.")] = 0,
     to_block: Annotated[int, typer.Option(min=0, max=U32_MAX, help="Last block.")] = U32_MAX,
     config_path: ConfigPath = None,
@@ -73,6 +75,7 @@ def export(
     if to_block < from_block:
         raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
     config = load_config(config_path)
+    lane = lane_of(config, lane)
     chain_of(config.chains, lane)
     use_artefacts(config.plugins.artefacts)
     codec = configured_codec(config)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, connected, kafka_table, print_json, say
+from validator.cli.common import ConfigPath, Json, OneLane, connected, kafka_table, lane_of, print_json, say
 from validator.cli.progress import working
 from validator.config import load_config
 from validator.document import Node, read_document
@@ -281,7 +281,7 @@ def import_(
             metavar="STATE.json", help="State keys of the conformance format, alone or under the key `state`."
         ),
     ],
-    lane: Annotated[str, typer.Option(help="The configured lane that starts from this state.")],
+    lane: OneLane = None,
     first_block: Annotated[
         int | None, typer.Option(min=1, help="First block to execute, instead of the file's or the chain's.")
     ] = None,
@@ -296,6 +296,7 @@ def import_(
     from validator.job.importing import import_state
 
     config = load_config(config_path)
+    lane = lane_of(config, lane)
 
     def executed_block(name: str) -> int | None:
         status = lane_statuses(config).get(name)
@@ -312,7 +313,7 @@ def import_(
 
 @app.command("resume")
 def resume_(
-    lane: Annotated[str, typer.Option(help="The parked lane that is to continue.")],
+    lane: OneLane = None,
     skip: Annotated[
         list[str] | None,
         typer.Option(
@@ -345,14 +346,15 @@ def resume_(
     from validator.job.orders import order_to_resume, resume
 
     config = connected(config_path)
+    name = lane_of(config, lane)
     skips = [place_of(text, config.topics.prefix) for text in skip or ()]
     if not wait:
         with working("looking at the lane"):
-            order_to_resume(config, lane, skips, rebuild=rebuild)
+            order_to_resume(config, name, skips, rebuild=rebuild)
         typer.echo(
-            json.dumps({"lane": lane, "state": "ordered"})
+            json.dumps({"lane": name, "state": "ordered"})
             if as_json
-            else f"lane {lane}: the order to continue is written"
+            else f"lane {name}: the order to continue is written"
         )
         return
 
@@ -360,16 +362,16 @@ def resume_(
         left = sum(held["end"] - held["first"] for held in shown["held"])
         detail = {
             "resuming": f": {left} offsets are left",
-            "parked": f" again: {without_lane(lane, shown['reason'])}",
+            "parked": f" again: {without_lane(name, shown['reason'])}",
         }.get(shown["state"], "")
-        typer.echo(json.dumps(shown) if as_json else printable(f"lane {lane} is {shown['state']}{detail}"))
+        typer.echo(json.dumps(shown) if as_json else printable(f"lane {name} is {shown['state']}{detail}"))
 
-    def why() -> str:
-        return f"the order is written, and the job takes it with its next batch; {lane_reports(config).words([lane])}"
+    def why() -> str:  # the reason of before the order may be mended
+        return f"the order is written, and the job takes it with its next batch, if it runs; until then lane {name} stays parked"
 
     with working("waiting for the job's answer", why):
-        last = resume(config, lane, skips, wait, tell, rebuild=rebuild)
+        last = resume(config, name, skips, wait, tell, rebuild=rebuild)
     if last is None:
-        say(f"lane {lane}: the order is written, and the job has not answered within {wait:g} s: is it running?")
+        say(f"lane {name}: the order is written, and the job has not answered within {wait:g} s: is it running?")
     if last is None or last["state"] == "parked":
         raise typer.Exit(exit_codes.DISAGREEMENT)

@@ -24,7 +24,16 @@ from validator.ask.state import (
     restore,
     stored_lanes,
 )
-from validator.cli.common import ConfigPath, Json, kafka_table, print_json, say, terminated_as_interrupted
+from validator.cli.common import (
+    ConfigPath,
+    Json,
+    OneLane,
+    kafka_table,
+    lane_of,
+    print_json,
+    say,
+    terminated_as_interrupted,
+)
 from validator.cli.progress import counting, working
 from validator.cli.table import FittedTable, cells, cut_on_terminal, print_table
 from validator.config import load_config
@@ -58,9 +67,7 @@ app = typer.Typer(
 
 @app.command()
 def show(
-    lane: Annotated[
-        str | None, typer.Option(help="The lane; may be left out if the configuration has a single chain.")
-    ] = None,
+    lane: OneLane = None,
     para: Annotated[
         int | None, typer.Option(min=0, max=U32_MAX, help="Only this para's state, with its channels.")
     ] = None,
@@ -86,7 +93,7 @@ def show(
         raise UserError(f"expected one of --para, --channel and --plugin, found {' and '.join(given)}")
     channel_id = None if channel is None else _channel_id(channel)
     config = load_config(config_path)
-    lane = _only_lane(config) if lane is None else lane
+    lane = lane_of(config, lane)
     with _stored(config, [lane]) as stored:
         restored = restore(stored, lane, job_directory(config))
     if as_json:
@@ -173,14 +180,6 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
             f"DIFFERENT: lane {name} {where} differs from the lane rebuilt from {rebuilt.records:,} records\n{words}"
         )
     return same
-
-
-def _only_lane(config: Config) -> str:
-    """Return the single configured chain. Raises `UserError`."""
-    if len(config.chains) != 1:
-        known = ", ".join(sorted(config.chains)) or "none"
-        raise UserError(f"--lane: expected one of the configured chains ({known}), found none")
-    return next(iter(config.chains))
 
 
 def _channel_id(text: str) -> tuple[int, int]:

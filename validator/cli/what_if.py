@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from validator.cli.common import Json, print_json, say, terminated_as_interrupted
+from validator.cli.common import Json, OneLane, lane_of, print_json, say, terminated_as_interrupted
 from validator.cli.export import inputs_of
 from validator.cli.progress import counting
 from validator.cli.rows import why
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def what_if(
-    lane: Annotated[str, typer.Option(help="The lane.")],
+    lane: OneLane = None,
     config: Annotated[
         Path | None,
         typer.Option("--config", metavar="OTHER.toml", help="The other configuration. Default: the lane's own."),
@@ -116,6 +116,7 @@ def what_if(
     swept = None if sweep is None else read_sweep(sweep)
     changes = Changes(rules, read_limits(set_ or ()))
     mine = load_config(own)
+    lane = lane_of(mine, lane)
     chain_of(mine.chains, lane)
     draw = None
     if plots is not None:

@@ -37,7 +37,7 @@ from validator.config.load import names_at
 from validator.errors import UserError
 from validator.kafka.reader import Newest
 from validator.lanes.configured import configured_codec, lane_definition, protocol_of
-from validator.lanes.parked import parked_key
+from validator.lanes.parked import parked_key, status_of
 from validator.plugin.pack import use_artefacts
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.resources import state_directory
@@ -81,6 +81,7 @@ def progress_of(lane: str, values: Mapping[bytes, bytes]) -> Progress:
     reason = None if parked is None or parked["state"] == "running" else parked["reason"]
     if status is None:
         return Progress(lane, parked=reason)
+    status = status_of(status, parked)
     return Progress(lane, status["executed_block"], status["waiting_blocks"], status["waiting_for"], reason)
 
 

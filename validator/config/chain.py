@@ -99,7 +99,7 @@ class Chain(Table):
     ump_message_weight_max: U63 | None = None
     """Weight that a handler may use for one upward message; by default the weight of a whole dispatch round."""
     handlers: list[HandlerTable] | None = None
-    """Handlers of upward messages; without them messages are only weighed, by the keys above."""
+    """Handlers of upward messages; a message that no handler takes is only weighed, by the keys above."""
     names: dict[str, str] = Field(default_factory=dict)
     """Names of paras for the console, by para id; those of Polkadot, Kusama and Paseo are known."""
     rules: list[RulesTable] = Field(default_factory=list)
@@ -167,8 +167,6 @@ class Chain(Table):
     def _check_start(self) -> Chain:
         if self.state is not None and self.genesis_paras:
             raise ValueError("expected state or genesis_paras, found both: a state says which paras are valid")
-        if self.handlers is not None and (self.ump_weights or self.ump_failing_messages):
-            raise ValueError("expected handlers, or ump_weights and ump_failing_messages, found both")
         return self
 
     def limit_tables(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from validator.console.limits import (
 from validator.core.limits import UNREACHED
 from validator.errors import UserError
 from validator.kafka.reader import Newest
+from validator.lanes.parked import status_of
 from validator.topics import DEAD_LETTER_REPLAYS, DEAD_LETTERS, LANES
 
 if TYPE_CHECKING:
@@ -342,10 +343,11 @@ class LaneModel:
             return
         if "fault" in record:
             self.parked = None if record["state"] == "running" else record
+            self.status = self.status and status_of(self.status, self.parked)
             return
-        self.status, self.status_ms = record, time_ms
-        if record["executed_block"] is not None:
-            self.executed_block = max(record["executed_block"], self.executed_block or 0)
+        self.status, self.status_ms = status_of(record, self.parked), time_ms
+        if self.status["executed_block"] is not None:
+            self.executed_block = max(self.status["executed_block"], self.executed_block or 0)
 
     def take_headroom(self, record: Json) -> None:
         """Take a headroom record of a para or a channel."""

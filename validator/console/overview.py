@@ -159,7 +159,8 @@ def _lane(lane: LaneModel, lag: Lag | None) -> Iterator[Cause]:
     home = LaneLink.of(lane.name)
     if lane.parked is not None:
         title = f"{lane.name} is {lane.parked['state']}"
-        yield Cause("bad", title, f"{lane.parked['fault']}: {lane.parked['reason']}", f"{home}#parked")
+        was = "it was parked: " if lane.parked["state"] == "resuming" else ""
+        yield Cause("bad", title, f"{was}{lane.parked['fault']}: {lane.parked['reason']}", f"{home}#parked")
     if lane.audit_fault is not None:
         title = f"The audit of {lane.name} has found a fault in block {count(lane.audit_fault['block'])}"
         yield Cause("bad", title, f"{lane.audit_fault['check']}: {lane.audit_fault['detail']}", f"{home}#audit")

@@ -40,7 +40,14 @@ OWN_PAGE = Encoding("lane snapshot")
 
 
 class WaitingOverflow(Exception):
-    """A lane would have to hold more than its limits allow: it is parked, no input is lost, and the lane object is unusable."""
+    """A lane would have to hold more than its limits allow: it is parked, no input is lost, and the lane object is unusable.
+
+    ``limit`` says which limit, ``executed_block`` and ``waits_for`` where the lane was.
+    """
+
+    def __init__(self, limit: str, executed_block: BlockNumber, waits_for: str) -> None:
+        super().__init__(f"{limit}; {waits_for}")
+        self.limit, self.executed_block = limit, executed_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,11 @@ class Lane:
             return self._add_late(item)
         if item.block - self.executed_block > self.settings.blocks_ahead_max:
             return self._add_far(item)
-        return self._add_near(item)
+        dead = self._add_near(item)
+        waiting_bytes = self._waiting.raw_bytes + self._far.raw_bytes
+        if waiting_bytes > self.settings.waiting_bytes_max:  # what they occupy is more
+            raise self._overflow()
+        return dead
 
     def _add_near(self, item: Input) -> list[DeadLetter]:
         waiting = self._waiting.blocks.get(item.block) or WaitingBlock()
@@ -234,9 +245,6 @@ class Lane:
     def _keep(self, item: Input, waiting: WaitingBlock) -> None:
         self._waiting.keep(item, waiting)
         self.counters.waiting += 1
-        waiting_bytes = self._waiting.raw_bytes + self._far.raw_bytes
-        if waiting_bytes > self.settings.waiting_bytes_max:  # what they occupy is more
-            raise self._overflow()
 
     def _bury(self, item: Input, reason: DeadReason, detail: str) -> DeadLetter:
         self.counters.dead += 1
@@ -259,7 +267,9 @@ class Lane:
             raise WaitingOverflow(
                 f"lane {self.name}: more than {FAR_RECORDS_MAX} records are more than {self.settings.blocks_ahead_max} blocks "
                 f"(blocks_ahead_max) ahead of the executed block {self.executed_block}, the last one of block {item.block} at "
-                f"{_at(item.source)}; {self.waits_for()}"
+                f"{_at(item.source)}",
+                self.executed_block,
+                self.waits_for(),
             )
         self._far.add(item, self.executed_block + self.settings.blocks_ahead_max)
         self.counters.waiting += 1
@@ -289,8 +299,9 @@ class Lane:
 
     def _overflow(self) -> WaitingOverflow:
         return WaitingOverflow(
-            f"lane {self.name}: waiting records occupy more than {self.settings.waiting_bytes_max} bytes (waiting_bytes_max); "
-            f"{self.waits_for()}"
+            f"lane {self.name}: waiting records occupy more than {self.settings.waiting_bytes_max} bytes (waiting_bytes_max)",
+            self.executed_block,
+            self.waits_for(),
         )
 
     # --- executing blocks ---

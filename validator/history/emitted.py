@@ -75,8 +75,8 @@ def compare_lanes(
             _compare_lane(config.kafka, config.topics.prefix, codec, definition, last)
         except EmittedDiffers as error:
             since = [
-                f"blocks before {change.from_block} were executed with {change.key} {change.before}, which was changed to {change.now} "
-                f"with {OPTION}, and a rebuild executes every block under one value"
+                f"blocks before {change.from_block} were executed with {change.key} {change.before}, which was changed to {change.now}, "
+                f"and a rebuild executes every block under one value"
                 for change in (before[lane].changes if lane in before else ())
             ]
             raise UserError("; ".join([str(error), *since])) from None

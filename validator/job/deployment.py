@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from validator import exit_codes
 from validator.errors import UserError
 from validator.job.process import JobProcess
 from validator.job.spark_master import check_secret
-from validator.job.start_check import look_offline
+from validator.job.start_check import look_offline, note_executed
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
 from validator.waiting import RESTART, Patience, wait_out
@@ -160,6 +161,9 @@ class Service:
             if self._starting is not None and self.broker is not None:
                 self._starting.join()
                 if self.broker.started_here and not keep_broker:
+                    if self._job is not None and self.broker.status().running:
+                        with suppress(UserError, OSError):
+                            note_executed(self.config)
                     self.broker.stop()
 
     def kill_job(self) -> None:

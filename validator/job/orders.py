@@ -26,7 +26,7 @@ from validator.kafka.sender import RecordSender
 from validator.lanes.auditing import fault_key
 from validator.lanes.configured import chain_runtime, configured_codec, job_directory, lane_definition
 from validator.lanes.kept_start import NOTHING, kept_starts, start_of
-from validator.lanes.parked import Fault, parked_key
+from validator.lanes.parked import Fault, parked_key, status_of
 from validator.plugin.pack import use_artefacts
 from validator.topics import INPUT_TOPICS
 
@@ -107,6 +107,8 @@ def lane_reports(config: Config, progress_s: float | None = None) -> LaneReports
                 found.parked.pop(shown["lane"], None)
             else:
                 found.parked[shown["lane"]] = shown
+    for lane, status in found.statuses.items():
+        found.statuses[lane] = status_of(status, found.parked.get(lane))
     return found
 
 

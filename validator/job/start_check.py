@@ -5,7 +5,8 @@ A lane that has a state does not look at its beginning again, and a rebuild know
 be ignored by the one, and silently give other results in the other. `TABLE` says for each key when a change takes effect, and with what a
 start compares it. A start looks at, in this order:
 
-1. the job's own files, without Kafka (`look_offline`): are they as they were written, and of these topics?
+1. the job's own files, without Kafka (`look_offline`): are they as they were written, and of these topics? Before a broker is started,
+   `refuse_without_kafka` looks at 4, 5 and 6, too, as of the last orderly stop
 2. the versions of the lanes' pages: has a newer program run here?
 3. the markers, if there is neither a checkpoint nor `--rebuild`: do topics hold verdicts already?
 4. lanes that are no longer configured
@@ -20,13 +21,14 @@ start compares it. A start looks at, in this order:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from validator.checkpoint.files import check_files, has_checkpoint, has_unfinished_batch
+from validator.checkpoint.files import check_files, checkpoint_id, has_checkpoint, has_unfinished_batch
 from validator.checkpoint.kafka import (
     checked_ids,
     cut_inputs,
@@ -39,9 +41,16 @@ from validator.checkpoint.markers import read_markers
 from validator.config.explain import closest
 from validator.errors import UserError
 from validator.history.emitted import compare_lanes
-from validator.lanes.configured import definition_beside, job_directory
+from validator.lanes.configured import (
+    chain_runtime,
+    configured_lock,
+    definition_beside,
+    job_directory,
+    started_chain,
+)
 from validator.lanes.kept_start import (
     GENESIS,
+    NO_LIST,
     NOTHING,
     OPTION,
     REMOVED,
@@ -57,6 +66,7 @@ from validator.lanes.kept_start import (
     refuse_newer_pages,
     rules_changed,
     start_of,
+    started_epochs,
 )
 from validator.topics import INPUT_TOPICS
 
@@ -72,6 +82,7 @@ if TYPE_CHECKING:
     from validator.lanes.marker import Consumed
 
 CHECKPOINT: Final = "checkpoint"
+EXECUTED: Final = "executed.json"
 
 PROGRESS_S_MAX: Final = 60.0
 """Seconds that a start without a checkpoint or `--rebuild` waits, without progress, for transactions that are open on the markers."""
@@ -125,9 +136,13 @@ TABLE: Final = (
         Effect.BEGINNING, f"{_KEPT}, if it leads to another state", ".balances .hrmp_notifications .first_block .state"
     ),
     Row(Effect.BEGINNING, f"{_KEPT}, if it leads to another state", ".limits .genesis_paras"),
-    Row(Effect.ACCEPTED, _KEPT, ".enactment .handlers .ump_default_weight .ump_weights .ump_failing_messages"),
+    Row(Effect.ACCEPTED, _KEPT, ".enactment .ump_default_weight .ump_weights .ump_failing_messages"),
     Row(Effect.ACCEPTED, _KEPT, ".ump_message_weight_max"),
-    Row(Effect.FROM_BLOCK, f"{_KEPT}, for executed blocks", ".handlers.name .handlers.version .handlers.from_block"),
+    Row(
+        Effect.FROM_BLOCK,
+        f"{_KEPT}, for executed blocks",
+        ".handlers .handlers.name .handlers.version .handlers.from_block",
+    ),
     Row(Effect.FROM_BLOCK, f"{_KEPT}, for executed blocks", ".handlers.removed .handlers.config .rules"),
 )
 """Every key of `validator.toml`, or a table that has it; ``.limits`` is whichever table a chain's protocol keeps its limits in.
@@ -159,9 +174,13 @@ def differences(lane: str, before: LaneStart, now: LaneStart) -> list[Difference
     """
     found = []
     for each in changed_keys(before, now):
-        row = ROWS.get(f"{CHAIN}.{each.name}", ROWS[f"{CHAIN}.limits"])
-        found.append(Difference(f"chains.{lane}.{each.path}", row.effect, each.before, each.now))
-    found.sort(key=lambda each: (Effect.NEVER, Effect.BEGINNING, Effect.ACCEPTED).index(each.effect))
+        effect = ROWS.get(f"{CHAIN}.{each.name}", ROWS[f"{CHAIN}.limits"]).effect
+        if (
+            effect is Effect.FROM_BLOCK and each.before != NO_LIST
+        ):  # it also decides about messages that no handler takes
+            effect = Effect.ACCEPTED
+        found.append(Difference(f"chains.{lane}.{each.path}", effect, each.before, each.now))
+    found.sort(key=lambda each: (Effect.NEVER, Effect.BEGINNING, Effect.ACCEPTED, Effect.FROM_BLOCK).index(each.effect))
     same = (before.genesis, before.encoding_version) == (now.genesis, now.encoding_version)
     if same and before.first_block == now.first_block:
         return [each for each in found if each.effect is not Effect.BEGINNING]
@@ -197,12 +216,14 @@ def refuse_changes(
             continue
         if each.effect is Effect.BEGINNING:
             raise UserError(f"{line}: {_BEGINNING[rebuild]} {OPTION} {lane}:{GENESIS}")
-        if block is None:
+        if each.effect is Effect.FROM_BLOCK and not unfinished:
+            continue  # of its blocks `refuse_changed_past` judges
+        if block is None and each.effect is not Effect.FROM_BLOCK:
             blocks = f"block {executed} is executed" if executed is not None else "records wait in it"
             raise UserError(
                 f"{line}: {blocks}: put it back, or start once with {option}, and block {begins} is the first"
             )
-        if not rebuild and executed is not None and block != begins:
+        if block is not None and not rebuild and executed is not None and block != begins:
             raise UserError(
                 f"{OPTION} {lane}:{block}: block {executed} is executed, so the change would begin with block {begins}: expected {option}"
             )
@@ -240,6 +261,38 @@ def refusal_of(
     except UserError as error:
         return str(error)
     return None
+
+
+def note_executed(config: Config) -> None:
+    """Keep what each lane has executed, for `refuse_without_kafka` of the next start. Raises `UserError` if Kafka does not answer."""
+    checkpoint = checkpoint_of(config)
+    if not has_checkpoint(checkpoint):
+        return
+    markers = read_markers(config.kafka, config.topics.prefix)
+    blocks = {lane: marker.block for lane, marker in markers.items() if lane}
+    noted = {"checkpoint": checkpoint_id(checkpoint), "blocks": blocks}
+    (job_directory(config) / "lanes" / EXECUTED).write_text(json.dumps(noted) + "\n", encoding="utf-8")
+
+
+def refuse_without_kafka(config: Config, accepted: Accepted) -> None:
+    """Raise `UserError` for a changed lane that `look` would refuse, by what `note_executed` has kept; the lane may have gone on since."""
+    checkpoint, folder = checkpoint_of(config), job_directory(config) / "lanes"
+    if not has_checkpoint(checkpoint):
+        return
+    try:
+        noted = json.loads((folder / EXECUTED).read_text(encoding="utf-8"))
+        blocks = noted["blocks"] if noted["checkpoint"] == checkpoint_id(checkpoint) else {}
+    except (OSError, ValueError, TypeError, KeyError):  # nobody has kept it, or a write was cut off: `look` asks Kafka
+        return
+    before = kept_starts(folder)
+    _refuse_removed((before.keys() & blocks.keys()) - config.chains.keys(), before, blocks, accepted)
+    for lane in sorted(before.keys() & blocks.keys() & config.chains.keys()):
+        if lane in accepted.genesis or lane in accepted.blocks:
+            continue
+        runtime = chain_runtime(started_chain(config, lane), lane, configured_lock(config))
+        refused = refusal_of(config, lane, before[lane], started_epochs(runtime.epochs), blocks[lane])
+        if refused is not None:
+            raise UserError(refused)
 
 
 # --- a start -----------------------------------------------------------------------------------------------------------------------------
@@ -393,7 +446,11 @@ def _refuse_needless(
 
     needed = {f"{lane}:{REMOVED}" for lane in gone}
     needed |= {f"{lane}:{GENESIS}" for lane in accepted.genesis if changed(lane, Effect.BEGINNING)}
-    needed |= {f"{lane}:{block}" for lane, block in accepted.blocks.items() if changed(lane, Effect.ACCEPTED)}
+    needed |= {
+        f"{lane}:{block}"
+        for lane, block in accepted.blocks.items()
+        if changed(lane, Effect.ACCEPTED) or changed(lane, Effect.FROM_BLOCK)
+    }
     for text, lane in accepted.options().items():
         if text not in needed:
             raise UserError(f"{OPTION} {text}: nothing of lane {lane} has changed so: start without it")

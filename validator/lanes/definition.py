@@ -133,7 +133,7 @@ class LaneDefinition:
         if changed is not None and changed <= executed_block:
             raise UserError(
                 f"lane {self.name}: its handlers differ from block {changed} on, but block {executed_block} is already executed: let "
-                f"the change begin after that block (from_block; docs/deploy-a-handler.md, Upgrading a handler), or remove the job's "
+                f"the change begin later, with from_block = {executed_block + 1} or more (docs/deploy-a-handler.md), or remove the job's "
                 f"checkpoint and use another topics prefix"
             )
 
@@ -244,13 +244,13 @@ class LaneDefinition:
     def restore_rules(self, pages: list[bytes]) -> LaneRules[Any]:
         """Return the rules with the state that pages hold (`core.rules.pages`). Raises `core.scale.DecodeError`."""
         runtime = make_runtime(self.plan)
-        dispatcher: UpwardDispatcher
-        if runtime.handlers is None:
-            dispatcher = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
-        else:
+        weights = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
+        dispatcher: UpwardDispatcher = weights
+        if runtime.handlers is not None:
             dispatcher = HandlerDispatcher(
                 runtime.handlers,
                 default_weight=self.upward_default_weight,
+                weights=weights if self.upward_weights or self.upward_failing else None,
                 weight_max=self.upward_weight_max,
                 guard=Watchdog(self.handler_seconds_max),
             )

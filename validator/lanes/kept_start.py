@@ -30,6 +30,9 @@ _VERSION = "format"
 """The key of the version. It was ``version`` before the first release, when stores had other encodings by the same numbers."""
 _SUFFIX = ".start"
 
+NO_LIST = "none"
+"""Stands for the handlers of a chain without the list."""
+
 OPTION = "--accept-change"
 """The option with which a change becomes one on purpose."""
 
@@ -193,7 +196,7 @@ def changed_keys(before: LaneStart, now: LaneStart) -> Iterator[KeyChange]:
                 if values[0] != values[1]:
                     yield _change(name, f".{key}", *values)
         elif name == "dispatches_to_handlers":
-            yield _change("handlers", "", *("a list" if each else None for each in (one, other)))
+            yield _change("handlers", "", *("a list" if each else NO_LIST for each in (one, other)))
         else:
             yield _change(name, "", one, other)
 

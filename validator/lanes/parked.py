@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from validator.codec.encode import BlockOutput, OutputRecord, write
 from validator.codec.inflight import Arrival
@@ -175,6 +175,14 @@ def shortened(reason: str) -> str:
     """Return a reason in one line of bounded length, which any terminal shows as it is."""
     line = printable(" ".join(reason.split()).encode("utf-8", "replace").decode())
     return line if len(line) <= PARK_REASON_CHARACTERS_MAX else f"{line[: PARK_REASON_CHARACTERS_MAX - 3]}..."
+
+
+def status_of(status: dict[str, Any], parked: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a lane's last status, as it is if the lane has emitted further blocks and was parked then; both are JSON of topic `lanes`."""
+    since_block = None if parked is None or parked["state"] == "running" else parked["since_block"]
+    if since_block is None or since_block <= (status["executed_block"] or 0):
+        return status
+    return {**status, "executed_block": since_block, "waiting_for": "waiting for the inputs that it holds"}
 
 
 def parked_key(lane: str) -> bytes:

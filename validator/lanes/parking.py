@@ -329,7 +329,7 @@ class LaneBatch:
             fault = fault_of(error)
             if fault is Fault.BUG:
                 self.on_bug(error)
-            reason = _reason(self.lane, fault, error)
+            reason = _reason(self.lane, fault, error, since)
             if fault in (Fault.BUG, Fault.MEMORY) or handlers_were_called():
                 reason = with_handlers(reason, self.definition)
             reason = shortened(reason)
@@ -396,9 +396,12 @@ def fault_of(error: BaseException) -> Fault:
     return Fault.BUG
 
 
-def _reason(lane: str, fault: Fault, error: BaseException) -> str:
+def _reason(lane: str, fault: Fault, error: BaseException, since_block: BlockNumber | None) -> str:
     if isinstance(error, CannotDecode | DoesNotFit):
         return f"lane {lane}: {error}"
+    if isinstance(error, WaitingOverflow) and since_block is not None and since_block > error.executed_block:
+        # what it lacks on the way to the block that it has emitted is here: it holds these inputs
+        return f"{error.limit}; it was taking the inputs of executed blocks, up to block {since_block}, again"
     if fault is Fault.MEMORY:
         return _no_memory(lane)
     if fault is Fault.BUG:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ from validator.codec.encode import BlockOutput, Encoder, LaneStatus, OutputRecor
 from validator.core.execute import Executor, execute
 from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
+from validator.core.limits import U64_MAX
 from validator.core.outcomes import Executed, Receipt
 from validator.core.scale import Encoding, Reader, Writer
 from validator.core.types import BlockNumber
@@ -92,12 +94,18 @@ class LaneProcessor:
                 yield BlockOutput(None, list(map(encode_dead_letter, passed)))
 
     def catch_up(self, items: Iterable[Input], dead: int) -> None:
-        """Execute again a batch that was processed before, with ``dead`` letters."""
+        """Execute again a batch that was processed before, with ``dead`` letters.
+
+        It fit under the limit of that time, so a smaller one that is configured now only applies to what comes next.
+        """
+        lane, settings = self.lane, self.lane.settings
+        lane.settings = replace(settings, waiting_bytes_max=U64_MAX)
         self.take(items)
         for _ in range(dead):
-            self.lane.count_dead()
+            lane.count_dead()
         for _ in self.execute_ready():
             pass
+        lane.settings = settings
 
     def snapshot(self) -> list[bytes]:
         """Return the lane as canonical, versioned bytes: `common_pages`, then the pages of paras, ascending."""

@@ -201,6 +201,10 @@ def test_change_of_a_key_is_found_if_its_effect_says_so(key: str, tmp_path: Path
             refuse_changes("a", changed, NOTHING, 30, rebuild=False)
         with pytest.raises(UserError, match=r"^chains\.a\."):
             refuse_changes("a", changed, NOTHING, 30, rebuild=True)
+    elif key == f"{CHAIN}.handlers":
+        assert changed == [Difference("chains.a.handlers", Effect.FROM_BLOCK, "none", "a list")]
+        refuse_changes("a", changed, NOTHING, 30, rebuild=False)
+        refuse_changes("a", changed, NOTHING, 30, rebuild=True)
     else:
         assert changed == []
     kept = {"a": lane_definition(before, "a").encode_rules()}
@@ -210,6 +214,19 @@ def test_change_of_a_key_is_found_if_its_effect_says_so(key: str, tmp_path: Path
             refuse_changed_past(kept, now, lambda _: 30)
     elif wanted not in (Effect.NEVER, Effect.ACCEPTED):
         refuse_changed_past(kept, now, lambda _: 30)
+
+
+def test_first_handler_begins_after_executed_blocks(tmp_path: Path) -> None:
+    kept = {"a": lane_definition(config_of({}, tmp_path), "a").encode_rules()}
+    first, later = (
+        {"a": lane_definition(config_of(chain(handlers=[{"name": "remark", **keys}]), tmp_path), "a")}
+        for keys in ({}, {"from_block": 31})
+    )
+    refuse_changed_past(kept, later, lambda _: 30, checkpoint=True)
+    with pytest.raises(UserError, match=r"but block 30 is already executed: .* from_block = 31 or more"):
+        refuse_changed_past(kept, first, lambda _: 30, checkpoint=True)
+    without = found(config_of(chain(handlers=HANDLERS), tmp_path), config_of({}, tmp_path))
+    assert without == NO_HANDLERS
 
 
 def test_limits_written_in_another_way_are_no_change(tmp_path: Path) -> None:
@@ -234,6 +251,8 @@ def test_state_file_with_other_spaces_is_no_change(tmp_path: Path) -> None:
 
 BALANCE = [Difference("chains.a.genesis_paras[1].balance", Effect.BEGINNING, "5", "6")]
 WEIGHT = [Difference("chains.a.ump_default_weight", Effect.ACCEPTED, "1", "2")]
+FIRST_HANDLER = [Difference("chains.a.handlers", Effect.FROM_BLOCK, "none", "a list")]
+NO_HANDLERS = [Difference("chains.a.handlers", Effect.ACCEPTED, "a list", "none")]
 BLOCK_31 = Accepted(blocks={"a": 31})
 GENESIS = Accepted(genesis=frozenset({"a"}))
 
@@ -276,6 +295,12 @@ def test_refusal_names_both_values_and_the_option() -> None:
         ([*BALANCE, *WEIGHT], GENESIS, {}, "a:31"),
         ([*BALANCE, *WEIGHT], Accepted(genesis=frozenset({"a"}), blocks={"a": 31}), {}, None),
         ([], NOTHING, {}, None),
+        (FIRST_HANDLER, NOTHING, {}, None),
+        (FIRST_HANDLER, NOTHING, {"executed": None}, None),
+        (FIRST_HANDLER, BLOCK_31, {}, None),
+        (FIRST_HANDLER, NOTHING, {"unfinished": True}, "the last batch of the checkpoint is not complete"),
+        ([*WEIGHT, *FIRST_HANDLER], NOTHING, {}, "a:31"),
+        (NO_HANDLERS, NOTHING, {}, "a:31"),
     ],
 )
 def test_only_the_accepted_change_passes(

@@ -122,3 +122,28 @@ def _repair(running: Running, before: Attempt) -> None:
     parked = running.parked()
     assert parked is not None
     running.store.committed = replace(before, head=parked.encode(before.head))
+
+
+def test_overflow_while_executed_blocks_are_taken_again_names_the_last_executed_block(
+    make: Callable[..., Running],
+) -> None:
+    running = make(30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lane, "_check_memory", lambda lane: (_ for _ in ()).throw(lane._overflow()))
+        running.run([item for batch in batches_of(running.chain) for item in batch])
+    parked = running.parked()
+    assert parked is not None
+    executed = parked.since_block
+    assert executed is not None
+    assert parked.reason.endswith(f"waiting for the record of the block after {executed}")
+
+    settings = replace(running.definition.settings, waiting_bytes_max=1)
+    running.definition = replace(running.definition, settings=settings)
+    running.order()
+    parked = running.parked()
+    assert parked is not None
+    assert parked.since_block == executed
+    assert parked.reason == (
+        f"lane {running.chain.lane}: waiting records occupy more than 1 bytes (waiting_bytes_max); "
+        f"it was taking the inputs of executed blocks, up to block {executed}, again"
+    )

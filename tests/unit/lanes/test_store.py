@@ -23,7 +23,7 @@ from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
 from validator.lanes.processor import LaneProcessor
-from validator.lanes.store import Head, LaneCache, Recovery, process_batch
+from validator.lanes.store import Head, LaneCache, Recovery, process_batch, restore_lane
 from validator.plugin.runtime import make_runtime
 
 
@@ -284,6 +284,22 @@ def test_overflow_commits_nothing_and_succeeds_under_wider_limit() -> None:
         run(narrow, store, cache, late_first)
     assert store.committed == Attempt()
     assert run(DEFINITION, store, cache, late_first) == next(live(DEFINITION, [late_first]))[0]
+
+
+def test_limit_lowered_below_an_executed_batch_is_for_later_records() -> None:
+    """The batch fit when it was taken: it is executed again under that limit, and the lane says what it waits for now."""
+    items: Batch = inputs_of(CHAIN.records)
+    at = next(at for at, item in enumerate(items) if item.block == 5)
+    before, after = items[:at], items[at:]
+    store = Store()
+    run(DEFINITION, store, LaneCache(), before)
+    narrow = definition_of(CHAIN, job={"waiting_bytes_max": 1})
+    with pytest.raises(WaitingOverflow, match=r"more than 1 bytes \(waiting_bytes_max\); waiting for .* of block 5"):
+        run(narrow, store, LaneCache(), after)
+    restored = restore_lane(narrow, store.attempt())
+    assert restored is not None
+    assert restored.lane.executed_block == 4
+    assert restored.lane.settings == narrow.settings
 
 
 def test_recovery_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

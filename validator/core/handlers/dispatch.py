@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from validator.core.handlers.context import Context, Host
 from validator.core.handlers.errors import HandlerFault, HandlerInterrupted, OutOfWeight
 from validator.core.handlers.handler import BoundHandler
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.limits import HANDLER_FAILURE_CHARACTERS_MAX
 from validator.core.outcomes import DispatchOutcome, Processed
 from validator.core.types import BlockNumber, ParaId, Weight
@@ -100,7 +101,8 @@ class HandlerDispatcher:
     """Dispatches upward messages to handlers; the block alone decides which ones are in force.
 
     ``epochs`` are ascending by block, the first from block 0. A message may use ``weight_max``, or the weight of a whole round if that is
-    None. A message that no handler takes is charged ``default_weight``. ``context`` makes each message's context.
+    None. A message that no handler takes is left to ``weights``, if there are any, else it is charged ``default_weight``. ``context`` makes
+    each message's context.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class HandlerDispatcher:
         epochs: Sequence[HandlerEpoch],
         *,
         default_weight: Weight = 1,
+        weights: FixedWeightDispatcher | None = None,
         weight_max: Weight | None = None,
         guard: Guard = unguarded,
         context: Callable[..., Context] = Context,
@@ -115,6 +118,7 @@ class HandlerDispatcher:
         self._starts = [epoch.from_block for epoch in epochs]
         self._tables = [epoch.table for epoch in epochs]
         self._default_weight = default_weight
+        self._weights = weights
         self._weight_max = weight_max
         self._guard = guard
         self._context = context
@@ -132,6 +136,8 @@ class HandlerDispatcher:
             processed = self._run(bound, host, para, payload, limit)
             if processed.outcome is not DispatchOutcome.NO_HANDLER:
                 return processed
+        if self._weights is not None:
+            return self._weights.process(host, para, payload, limit)
         return Processed(self._default_weight, DispatchOutcome.NO_HANDLER)
 
     def weigh(self, host: Host, payload: bytes) -> Weight:
@@ -143,7 +149,9 @@ class HandlerDispatcher:
         bound = table.by_prefix(payload)
         if bound is None:
             bound = next((bound for bound in table.deciding if self._recognises(bound, host, payload)), None)
-        return self._default_weight if bound is None else bound.handler.weight.of(payload)
+        if bound is not None:
+            return bound.handler.weight.of(payload)
+        return self._default_weight if self._weights is None else self._weights.weigh(host, payload)
 
     def _table(self, host: Host) -> DispatchTable:
         return self._tables[bisect_right(self._starts, host.block) - 1]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.core.handlers.relay import bound, dispatcher, host_of, relay
 from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch, find_conflicts
 from validator.core.handlers.handler import Handler, MessageWeight
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.limits import HANDLER_PREFIX_BYTES_MAX, PAYLOAD_BYTES_MAX, U64_MAX
 from validator.core.outcomes import DispatchOutcome
 
@@ -103,6 +104,16 @@ def test_message_without_handler_costs_default_weight() -> None:
     processed = dispatcher(handlers, default_weight=77).process(host_of(relay()), 1, b"")
     assert processed == (77, DispatchOutcome.NO_HANDLER, None, None, None, ())
     assert dispatcher([], default_weight=5).process(host_of(relay()), 1, b"\x01").weight == 5
+
+
+def test_message_without_handler_is_weighed_as_before_the_first_handler() -> None:
+    """A chain with weights, as a simulated one has, may get handlers: other messages keep their outcome."""
+    weights = FixedWeightDispatcher({b"\x02": 9}, 5, frozenset({b"\x03"}))
+    owner, host = dispatcher([bound("a", prefix=b"\x01")], default_weight=5, weights=weights), host_of(relay())
+    assert owner.process(host, 1, b"\x01").kind == "a"
+    for payload in (b"\x02", b"\x03", b"\x04"):
+        assert owner.process(host, 1, payload) == weights.process(host, 1, payload)
+        assert owner.weigh(host, payload) == weights.weigh(host, payload)
 
 
 def test_block_number_selects_handler_epoch() -> None:
