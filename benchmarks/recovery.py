@@ -21,7 +21,7 @@ from validator.core.rules import LaneRules, pages
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import chain_runtime
-from validator.lanes.genesis import genesis_path, keep_genesis
+from validator.lanes.definition import genesis_path, keep_genesis
 from validator.protocols.router.rules import ROUTER
 
 SIZES = ((100, 1_000), (10_000, 1_000_000))

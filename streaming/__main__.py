@@ -24,7 +24,6 @@ from validator.private import UMASK
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job and return its exit code."""
     try:
         config = _read_configuration(sys.stdin.buffer)
         match arguments:

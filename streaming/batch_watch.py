@@ -107,7 +107,6 @@ _beaten_s = float("-inf")
 
 
 def beat_next_to(checkpoint: Path | str) -> Beat:
-    """Return the file of the job with this checkpoint."""
     return Beat(str(Path(checkpoint).parent / "progress"))
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from streaming.chunk_files import PassedOn, whole
-from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES
+from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES, CHUNK_SCHEMA
+from streaming.range_source import packed_chunk
 from streaming.workers import check_plugins
 from validator.codec.encode import fitted
 from validator.codec.inflight import NO_LANE, Arrival, arrival, oversized, pack
@@ -22,24 +21,13 @@ from validator.core.types import maker
 from validator.lanes.definition import LaneDefinition, job_codec
 
 if TYPE_CHECKING:
-    from streaming.ranges import OffsetRange
+    import pyarrow as pa
+
+    from streaming.range_source import OffsetRange
     from validator.codec.codec import Codec
 
 _WITH_RAW: Final = (Input, DeadLetter, Unreadable)
 _source = maker(Source)
-
-_ARROW = pa.schema([
-    ("lane", pa.string()),
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("first_offset", pa.int64()),
-    ("end_offset", pa.int64()),
-    ("records", pa.int32()),
-    ("chunk", pa.binary()),
-    ("file", pa.string()),
-    ("position", pa.int64()),
-    ("size", pa.int64()),
-])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +95,6 @@ class Decoder:
         self._runs.add(NO_LANE, letter.source, letter, 0)
 
     def take(self) -> pa.RecordBatch | None:
-        """Return what has been taken since the last chunk, None if that is nothing."""
         return self._runs.take() if self._runs.bytes else None
 
 
@@ -166,7 +153,4 @@ class _Runs:
         ]
         self._runs.clear()
         self.bytes = 0
-        return pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
-            schema=_ARROW,
-        )
+        return packed_chunk(CHUNK_SCHEMA, rows)

@@ -13,27 +13,26 @@ import json
 import marshal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.options import CHUNK_BYTES, KEY_BYTES_MAX, WHOLE_BYTES_MAX
-from streaming.passed_over import passed_over_folder
-from streaming.range_source import SourceSettings, load_inputs, observed
-from streaming.shared_folder import SharedFolder, attempt_with, checkpoint_location, shared_by
-from streaming.sink import NO_ROWS, KafkaOutput, Output, opened, write_batch
+from streaming.range_source import SourceSettings, load_inputs, observed, packed_chunk
+from streaming.reading_process import passed_over_folder
+from streaming.shared_folder import SharedFolder, shared_by
 from streaming.stages import CONDENSE, KEYED, with_own_workers
-from streaming.workers import bound_worker, tune_garbage_collector
+from streaming.stateful import Operator, started
+from streaming.transactions import KafkaOutput, Output, opened, write_batch
+from streaming.workers import bound_worker
 from validator.codec.framing import plain_form
 from validator.errors import UserError
 from validator.job.schema_ids import NO_IDS, SchemaIds
@@ -43,21 +42,16 @@ from validator.lanes.sink import Sink
 from validator.plugin.job_api import Job, JobItem, JobRecord
 
 if TYPE_CHECKING:
-    from streaming.ranges import OffsetRange
+    import pandas as pd
+    import pyarrow as pa
+
+    from streaming.range_source import OffsetRange
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, records int, items binary"
 """Each row is a run of one key's items from one Kafka partition; the first of a chunk has the number of its ``records``."""
 
 EFFECTS_PER_TASK = 1_000
 """Records of a batch for each further condense task: every core takes a share."""
-
-_ARROW = pa.schema([
-    ("lane", pa.string()),
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("records", pa.int32()),
-    ("items", pa.binary()),
-])  # fmt: skip
 
 
 def _say(line: str) -> None:
@@ -100,18 +94,8 @@ class KeyedJobSettings:
         return beat_next_to(self.checkpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class StepOutput(KafkaOutput):
-    """Kafka, with one transactional producer for each key."""
-
-    def open(self) -> Sink:
-        """Open a sink of steps."""
-        return StepSink(self.writer)
-
-
 def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> StreamingQuery:
-    """Start the query, which runs until it is stopped or fails."""
-    job = settings.job
+    settings = replace(settings, kafka=with_known_ids(settings.kafka, settings.ids.headers))
     shared = shared_by(spark.sparkContext.master, Path(settings.checkpoint).parent)
 
     def items_read() -> DataFrame:
@@ -120,18 +104,11 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
         return observed(effects.unionByName(causes))  # in this order: see the module
 
     items = with_own_workers(spark, CONDENSE, items_read)
-    kafka = with_known_ids(settings.kafka, settings.ids.headers)
-    own = StepOutput.of(kafka, settings.prefix, spark.sparkContext.applicationId, settings.ids.frames)
-    output = settings.output or own
-    processed = with_own_workers(spark, KEYED, lambda: _process(items, settings, output, shared))
-    return (
-        processed.writeStream.queryName(job.name)
-        .format("noop")  # the state stage writes everything
-        .outputMode("append")
-        .option("checkpointLocation", checkpoint_location(settings.checkpoint))
-        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
-        .start()
+    own = KafkaOutput.of(
+        StepSink, settings.kafka, settings.prefix, spark.sparkContext.applicationId, settings.ids.frames
     )
+    operator = KeyedOperator(settings, settings.output or own, shared)
+    return started(spark, items, KEYED, operator, settings.job.name, settings.checkpoint, settings.trigger_interval_ms)
 
 
 def _source(spark: SparkSession, settings: KeyedJobSettings, name: str, shared: SharedFolder | None) -> DataFrame:
@@ -155,26 +132,6 @@ def _source(spark: SparkSession, settings: KeyedJobSettings, name: str, shared: 
     return load_inputs(spark, source)
 
 
-def _process(
-    items: DataFrame, settings: KeyedJobSettings, output: Output[Sink], shared: SharedFolder | None
-) -> DataFrame:
-    return items.groupBy("lane").transformWithStateInPandas(
-        KeyedOperator(
-            settings.job,
-            settings.prefix,
-            settings.recoveries,
-            output,
-            measured=settings.measured,
-            worker_memory_bytes=settings.worker_memory_bytes,
-            beat=settings.beat,
-            shared=shared,
-        ),
-        NO_ROWS,
-        outputMode="append",
-        timeMode="None",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class CondenseSettings:
     """What workers need in order to condense. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`)."""
@@ -185,7 +142,6 @@ class CondenseSettings:
     worker_memory_bytes: int | None = None
 
     def opened(self) -> Callable[..., Condenser]:
-        """Return what begins a task."""
         return lambda *_: Condenser(self)
 
 
@@ -219,7 +175,6 @@ class Condenser:
         self.add(topic, partition, first, None, None, None)
 
     def take(self) -> pa.RecordBatch | None:
-        """Return what has been taken since the last chunk, None if that is nothing."""
         if not self._records:
             return None
         counts = chain((self._records,), repeat(0))
@@ -228,10 +183,7 @@ class Condenser:
             for (place, items), count in zip(self._runs.items(), counts, strict=False)
         ]
         self._runs, self._bytes, self._records = {}, 0, 0
-        return pa.RecordBatch.from_arrays(
-            [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_ARROW)],
-            schema=_ARROW,
-        )
+        return packed_chunk(CHUNK_SCHEMA, rows)
 
 
 class SparkPages:
@@ -242,96 +194,64 @@ class SparkPages:
         self._pages = handle.getMapState("pages", "name binary", "page binary")
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None if the key is new."""
         row = self._head.get()
         return None if row is None else bytes(row[0])
 
     def save_head(self, head: bytes) -> None:
-        """Replace the head."""
         self._head.update((head,))
 
     def load_pages(self) -> dict[bytes, bytes]:
-        """Return every page."""
         return {bytes(name): bytes(page) for (name,), (page,) in self._pages.iterator()}
 
     def save_page(self, name: bytes, page: bytes) -> None:
-        """Write a page."""
         self._pages.updateValue((name,), (page,))
 
     def remove_page(self, name: bytes) -> None:
-        """Remove an existing page."""
         self._pages.removeKey((name,))
 
 
-class KeyedOperator(StatefulProcessor):
-    """Runs a job's state machines; keyed by the job's keys."""
+class KeyedOperator(Operator):
+    """Runs a job's state machines; keyed by the job's keys. What they emit is in Kafka when a batch's call returns."""
 
-    def __init__(
-        self,
-        job: Job,
-        prefix: str,
-        recoveries: dict[str, Recovery],
-        output: Output[Sink],
-        *,
-        measured: bool = False,
-        worker_memory_bytes: int | None = None,
-        beat: Beat | None = None,
-        shared: SharedFolder | None = None,
-    ) -> None:
-        self._shared = shared
-        self._job = job
-        self._output = output
-        self._prefix = prefix
-        self._recoveries = recoveries
-        self._measured = measured
-        self._worker_memory_bytes = worker_memory_bytes
-        self._beat = beat
+    def __init__(self, settings: KeyedJobSettings, output: Output[Sink], shared: SharedFolder | None = None) -> None:
+        super().__init__(shared)
+        self._settings, self._output = settings, output
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
         self._pages = SparkPages(handle)
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form, as in `streaming.lane_operator`
-        self,
-        key: tuple[str],
-        rows: Iterator[pd.DataFrame],
-        timerValues: object,  # noqa: ARG002, N803
-    ) -> Iterator[pd.DataFrame]:
-        """Process one key's items of one batch. What they emit is in Kafka when this returns."""
-        with attempt_with(self._shared):
-            self._execute(key[0], rows)
-        return iter(())
-
-    def _execute(self, key: str, rows: Iterator[pd.DataFrame]) -> None:
-        tune_garbage_collector()
-        if self._worker_memory_bytes is not None:
-            bound_worker(self._worker_memory_bytes, len(self._job.keys))
+    def execute(self, key: str, rows: Iterator[pd.DataFrame]) -> None:
+        settings = self._settings
+        if settings.worker_memory_bytes is not None:
+            bound_worker(settings.worker_memory_bytes, len(settings.job.keys))
         try:
             output, consumed, found, left = self._step(key, rows)
         except MemoryError:
             CACHE.live.pop(key, None)
             raise UserError(
-                f"job {self._job.name}, {key}: its worker ran out of memory: raise [job] worker_memory"
+                f"job {settings.job.name}, {key}: its worker ran out of memory: raise [job] worker_memory"
             ) from None
         with opened(self._output) as sink:
             sink.begin(key, found)
             write_batch(sink, key, [output], lambda: consumed)
             sink.leave(key, left)
-        if self._beat is not None:
-            self._beat.beat()
+        settings.beat.beat()
 
     def _step(self, key: str, rows: Iterator[pd.DataFrame]) -> Step:
-        items = ordered(
-            self._job,
-            [
-                JobItem(topic, int(partition), offset, content)
-                for frame in rows
-                for topic, partition, run in zip(frame["topic"], frame["partition"], frame["items"], strict=True)
-                for offset, content in marshal.loads(run)  # noqa: S302 - written by the previous stage
-            ],
+        settings = self._settings
+        items = [
+            JobItem(topic, int(partition), offset, content)
+            for frame in rows
+            for topic, partition, run in zip(frame["topic"], frame["partition"], frame["items"], strict=True)
+            for offset, content in marshal.loads(run)  # noqa: S302 - written by the previous stage
+        ]
+        return process_keyed(
+            settings.job,
+            key,
+            self._pages,
+            CACHE,
+            ordered(settings.job, items),
+            settings.prefix,
+            settings.recoveries.get(key),
+            measured=settings.measured,
         )
-        recovery = self._recoveries.get(key)
-        return process_keyed(self._job, key, self._pages, CACHE, items, self._prefix, recovery, measured=self._measured)
-
-    def close(self) -> None:
-        """Keep the cache, since the worker stays alive."""

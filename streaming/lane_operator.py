@@ -6,42 +6,53 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import SparkContext, SparkFiles, TaskContext
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from streaming.batch_watch import Beat
+from streaming.batch_watch import Beat, beat_next_to
 from streaming.chunk_files import PassedOn, chunk_of
-from streaming.held_inputs import ParkingSettings, ReadFailed
 from streaming.options import batch_bytes_max
+from streaming.range_source import ReadFailed
 from streaming.reasons import DEATHS_MAX
-from streaming.shared_folder import SharedFolder, attempt_with
-from streaming.sink import Output, opened, write_batch
-from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
+from streaming.shared_folder import SharedFolder
+from streaming.stateful import Operator
+from streaming.transactions import Output, opened, write_batch
+from streaming.workers import bound_worker, check_plugins, forget_point, note_point
+from validator.checkpoint.kafka import PERSON_S, Lack, SecondLook, SeenTwice
 from validator.codec.encode import BlockOutput, encode_dead_letter
-from validator.codec.inflight import Arrival
-from validator.core.inputs import DeadLetter
-from validator.lanes.apart.batch import ApartBatch, has_handlers
+from validator.codec.inflight import Arrival, arrival
+from validator.core.inputs import DeadLetter, Source
+from validator.errors import Unavailable, UserError
+from validator.job.schema_ids import NO_IDS, SchemaIds
+from validator.kafka.calls import PROGRESS_S_MAX
+from validator.kafka.reader import NotUnpacked, TopicReader
+from validator.kafka.registry import known_ids
+from validator.kafka.settings import SPARING
+from validator.kafka.transaction import KafkaGone
+from validator.lanes.apart.batch import ApartBatch, Services, has_handlers
 from validator.lanes.apart.host import LaneProcesses, LaneProcessFailed
-from validator.lanes.apart.process import BatchRequest
-from validator.lanes.arrived import Chunk, arrived, runs
-from validator.lanes.auditing import Auditor, AuditSettings
-from validator.lanes.definition import LaneDefinition
-from validator.lanes.genesis import keep_genesis, read_genesis
+from validator.lanes.arrived import Chunk, runs
+from validator.lanes.auditing import AuditSettings
+from validator.lanes.definition import LaneDefinition, job_codec, keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
-from validator.lanes.meter import LaneMeter, MeterSettings
+from validator.lanes.meter import LaneMeter, MeterSettings, meter_of
 from validator.lanes.parked import Fault, Partition, Span, point_of
-from validator.lanes.parking import LaneBatch, Suspect, with_handlers
+from validator.lanes.parking import BatchRequest, HeldInputs, InputsGone, LaneBatch, Suspect, with_handlers
 from validator.lanes.sink import LaneSink
 from validator.lanes.store import LaneCache, Recovery
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from validator.kafka.settings import KafkaTable
+
 
 _COLUMNS = ("topic", "partition", "first_offset", "end_offset", "records", *PassedOn._fields)
 
@@ -69,17 +80,44 @@ PROCESSES = LaneProcesses()
 
 
 @dataclass(frozen=True, slots=True)
-class LaneServices:
-    """What the process of a lane needs of this worker (`validator.lanes.apart.host.Services`)."""
+class JobSettings:
+    """The query's settings."""
 
-    sink: LaneSink
-    lane: str
-    held_inputs: Callable[[Partition, Span, int], tuple[list[Arrival], int]]
-    recovered: Callable[[Recovery], None]
+    definitions: dict[str, LaneDefinition]
+    kafka: dict[str, Any]
+    prefix: str
+    checkpoint: Path | str
+    records_per_trigger: int
+    trigger_interval_ms: int
+    output: Output[LaneSink] | None = None
+    """Where the lanes' records go; None means Kafka, exactly once."""
+    worker_memory_bytes: int | None = 4 * 1024**3
+    """Memory limit of a worker that executes lanes; None if that is not a separate process."""
+    retired: dict[str, Consumed] = field(default_factory=dict)
+    """By lane that is no longer configured, what it has consumed."""
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    """By lane, the point at which its worker has died too often."""
+    skipped: dict[str, frozenset[Source]] = field(default_factory=dict)
+    """By lane, the records that it had skipped before it is started over."""
+    parked: frozenset[str] = frozenset()
+    """Lanes that were parked before they are started over."""
+    cores: int = 0
+    """Tasks that run at once in a local job, 0 on a cluster."""
+    state_partitions: int = 1
+    """Partitions of the lanes, which on a cluster say how many tasks read at once."""
+    meter: MeterSettings | None = None
+    """What workers measure; None for nothing."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """By input topic, with the prefix, the id of the one that the checkpoint has read."""
+    ids: SchemaIds = NO_IDS
+    """What the schema registry has said; ``kafka`` has the part that readers need."""
+    audit: AuditSettings | None = None
+    """Which blocks they check; None for none."""
 
-    def confirm(self, *, corrects: bool) -> None:
-        """Check the lane's marker, or correct it."""
-        self.sink.confirm(self.lane, corrects=corrects)
+    @property
+    def beat(self) -> Beat:
+        """The file by which lanes show their progress."""
+        return beat_next_to(self.checkpoint)
 
 
 class SparkState:
@@ -91,36 +129,28 @@ class SparkState:
         self._journal = handle.getListState("journal", "entry binary")
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None if the lane is new."""
         row = self._head.get()
         return None if row is None else bytes(row[0])
 
     def save_head(self, head: bytes) -> None:
-        """Replace the head."""
         self._head.update((head,))
 
     def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
         return {number: bytes(pages) for (number,), (pages,) in self._slots.iterator()}
 
     def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
         self._slots.updateValue((number,), (data,))
 
     def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
         self._slots.removeKey((number,))
 
     def load_journal(self) -> Iterator[bytes]:
-        """Return the journal's entries in order."""
         return (bytes(row[0]) for row in self._journal.get())
 
     def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
         self._journal.appendValue((entry,))
 
     def clear_journal(self) -> None:
-        """Remove every entry."""
         self._journal.clear()
 
 
@@ -143,34 +173,25 @@ def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> 
     return replace(definition, genesis=ShippedGenesis(path.name))
 
 
-class LaneOperator(StatefulProcessor):
+class LaneOperator(Operator):
     """Executes lanes block by block, and writes what they emit; keyed by lane."""
 
     def __init__(
         self,
-        definitions: dict[str, LaneDefinition],
+        settings: JobSettings,
         output: Output[LaneSink],
-        worker_memory_bytes: int | None = None,
-        retired: Mapping[str, Consumed] | None = None,
-        beat: Beat | None = None,
-        parking: ParkingSettings | None = None,
-        cache: LaneCache | None = None,
-        meter: MeterSettings | None = None,
-        audit: AuditSettings | None = None,
         shared: SharedFolder | None = None,
+        *,
+        cache: LaneCache | None = None,
+        held_inputs: HeldInputs | None = None,
     ) -> None:
-        """``cache`` is the worker's own unless given. Without a ``meter`` nothing is measured, without ``audit`` no block is checked."""
-        self._shared = shared
-        self._definitions = definitions
-        self._output = output
-        self._beat = beat
-        self._retired = dict(retired or {})
-        self._parking = parking or ParkingSettings()
-        self._cache = cache
-        self._meter = meter
-        self._audit = audit
-        self._worker_memory_bytes = worker_memory_bytes
-        self._batch_bytes_max = batch_bytes_max(worker_memory_bytes)
+        """``cache`` is the worker's own unless given; without ``held_inputs``, Kafka is read."""
+        super().__init__(shared)
+        self._settings, self._output, self._cache = settings, output, cache
+        self._held_inputs = held_inputs or partial(
+            read_held_inputs, settings.kafka, settings.prefix, settings.definitions
+        )
+        self._batch_bytes_max = batch_bytes_max(settings.worker_memory_bytes)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state.
@@ -180,49 +201,47 @@ class LaneOperator(StatefulProcessor):
         """
         self._state = SparkState(handle)
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form; the base class allows two
-        self,
-        key: tuple[str],
-        rows: Iterator[pd.DataFrame],
-        timerValues: object,  # noqa: ARG002, N803
-    ) -> Iterator[pd.DataFrame]:
-        """Process one lane's chunks of one batch, sorted by topic, partition and offset because a shuffle keeps no order.
-
-        What the lane emits is in Kafka when this returns, so there are no rows to return.
-        """
-        with attempt_with(self._shared):
-            self._execute(key[0], rows)
-        return iter(())
-
-    def _execute(self, lane: str, rows: Iterator[pd.DataFrame]) -> None:
-        tune_garbage_collector()
-        check_plugins(self._definitions.values())
-        if self._worker_memory_bytes is not None:  # None if this is not a separate process
-            bound_worker(self._worker_memory_bytes, len(self._definitions))
-        definition = self._definitions.get(lane)
+    def execute(self, key: str, rows: Iterator[pd.DataFrame]) -> None:
+        """Process one lane's chunks of one batch, in any order, because a shuffle keeps none."""
+        definitions, memory_bytes = self._settings.definitions, self._settings.worker_memory_bytes
+        check_plugins(definitions.values())
+        if memory_bytes is not None:
+            bound_worker(memory_bytes, len(definitions))
+        definition = definitions.get(key)
         with opened(self._output) as sink:
             if definition is None:
-                self._bury(sink, lane, _chunks(rows))
+                self._bury(sink, key, _chunks(rows))
             else:
-                self._run(sink, lane, definition, rows)
+                self._run(sink, key, definition, rows)
 
     def _bury(self, sink: LaneSink, lane: str, chunks: Iterator[Chunk]) -> None:
         """Write the dead letters of a lane that is not configured. It has no state, so what names its points are batches."""
         task = TaskContext.get()
         batch = 0 if task is None else int(task.getLocalProperty("streaming.sql.batchId") or 0)
         sink.begin(lane, f"batch {batch}")
-        write_batch(sink, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
+        write_batch(sink, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._settings.retired))
         sink.leave(lane, f"batch {batch + 1}")
 
     def _run(self, sink: LaneSink, lane: str, definition: LaneDefinition, rows: Iterator[pd.DataFrame]) -> None:
-        head = self._state.load_head()
+        head, settings = self._state.load_head(), self._settings
+        request = BatchRequest(
+            definition,
+            head,
+            self._batch_bytes_max,
+            {each: suspect for each, suspect in settings.suspects.items() if each == lane},
+            settings.skipped.get(lane, frozenset()),
+            _query(),
+            lane in settings.parked,
+            settings.meter,
+            settings.audit,
+        )
         if not has_handlers(definition, head):
-            self._run_here(sink, lane, definition, _chunks(rows))
+            self._run_here(sink, lane, request, _chunks(rows))
             return
-        suspects, point, chunks = self._parking.suspects, point_of(head), list(rows)
+        chunks = list(rows)
         for attempt in count(1):
             try:
-                self._run_apart(sink, lane, definition, head, _chunks(chunks), suspects)
+                self._run_apart(sink, lane, request, _chunks(chunks))
                 return
             except LaneProcessFailed as failed:
                 sys.stderr.write(json.dumps({"event": "process failed", "lane": lane, "reason": str(failed)}) + "\n")
@@ -231,72 +250,47 @@ class LaneOperator(StatefulProcessor):
                     continue
                 reason = str(failed) if failed.fault else f"{attempt} times at the same point, {failed}"
                 reason = with_handlers(f"lane {lane}: {reason}", definition)
-                suspects = {lane: Suspect(point, reason, failed.fault or Fault.WORKER, failed.place)}
+                suspect = Suspect(point_of(head), reason, failed.fault or Fault.WORKER, failed.place)
+                request = replace(request, suspects={lane: suspect})
 
-    def _run_apart(
-        self,
-        sink: LaneSink,
-        lane: str,
-        definition: LaneDefinition,
-        head: bytes | None,
-        chunks: Iterator[Chunk],
-        suspects: Mapping[str, Suspect],
-    ) -> None:
+    def _run_apart(self, sink: LaneSink, lane: str, request: BatchRequest, chunks: Iterator[Chunk]) -> None:
         """Execute a batch in the lane's process; a suspect is parked without one.
 
         Raises `LaneProcessFailed` before anything of the batch is committed.
         """
-        parking = self._parking
-        request = BatchRequest(
-            definition,
-            head,
-            self._batch_bytes_max,
-            {each: suspect for each, suspect in suspects.items() if each == lane},
-            parking.skipped.get(lane, frozenset()),
-            _query(),
-            lane in parking.parked,
-            self._meter,
-            self._audit,
+        services = Services(
+            partial(self._held_inputs, lane),
+            lambda corrects: sink.confirm(lane, corrects=corrects),
+            _log_recovery,
         )
-        services = LaneServices(sink, lane, partial(parking.held_inputs, self._definitions, lane), _log_recovery)
-        batch = ApartBatch(PROCESSES, services, self._state, request, chunks, self._worker_memory_bytes or MEMORY_BYTES)
-        note_point(lane, point_of(head))
-        sink.begin(lane, point_of(head))
+        memory_bytes = self._settings.worker_memory_bytes or MEMORY_BYTES
+        batch = ApartBatch(PROCESSES, services, self._state, request, chunks, memory_bytes)
+        note_point(lane, point_of(request.head))
+        sink.begin(lane, point_of(request.head))
         with batch:
-            written = write_batch(sink, lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
+            written = write_batch(sink, lane, _seen(self._settings.beat, batch.run()), lambda: batch.consumed)
             sink.leave(lane, batch.left_at)
             batch.written(written)
 
-    def _run_here(self, sink: LaneSink, lane: str, definition: LaneDefinition, chunks: Iterator[Chunk]) -> None:
-        items, left, too_large = arrived(chunks, self._batch_bytes_max)
-        parking, cache = self._parking, CACHE if self._cache is None else self._cache
-        meter = _meter(lane, self._meter)
-        batch = LaneBatch(
-            definition,
+    def _run_here(self, sink: LaneSink, lane: str, request: BatchRequest, chunks: Iterator[Chunk]) -> None:
+        meter = meter_of(METERS.get(lane), lane, request.meter)
+        if meter is not None:
+            METERS[lane] = meter
+        batch = LaneBatch.of(
+            request,
+            chunks,
             self._state,
-            cache,
-            items,
-            partial(parking.held_inputs, self._definitions),
-            parking.suspects,
-            parking.skipped.get(lane, ()),
-            left,
-            too_large=too_large,
-            checkpoint=_query(),
-            was_parked=lane in parking.parked,
+            CACHE if self._cache is None else self._cache,
+            self._held_inputs,
+            meter,
             begins=partial(sink.begin, lane),
             noted=note_point,
             confirms=lambda corrects: sink.confirm(lane, corrects=corrects),
-            observe=None if meter is None else meter.executed,
-            audit=_auditor(definition, self._audit, meter),
         )
-        outputs = batch.run() if meter is None else meter.measured(batch.run(), lambda: cache.look(lane))
-        written = write_batch(sink, lane, _seen(self._beat, outputs), lambda: batch.consumed)
+        written = write_batch(sink, lane, _seen(self._settings.beat, batch.measured()), lambda: batch.consumed)
         sink.leave(lane, batch.left_at)
         if meter is not None:
             meter.written(written)
-
-    def close(self) -> None:
-        """Keep the cache, since the worker stays alive."""
 
 
 def _chunks(rows: Iterable[pd.DataFrame]) -> Iterator[Chunk]:
@@ -331,34 +325,80 @@ def _unconfigured(
     return outputs(), lambda: consumed
 
 
-def _meter(lane: str, settings: MeterSettings | None) -> LaneMeter | None:
-    """Return a lane's meter, the same one for as long as its settings are."""
-    if settings is None:
-        return None
-    meter = METERS.get(lane)
-    if meter is None or meter.settings != settings:
-        meter = METERS[lane] = LaneMeter(lane, settings)
-    return meter
-
-
-def _auditor(definition: LaneDefinition, settings: AuditSettings | None, meter: LaneMeter | None) -> Auditor | None:
-    """Return what checks the blocks of a batch, None if none are to be checked."""
-    if settings is None:
-        return None
-    return Auditor(definition, settings) if meter is None else Auditor(definition, settings, meter.audited)
-
-
 def _query() -> str:
     """Return the id of the query, which Spark keeps in its checkpoint and gives to tasks; empty outside a task."""
     task = TaskContext.get()
     return "" if task is None else task.getLocalProperty("sql.streaming.queryId") or ""
 
 
-def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
+def _seen(beat: Beat, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
     try:
         for each in outputs:
-            if beat is not None:
-                beat.beat()
+            beat.beat()
             yield each
     finally:
         forget_point()
+
+
+# --- the inputs of a parked lane, read again ---
+
+
+def read_held_inputs(
+    kafka: KafkaTable,
+    prefix: str,
+    definitions: Mapping[str, LaneDefinition],
+    lane: str,
+    place: Partition,
+    span: Span,
+    bytes_max: int,
+) -> tuple[list[Arrival], int]:
+    """Return a lane's inputs within a span, as `validator.lanes.parking.HeldInputs` says.
+
+    Raises `InputsGone`, `MemoryError`, `ReadFailed`, and `KafkaGone` if Kafka is away.
+    """
+    topic, partition = place[0].removeprefix(prefix), place[1]
+    try:
+        kind = INPUT_TOPICS.get(topic)
+        if kind is None:  # as an order may say
+            raise InputsGone(f"{topic} is not an input topic")
+        lacks = partial(_held_lack, prefix, lane, (topic, partition), span)
+        SecondLook(kafka, PERSON_S).refuse_soon("held inputs", lacks)
+        codec = job_codec(definitions.values()).knowing(known_ids(kafka) or {})
+        lanes = {name: definition.records for name, definition in definitions.items()}
+        items: list[Arrival] = []
+        size = 0
+        with TopicReader(kafka, prefix, [topic], lane=lane, nulls=True, reading=SPARING) as reader:
+            reader.restart(topic, partition, span.first)
+            for record in reader.read_past_transactions(PROGRESS_S_MAX, {place: span.end}):
+                if record.offset >= span.end:
+                    break
+                if size >= bytes_max:
+                    return items, record.offset
+                source = Source(*place, record.offset)
+                # a record without a value is read as an empty one
+                named, item = arrival(codec, kind, record.value or None, source, record.key, lanes)
+                if named == lane:
+                    items.append(item)
+                    size += len(record.value)
+        return items, span.end
+    except SeenTwice as error:
+        raise InputsGone(str(error)) from None
+    except Unavailable as error:
+        raise KafkaGone(str(error)) from error
+    except NotUnpacked as error:
+        raise MemoryError from error
+    except UserError as error:
+        raise ReadFailed(str(error)) from error
+
+
+def _held_lack(prefix: str, lane: str, place: Partition, span: Span, kafka: KafkaTable) -> Lack | None:
+    """Return whether Kafka no longer has inputs of a span."""
+    topic, partition = place
+    with TopicReader(kafka, prefix, [topic], lane=lane) as reader:
+        first, end = reader.spans().get(place, (0, 0))
+    where = f"{prefix}{topic}[{partition}]"
+    if end < span.end:
+        return Lack(f"{where} ends at {end}, and held are inputs up to {span.end}")
+    if first > span.first:
+        return Lack(f"retention removed the held inputs of {where} from {span.first} to {first - 1}")
+    return None

@@ -70,7 +70,6 @@ def jvm_options(log_configuration: Path, jit: str, archive: Sequence[str], scrat
 
 
 def session_options(java_options: str, driver_memory: str, state_partitions: int) -> dict[str, str]:
-    """Return the options of the Spark session."""
     return {
         # an exact count instead of the default 200: each state partition is a task, a RocksDB instance and a commit per batch
         "spark.sql.shuffle.partitions": str(state_partitions),

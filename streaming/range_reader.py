@@ -23,11 +23,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streaming.chunk_files import ChunkFile, PassedOn
 from streaming.options import WHOLE_BYTES_MAX
-from streaming.range_source import InputsRemoved, SourceSettings, TaskDecoder, TaskRanges, failure
-from streaming.ranges import OffsetRange
+from streaming.range_source import InputsRemoved, OffsetRange, SourceSettings, TaskDecoder, TaskRanges, failure
 from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.kafka.calls import ASK_ENDS, CLOSE, READ_RANGE, within
-from validator.kafka.consume import NOT_UNPACKED, available
+from validator.kafka.reader import NOT_UNPACKED, available
 from validator.kafka.retry import ends_reading, spans_of
 from validator.kafka.settings import INPUTS, INPUTS_SPARING, consumer_config
 from validator.kafka.transaction import KafkaGone
@@ -121,7 +120,6 @@ class Cursor:
             self._consumer.incremental_unassign([TopicPartition(*place)])
 
     def close(self) -> None:
-        """Close the connections."""
         with within(CLOSE):
             self._consumer.close()
 

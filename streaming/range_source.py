@@ -7,6 +7,8 @@ of the worker reads and decodes it ahead, while the lanes execute (`streaming.ra
 What was read ahead is a cache of what Kafka has at those offsets: a batch is decided by Spark's log of offsets alone, and reading
 it again, in any worker, gives the same.
 
+Offsets are written by topic and partition: ``{"blocks": {"0": 17}}``, the form of Spark's Kafka source, which earlier versions read with.
+
 Spark runs `latestOffset` and `partitions` in a separate process next to the driver.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -24,7 +26,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from streaming.chunk_files import remove_files_before
 from streaming.options import CHUNK_SCHEMA
-from streaming.ranges import OffsetRange, Offsets, divided, limited, records_between
 from validator.errors import UserError
 from validator.kafka.retry import offsets_of, partitions_of, passes
 from validator.kafka.settings import admin_config
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming.shared_folder import SharedFolder
+
 
 OBSERVED, RECORDS = "inputs", "records"
 """What each batch reports: the number of its records."""
@@ -100,7 +102,7 @@ class SourceSettings:
     ahead: bool = True
     """Whether workers read ahead: Spark must give a worker the tasks of one number."""
     passed_over: str = ""
-    """Folder of `streaming.passed_over.PassedOver`."""
+    """Folder of `streaming.reading_process.PassedOver`."""
     name: str = "validator-inputs"
     """The source's name in this session."""
     schema: str = CHUNK_SCHEMA
@@ -186,15 +188,12 @@ class RangeStreamReader(DataSourceStreamReader):
         return {"_settings": self._settings}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as those of the other methods
-        """Return the first offsets."""
         return self._offsets(OffsetSpec.earliest())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit of a batch."""
         return ReadAllAvailable() if self._settings.records_max is None else ReadMaxRows(self._settings.records_max)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """Return the end of the next batch."""
         self._latest = self._offsets(OffsetSpec.latest())
         if self._latest != start:
             self._refuse_replaced()
@@ -216,7 +215,6 @@ class RangeStreamReader(DataSourceStreamReader):
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read and decode a task's ranges, in a worker."""
         from streaming.reading_process import read  # only workers import what decodes
 
         assert isinstance(partition, TaskRanges)
@@ -263,12 +261,27 @@ def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec
     return ends
 
 
+def packed_chunk(schema: str, rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Return rows of a schema in Spark's words as a chunk."""
+    import pyarrow as pa  # only workers pack
+
+    kinds = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32(), "long": pa.int64()}
+    fields = [(name, kinds[kind]) for name, kind in (each.split() for each in schema.split(","))]
+    columns = list(zip(*rows, strict=True)) or [()] * len(fields)
+    arrays = [pa.array(column, kind) for column, (_, kind) in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
 def failure(error: KafkaError) -> Exception:
     """Return what to raise if Kafka does not give the inputs."""
     from validator.kafka.transaction import KafkaGone
 
     text = f"Kafka does not give the inputs: {error.str()} ({error.name()})"
     return KafkaGone(text) if passes(error) else UserError(text)
+
+
+class ReadFailed(Exception):
+    """Inputs could not be read, of a task or of a lane that continues; the batch is retried."""
 
 
 class InputsRemoved(UserError):
@@ -303,20 +316,16 @@ class InputSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name."""
         return cls.settings.name
 
     def schema(self) -> str:
-        """Return the schema of the rows."""
         return self.settings.schema
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Return what plans and reads."""
         return RangeStreamReader(self.settings)
 
 
 def load_inputs(spark: SparkSession, settings: SourceSettings) -> DataFrame:
-    """Return the decoded inputs as a stream of chunks."""
     spark.dataSource.register(type("Inputs", (InputSource,), {"settings": settings}))
     return spark.readStream.format(settings.name).load()
 
@@ -332,11 +341,9 @@ class NothingReader(DataSourceReader):
     """Reads nothing."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return no partition."""
         return []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """Return no row."""
         return iter(())
 
 
@@ -345,13 +352,78 @@ class NothingSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name."""
         return "validator-nothing"
 
     def schema(self) -> str:
-        """Return the schema of the decode stage's rows."""
         return CHUNK_SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002
-        """Return what reads nothing."""
         return NothingReader()
+
+
+Offsets: TypeAlias = dict[str, dict[str, int]]
+"""By topic and partition, the offset after the last record that was read."""
+
+RECORDS_PER_TASK_MIN: Final = 10_000
+"""Records of a batch for each further task: below, starting a task costs more than it saves."""
+
+
+class OffsetRange(NamedTuple):
+    """Offsets of one partition: ``first`` is the first one, ``end`` the one after the last. Kafka itself uses some of them for markers."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+
+def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
+    """Return the ranges between two offsets, by topic and partition; a partition that ``start`` lacks is new, and begins at 0."""
+    found = [
+        OffsetRange(topic, int(partition), start.get(topic, {}).get(partition, 0), offset)
+        for topic, partitions in end.items()
+        for partition, offset in partitions.items()
+    ]
+    return sorted(each for each in found if each.first < each.end)
+
+
+def records_between(start: Offsets, end: Offsets) -> int:
+    return sum(each.end - each.first for each in ranges_between(start, end))
+
+
+def limited(start: Offsets, latest: Offsets, records_max: int) -> Offsets:
+    """Return the end of a batch that begins at ``start``: ``latest``, or so much of it that the batch has about ``records_max`` records.
+
+    Each partition gives a share as large as its part of the backlog, at least one record: records of one block arrive at about the same
+    time on all topics.
+    """
+    total = records_between(start, latest)
+    if total <= records_max:
+        return latest
+    ends: Offsets = {topic: dict(partitions) for topic, partitions in latest.items()}
+    for topic, partition, first, end in ranges_between(start, latest):
+        ends[topic][str(partition)] = first + max(1, (end - first) * records_max // total)
+    return ends
+
+
+def divided(
+    start: Offsets, end: Offsets, tasks_max: int, task_records_min: int | None = None
+) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges of each task of a batch, about as many records for each; at most ``tasks_max`` tasks, none for an empty batch.
+
+    A further task has ``task_records_min`` records, by default `RECORDS_PER_TASK_MIN`.
+    """
+    total = records_between(start, end)
+    count = min(tasks_max, -(-total // (task_records_min or RECORDS_PER_TASK_MIN)))
+    tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
+    before = 0
+    for each in ranges_between(start, end):
+        at = each.first
+        while at < each.end:
+            task = before * count // total
+            ends_at = -(-total * (task + 1) // count)  # where the next task begins
+            until = min(each.end, at + ends_at - before)
+            tasks[task].append(each._replace(first=at, end=until))
+            before += until - at
+            at = until
+    return [tuple(ranges) for ranges in tasks]

@@ -16,16 +16,15 @@ import os
 import pickle
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from streaming.held_inputs import ReadFailed
-from streaming.passed_over import PassedOver
 from streaming.range_reader import RangeReader, TooLarge
-from streaming.range_source import Decoding, SourceSettings, TaskRanges
-from streaming.ranges import OffsetRange
+from streaming.range_source import Decoding, OffsetRange, ReadFailed, SourceSettings, TaskRanges
 from streaming.shared_folder import attempt_with
 from streaming.workers import bound_worker, tune_garbage_collector, used_bytes
 from validator.kafka.calls import ENDED, KAFKA_GONE
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     import pyarrow as pa
+
 
 PROOFS: Final = 3
 """Processes that have to fail at a batch, each before it has read a record, before the batch is passed over."""
@@ -106,7 +106,6 @@ class InputReader:
             yield from self._sparingly(each)
 
     def close(self) -> None:
-        """End the process."""
         if self._process is not None:
             self._process.end()
             self._process = None
@@ -232,7 +231,6 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process has not ended."""
         return self._ended(os.WNOHANG) is None
 
     def ask(self, task: TaskRanges) -> Iterator[tuple[Any, ...]]:
@@ -254,7 +252,6 @@ class _Process:
             raise error from _InProcess(trace)
 
     def end(self) -> None:
-        """End the process if it has not."""
         self._connection.close()
         if self._ended(os.WNOHANG) is None:
             with suppress(ProcessLookupError):
@@ -315,3 +312,55 @@ def _in_fork(serve: Callable[..., None], connection: Connection, *, sparing: boo
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+_FOLDER: Final = "passed-over"
+
+
+def passed_over_folder(checkpoint: Path | str) -> str:
+    """Return the folder of a checkpoint's notes: with the checkpoint, they are gone, too."""
+    return str(Path(checkpoint).absolute() / _FOLDER)
+
+
+class PassedOver:
+    """The notes in a folder, which need not exist: a file's name has topic, partition and first offset, its content the offset behind."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def within(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Return what is passed over of some ranges, by partition and offset."""
+        noted = self._noted()
+        return sorted(
+            each
+            for each in noted
+            if any(each[:2] == of[:2] and each.first < of.end and each.end > of.first for of in ranges)
+        )
+
+    def note(self, span: OffsetRange) -> None:
+        """Pass offsets over, unless another attempt has noted others from the same one on. Raises `OSError`."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        first = f"{span.topic}@{span.partition}@{span.first}"
+        made = self._folder / f".{token_hex(8)}"
+        with made.open("w", encoding="ascii") as file:
+            file.write(f"{span.end}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(made, self._folder / first)
+        except FileExistsError:
+            pass
+        finally:
+            made.unlink()
+
+    def _noted(self) -> list[OffsetRange]:
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 - one call
+        except FileNotFoundError:
+            return []
+        return [self._of(name) for name in names if not name.startswith(".")]
+
+    def _of(self, name: str) -> OffsetRange:
+        topic, partition, first = name.rsplit("@", 2)
+        end = int((self._folder / name).read_text(encoding="ascii"))
+        return OffsetRange(topic, int(partition), int(first), end)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections import Counter
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final
 
 from pyspark.errors import StreamingQueryException
 
@@ -25,6 +27,7 @@ from streaming.spark_internals import (
     java_trace,
 )
 from streaming.workers import EXECUTES
+from validator.kafka.calls import KAFKA_GONE
 from validator.lanes.parking import Suspect
 
 OUT_OF_MEMORY = "Spark's JVM ran out of memory: raise [job] driver_memory"
@@ -230,12 +233,6 @@ def worker_died(error: str) -> bool:
     )
 
 
-class Failed(Protocol):
-    """A failed batch: its reason in one line, and what Spark says of it."""
-
-    error: str
-
-
 class Deaths:
     """Counts the deaths of workers by lane and point, as their last words name them (`workers.note_point`).
 
@@ -246,7 +243,7 @@ class Deaths:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._reasons: dict[tuple[str, str], str] = {}
 
-    def count(self, failure: Failed) -> str | None:
+    def count(self, failure: BatchFailed) -> str | None:
         """Count a failure, and return its lane if that is to be parked now."""
         executed = executed_lane(failure.error)
         if executed is None:
@@ -280,3 +277,48 @@ def executed_lane(error: str) -> tuple[str, str] | None:
         return None
     lane, point = words
     return lane, point
+
+
+# --- failures that pass, of Kafka, a name service, the job's disk, or a busy machine ---
+
+_NO_RIGHT: Final = "Permission denied"
+_DISK: Final = {
+    "No space left on device": "No space left on device",
+    "Disk quota exceeded": "Disk quota exceeded",
+    "Read-only file system": "Read-only file system",
+    f"({_NO_RIGHT})": _NO_RIGHT,
+    "java.nio.file.AccessDeniedException: ": _NO_RIGHT,
+    "Mkdirs failed to create ": "no folder can be created there",
+    "Input/output error": "Input/output error",
+}
+"""What Java, RocksDB, Hadoop's file system and Python say of a folder that cannot be written, with our words; in parentheses as Java quotes
+the system."""
+
+WRITER_GONE: Final = KAFKA_GONE
+"""A worker's `validator.kafka.transaction.KafkaGone`, in the text of the query's exception."""
+
+_ERRNO: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""The same of a worker's own files, by number."""
+
+
+def unwritable(error: str) -> str | None:
+    """Return in one line that the job's folder cannot be written, if the text of an exception says so.
+
+    What a worker raised counts more than what Spark adds to it.
+    """
+    if _RAISED in error:
+        found = (os.strerror(number) for number in _ERRNO if f"OSError: [Errno {number}]" in error)
+    else:
+        found = (words for sign, words in _DISK.items() if sign in error)
+    why = next(found, None)
+    return None if why is None else f"the job's folder ([job] directory) cannot be written: {why}"
+
+
+def is_outside(error: str) -> bool:
+    """Return whether the text of a query's exception, with its stack traces, reports something that passes.
+
+    What a worker raised counts more than what Spark adds to it. A worker that starts too late says that the machine has too much to do.
+    """
+    if WRITER_GONE in error or unwritable(error) is not None or lost_state(error):
+        return True
+    return _RAISED not in error and WORKER_LATE in error

@@ -3,34 +3,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+import json
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from streaming.batch_watch import Stalled
 from streaming.cluster import Watch, watches
-from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.metered import JobMetrics, serving
-from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside, unwritable
 from streaming.parked_log import ParkedLog
-from streaming.partitions import note_division
-from streaming.progress import log_batches
+from streaming.range_source import OBSERVED, RECORDS
 from streaming.reasons import (
     INPUTS_GONE,
     OUT_OF_MEMORY,
+    WRITER_GONE,
     BatchFailed,
     Deaths,
     StateDamaged,
     damaged_state,
+    is_outside,
     may_pass,
     reason_of,
     report_of,
+    unwritable,
 )
 from streaming.session import (
     SPARK_LOG,
@@ -42,31 +45,38 @@ from streaming.session import (
     starting_session,
 )
 from streaming.spark_internals import IDLE
+from streaming.stages import note_division
 from streaming.taking_over import Rivals, known_of_lanes, writers
 from validator import exit_codes
 from validator.checkpoint.files import REMEDY, follow_move, has_checkpoint, keep_sums
-from validator.checkpoint.kafka import checked_ids, refuse_lost_inputs
-from validator.checkpoint.second_look import SecondLook
+from validator.checkpoint.kafka import SecondLook, checked_ids, refuse_lost_inputs
 from validator.config import Config
 from validator.errors import GivenUp, Unavailable, UserError
-from validator.job.schema_ids import records_of
+from validator.job.schema_ids import SchemaIds, records_of, schema_ids
 from validator.job.start_check import Look, checkpoint_of, has_changed, look, look_offline
+from validator.kafka.calls import CLOSE, waited_for
 from validator.kafka.registry import with_known_ids
+from validator.kafka.settings import COMMITS, consumer_config
 from validator.kafka.topics import wait_for_topics
 from validator.kafka.transaction import WriterFenced
 from validator.lanes.configured import configured_codec, job_directory, lane_definitions
 from validator.lanes.kept_start import NOTHING, Accepted
 from validator.topics import INPUT_TOPICS
-from validator.waiting import RESTART, Patience
+from validator.waiting import RESTART, Patience, Pause, wait_out
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming.job import JobSettings
-    from streaming.sink import Output
+    from streaming.lane_operator import JobSettings
+    from streaming.transactions import Output
+    from validator.job.schema_ids import RecordSchemas
+    from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.sink import LaneSink
+
+
+T = TypeVar("T")
 
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
@@ -90,42 +100,44 @@ TOPICS_S_MAX = 60.0
 def run_job(config: Config, output: Output[LaneSink] | None = None, accepted: Accepted = NOTHING) -> int:
     """Run a configuration's job and return its exit code. Writes to Kafka unless ``output`` says otherwise. Raises `UserError`."""
     look_offline(config)  # first, since it refuses what must leave the folder as it is
-    directory = job_directory(config)
     definitions = lane_definitions(config)
-    stop = StopSignal()
-    first_blocks = {lane: definition.first_block for lane, definition in definitions.items()}
-    with locked(directory), serving(config, first_blocks) as metrics, own_output(directory) as own:
-        log = logger(own, metrics.note)
-        log.info(
-            "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
-        )
-        follow_move(directory / "checkpoint")
-        if not has_checkpoint(directory / "checkpoint"):  # a checkpoint keeps its number
-            note_division(definitions, config.job.state_partitions, log)
-        outages, second = Outages(Patience(config.job.give_up_after), stop, log), SecondLook.of_job(config)
-        rivals = Rivals()
+    with (
+        locked(job_directory(config)),
+        serving(config, {lane: definition.first_block for lane, definition in definitions.items()}) as metrics,
+        begun(config, list(definitions), metrics.note) as outages,
+    ):
+        if not has_checkpoint(checkpoint_of(config)):  # a checkpoint keeps its number
+            note_division(definitions, config.job.state_partitions, outages.log)
+        second, rivals = SecondLook.of_job(config), Rivals()
 
+        @cache
         def looked() -> Look:
-            return outages.wait_out(lambda: _look(config, definitions, accepted, second, log))
-
-        found: list[Look] = []
-
-        def look_once() -> Look:
-            if not found:
-                found.append(looked())
-            return found[0]
+            return outages.wait_out(lambda: _look(config, definitions, accepted, second, outages.log))
 
         def run() -> int:
             # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
             if has_changed(config, definitions):
-                look_once()
-            with starting_session(SessionSettings.of(config, directory)) as session:
-                from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
+                looked()
+            with starting_session(SessionSettings.of(config)) as session:
+                from streaming.job import job_settings  # slow to import, so while Spark's JVM starts
 
-                settings = JobSettings.of(config, definitions, output)
-                return _run_in_session(config, settings, session, look_once, outages, metrics, rivals)
+                settings = job_settings(config, definitions, output)
+                return _run_in_session(config, settings, session, looked, outages, metrics, rivals)
 
         return ended_in_order(run, outages)
+
+
+@contextmanager
+def begun(
+    config: Config, lanes: Sequence[str], note: Callable[[Mapping[str, Any]], None] = lambda _: None
+) -> Iterator[Outages]:
+    """Begin the log of a job in its folder, which follows a move. ``note`` gets each event."""
+    directory, stop = job_directory(config), StopSignal()
+    with own_output(directory) as own:
+        log = logger(own, note)
+        log.info("started", lanes=lanes, directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
+        follow_move(checkpoint_of(config))
+        yield Outages(Patience(config.job.give_up_after), stop, log)
 
 
 def _look(
@@ -170,60 +182,40 @@ def _run_in_session(
     rivals: Rivals,
 ) -> int:
     """Look at topics and checkpoint while a session starts, and run the query in it. Raises `UserError`, `JvmGone`."""
+    from streaming.job import start_query
+
     found = looked()
     metrics.begin(outages)
     spark = session.wait()
-    for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
-        spark.sparkContext.addPyFile(artefact)
     settings = replace(settings, retired=dict(found.retired), topic_ids=dict(found.ids))
-    if not has_checkpoint(checkpoint_of(config)):  # Kafka may have gone away since the look
-        lanes = writers(settings.definitions, settings.retired) if settings.output is None else None
-        settings = replace(settings, **outages.wait_out(lambda: known_of_lanes(config, lanes)))
+    lanes = writers(settings.definitions, settings.retired)
+    checkpoint, second, deaths = checkpoint_of(config), SecondLook.of_job(config), Deaths()
+    if not has_checkpoint(checkpoint):  # Kafka may have gone away since the look
+        ends = lanes if settings.output is None else None
+        settings = replace(settings, **outages.wait_out(lambda: known_of_lanes(config, ends)))
     ids = outages.registry_ids(config, records_of(configured_codec(config)))
     settings = replace(settings, kafka=with_known_ids(settings.kafka, ids.headers), ids=ids)
     found.keep()
     for change in found.accepted.options():
         outages.log.warning("accepted", change=change)
-    try:
-        return _run_queries(spark, settings, outages, config, metrics, rivals)
-    except JvmGone:
-        raise
-    except Exception as error:
-        gone = reason_gone()
-        if gone is not None:
-            raise gone from error
-        raise
-
-
-def _run_queries(
-    spark: SparkSession, settings: JobSettings, outages: Outages, config: Config, metrics: JobMetrics, rivals: Rivals
-) -> int:
-    from streaming.job import start_query
-
-    deaths = Deaths()
-    second, checkpoint = SecondLook.of_job(config), checkpoint_of(config)
 
     def start() -> StreamingQuery:
         checked_ids(settings.kafka, settings.prefix, INPUT_TOPICS, checkpoint, second)
         refuse_lost_inputs(second, checkpoint)
         if settings.output is None:
-            lanes = writers(settings.definitions, settings.retired)
             rivals.take_over(settings.kafka, settings.prefix, lanes, spark.sparkContext.applicationId)
         settings.beat.create()
         return start_query(spark, replace(settings, suspects=deaths.suspects()))
 
-    watch = watches(spark, config, outages.log)
-    parked = ParkedLog(
-        settings.kafka, settings.prefix, settings.definitions, outages.log, Patience(config.job.give_up_after)
-    )
-    gone = reason_gone
+    patience = Patience(config.job.give_up_after)
+    parked = ParkedLog(settings.kafka, settings.prefix, settings.definitions, outages.log, patience)
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked, metrics.following():
 
         def noted(end: str) -> None:
             offsets.commit(end)
-            keep_sums(checkpoint_of(config))
+            keep_sums(checkpoint)
 
-        return run_queries(start, outages, watch, noted, deaths, gone)
+        return run_queries(start, outages, watches(spark, config, outages.log), noted, deaths)
 
 
 def run_queries(
@@ -232,7 +224,6 @@ def run_queries(
     watch: Callable[[StreamingQuery], Watch],
     commit: Callable[[str], None] = lambda _: None,
     deaths: Deaths | None = None,
-    gone: Callable[[], Exception | None] = lambda: None,
 ) -> int:
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
@@ -250,7 +241,7 @@ def run_queries(
             if is_first:
                 ready()
             is_again, is_first = not is_first, False
-            return _follow(query, stop, log, commit, watch(query), gone, ready if is_again else None)
+            return _follow(query, stop, log, commit, watch(query), ready if is_again else None)
         except BatchFailed as failure:
             if failure.progressed:
                 failures = 0
@@ -294,13 +285,12 @@ def _follow(
     log: Any,
     commit: Callable[[str], None] = lambda _: None,
     watch: Watch | None = None,
-    gone: Callable[[], Exception | None] = lambda: None,
     ready: Callable[[], None] | None = None,
 ) -> int:
     """Log batches until the query ends or stops, and return the job's exit code; ``commit`` gets the end of each batch's inputs.
 
-    If the query fails in a way that nobody has foreseen, ``gone`` says whether the JVM has ended, which fails it in various ways. ``ready``
-    is called once a query that was started again works: after a batch, or when it has nothing to do.
+    A query that fails in a way that nobody has foreseen may have lost its JVM. ``ready`` is called once a query that was started again
+    works: after a batch, or when it has nothing to do.
     """
     last_batch = -1
     try:
@@ -329,8 +319,8 @@ def _follow(
         if may_pass(report, reason):
             last_batch = log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0, error=report) from None
-        if not foreseen and (ended := gone()) is not None:
-            raise ended from None
+        if not foreseen and (gone := reason_gone()) is not None:
+            raise gone from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
     last_batch = log_batches(query, last_batch, log, commit)
@@ -371,3 +361,125 @@ def _stop_between_batches(query: StreamingQuery) -> None:
 def _finished_batch(query: StreamingQuery) -> int:
     progress = query.lastProgress
     return -1 if progress is None else progress.batchId
+
+
+def log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callable[[str], None]) -> int:
+    """Log the batches after ``last_batch``, pass on the end of their inputs, and return the newest one."""
+    before = last_batch
+    newest = query.lastProgress
+    if newest is None or newest.batchId <= last_batch:  # each of the recent ones is some KiB of JSON
+        return last_batch
+    for progress in query.recentProgress:
+        if progress.batchId > last_batch and (records := records_in(progress)):
+            last_batch = progress.batchId
+            source = progress.sources[0]
+            end = source.endOffset
+            log.info(
+                "batch",
+                batch=last_batch,
+                began=progress.timestamp,
+                records=records,
+                unread=unread_records(end, source.latestOffset),
+                milliseconds=dict(progress.durationMs),
+            )
+    if last_batch > before:
+        commit(end)
+    return last_batch
+
+
+def unread_records(end: str, latest: str | None) -> int:
+    """Return how many records a batch left in Kafka, from its end and the latest offsets, both by topic and partition."""
+    if latest in (None, "", "null"):
+        return 0
+    ends = json.loads(end)
+    return sum(
+        max(0, offset - ends.get(topic, {}).get(partition, 0))
+        for topic, partitions in json.loads(latest).items()
+        for partition, offset in partitions.items()
+    )
+
+
+def records_in(progress: StreamingQueryProgress) -> int:
+    """Return how many records a batch had: a row of the source is a chunk, whose records are observed, otherwise a record."""
+    observed = progress.observedMetrics.get(OBSERVED)
+    return progress.numInputRows if observed is None else observed[RECORDS] or 0
+
+
+def job_group(prefix: str) -> str:
+    """Return the consumer group whose offsets show the job's progress."""
+    return f"{prefix}job"
+
+
+class JobOffsets:
+    """Commits the job's offsets. A commit that Kafka does not take is left to the next one."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str) -> None:
+        """Raises `confluent_kafka.KafkaException` if the client does not accept its configuration."""
+        self._consumer = Consumer(consumer_config(kafka, COMMITS, group_id=job_group(prefix)))
+
+    def commit(self, end: str) -> None:
+        """Commit the end of a batch, as the source gives it: JSON, offsets by topic and partition. Does not wait."""
+        offsets = [
+            TopicPartition(topic, int(partition), offset)
+            for topic, partitions in json.loads(end).items()
+            for partition, offset in partitions.items()
+        ]
+        with suppress(KafkaException):
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def close(self) -> None:
+        """Wait for the last commit and close the connections, if Kafka answers."""
+        with suppress(TimeoutError):
+            waited_for(CLOSE, self._consumer.close)
+
+
+class StopSignal:
+    """Remembers that a signal asked the process to stop."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._request)
+
+    def _request(self, *_: object) -> None:
+        self.requested = True
+
+
+class Outages:
+    """Waits for what is outside, and says so in the job's log: an event ``waiting`` for each pause."""
+
+    def __init__(self, patience: Patience, stop: StopSignal, log: Any) -> None:
+        self._patience = patience
+        self.stop, self.log = stop, log
+
+    def wait(self, reason: str) -> None:
+        """Wait once, until a request to stop at most. Raises `GivenUp`."""
+        pause = self._patience.pause(reason)
+        self._say(pause)
+        self.sleep(pause.seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, until a request to stop at most."""
+        self._patience.sleep(seconds, self._stopping)
+
+    def wait_out(self, attempt: Callable[[], T]) -> T:
+        return wait_out(attempt, self._patience, self._say, self._stopping)
+
+    def registry_ids(self, config: Config, records: Iterable[RecordSchemas]) -> SchemaIds:
+        """Return what the schema registry knows of some records, and say how far it is: an event ``asking``. Raises as `wait_out`."""
+
+        def say(asked: int, of: int) -> None:
+            self.log.info("asking", registry=config.schema_registry.url, versions=asked, of=of)
+
+        records = list(records)
+        return self.wait_out(lambda: schema_ids(config, records, say))
+
+    def ended(self) -> None:
+        """Let the next failure begin another outage."""
+        self._patience.ended()
+
+    def _say(self, pause: Pause) -> None:
+        self.log.warning("waiting", **pause.event())
+
+    def _stopping(self) -> bool:
+        return self.stop.requested

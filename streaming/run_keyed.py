@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.cluster import watches
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
-from streaming.logs import locked, logger, own_output
+from streaming.logs import locked
 from streaming.metered import create_metrics_topic
 from streaming.options import bytes_of
-from streaming.outside import Outages, StopSignal
 from streaming.parked_log import KafkaWatch
-from streaming.reasons import BatchFailed
-from streaming.run import TOPICS_S_MAX, ended_in_order, run_queries
-from streaming.session import SPARK_LOG, JvmGone, SessionSettings, reason_gone, spark_session
+from streaming.run import TOPICS_S_MAX, Outages, begun, ended_in_order, run_queries
+from streaming.session import SessionSettings, spark_session
 from streaming.stages import CONDENSE, KEYED, local_cores
 from streaming.taking_over import Rivals, end_open_transactions
-from validator.checkpoint.files import check_files, follow_move, has_checkpoint, keep_sums
-from validator.checkpoint.kafka import checked_ids, keep_ids, refuse_lost_inputs
+from validator.checkpoint.files import check_files, has_checkpoint, keep_sums
+from validator.checkpoint.kafka import SecondLook, checked_ids, keep_ids, refuse_lost_inputs
 from validator.checkpoint.markers import LaneOnKafka, read_markers
-from validator.checkpoint.second_look import SecondLook
 from validator.core.limits import RECORD_BYTES_MAX
-from validator.errors import Unavailable, UserError
+from validator.errors import UserError
 from validator.job.installed import configured_job
 from validator.job.schema_ids import records_of_job
+from validator.job.start_check import checkpoint_of
 from validator.kafka.calls import ABANDONED_S_MAX
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import wait_for_topics
@@ -71,26 +69,22 @@ def run_keyed_job(config: Config, name: str) -> int:
         job=job,
         kafka=config.kafka,
         prefix=config.topics.prefix,
-        checkpoint=directory / "checkpoint",
+        checkpoint=checkpoint_of(config),
         effects_per_trigger=effects_per_trigger(job, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
         tasks_max=local_cores(config.job.master) or config.job.state_partitions,
         measured=config.metrics.listen is not None,
         worker_memory_bytes=bytes_of(config.job.worker_memory),
     )
-    stop = StopSignal()
-    with locked(directory), own_output(directory) as own:
-        log = logger(own)
-        check_files(directory / "checkpoint")
-        follow_move(directory / "checkpoint")
-        log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
-        outages = Outages(Patience(config.job.give_up_after), stop, log)
+    check_files(checkpoint_of(config))
+    with locked(directory), begun(config, [name]) as outages:
+        rivals = Rivals()
 
         def run() -> int:
             outages.wait_out(lambda: check_written(settings))
             if settings.measured:
                 outages.wait_out(lambda: create_metrics_topic(config))
-            return _run_in_session(config, settings, outages)
+            return _run_in_session(config, settings, outages, rivals)
 
         return ended_in_order(run, outages)
 
@@ -105,10 +99,7 @@ def check_written(settings: KeyedJobSettings) -> None:
         settings.kafka, prefix=settings.prefix, patience_s=TOPICS_S_MAX, topics=(*TOPICS, *settings.job.topics)
     )
     if has_checkpoint(Path(settings.checkpoint)):
-        try:
-            end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
-        except BatchFailed as failure:
-            raise (Unavailable if failure.outside else UserError)(str(failure)) from None
+        end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
     written = read_markers(settings.kafka, settings.prefix, progress_s=ABANDONED_S_MAX)
     settings.job.check_written(sorted(written))
 
@@ -119,46 +110,25 @@ def input_ids(settings: KeyedJobSettings, second: SecondLook) -> dict[str, str]:
     return checked_ids(settings.kafka, settings.prefix, topics, Path(settings.checkpoint), second)
 
 
-def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages) -> int:
-    with spark_session(SessionSettings.of(config, job_directory(config), stages=(CONDENSE, KEYED))) as spark:
-        for artefact in config.plugins.artefacts:
-            spark.sparkContext.addPyFile(artefact)
-
-        def looked() -> dict[str, Recovery]:
-            return recoveries(settings, job_directory(config), rebuild=config.job.rebuild)
-
-        ids = outages.registry_ids(config, records_of_job(configured_codec(config), settings.job))
-        begun = replace(settings, recoveries=outages.wait_out(looked), ids=ids)
+def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages, rivals: Rivals) -> int:
+    with spark_session(SessionSettings.of(config, (CONDENSE, KEYED))) as spark:
         checkpoint, second = Path(settings.checkpoint), SecondLook.of_job(config)
+        ids = outages.registry_ids(config, records_of_job(configured_codec(config), settings.job))
+        found = outages.wait_out(lambda: recoveries(settings, job_directory(config), rebuild=config.job.rebuild))
         keep_ids(checkpoint, outages.wait_out(lambda: input_ids(settings, second)))
-
-        rivals = Rivals()
 
         def start() -> StreamingQuery:
             input_ids(settings, second)
             refuse_lost_inputs(second, checkpoint)
             rivals.take_over(settings.kafka, settings.prefix, settings.job.keys, spark.sparkContext.applicationId)
             settings.beat.create()
-            return start_keyed_query(spark, begun)
+            return start_keyed_query(spark, replace(settings, recoveries=found, ids=ids))
 
-        try:
-            inputs = [settings.prefix + topic for topic in (*settings.job.causes, *settings.job.effects)]
-            patience = Patience(config.job.give_up_after)
-            with KafkaWatch(settings.kafka, settings.prefix, outages.log, patience, inputs):
-                return run_queries(
-                    start,
-                    outages,
-                    watches(spark, config, outages.log),
-                    lambda _: keep_sums(Path(settings.checkpoint)),
-                    gone=reason_gone,
-                )
-        except JvmGone:
-            raise
-        except Exception as error:
-            gone = reason_gone()
-            if gone is not None:
-                raise gone from error
-            raise
+        inputs = [settings.prefix + topic for topic in (*settings.job.causes, *settings.job.effects)]
+        patience = Patience(config.job.give_up_after)
+        with KafkaWatch(settings.kafka, settings.prefix, outages.log, patience, inputs):
+            watch = watches(spark, config, outages.log)
+            return run_queries(start, outages, watch, lambda _: keep_sums(checkpoint))
 
 
 def recoveries(settings: KeyedJobSettings, directory: Path, *, rebuild: bool) -> dict[str, Recovery]:

@@ -2,6 +2,10 @@
 """The job's Spark session.
 
 Its JVM takes seconds to start, so it starts in a thread, while the job imports what it runs and looks at topics and checkpoint.
+
+The sockets between the JVM and its Python workers cannot be below the job's folder: the path of a socket has at most 104 bytes. And Spark
+4.2 hands their path to workers in lower case, so with any other letter in it nothing is found: the folder for temporary files of macOS
+always has some.
 """
 
 from __future__ import annotations
@@ -10,12 +14,13 @@ import os
 import secrets
 import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.chunk_files import remove_chunks
 from streaming.cluster import log_after, refusal, unreachable
@@ -30,9 +35,7 @@ from streaming.options import (
     session_options,
     worker_options,
 )
-from streaming.outside import unwritable
-from streaming.reasons import OUT_OF_MEMORY
-from streaming.sockets import make_sockets_folder, note_sockets_folder, remove_noted_sockets
+from streaming.reasons import OUT_OF_MEMORY, unwritable
 from streaming.spark_internals import (
     OUT_OF_MEMORY_CODE,
     end_accumulators,
@@ -48,11 +51,13 @@ from validator.errors import UserError
 from validator.job.spark_master import SECRET_OPTION, without_secret
 from validator.kafka import class_archive
 from validator.kafka.java import find_java, use_lean_home
+from validator.lanes.configured import job_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from validator.config import Config
+
 
 SPARK_LOG = "spark.log"
 
@@ -93,7 +98,8 @@ class JvmGone(Exception):
 class SessionSettings:
     """What a session is started with.
 
-    ``master`` is a Spark master URL, ``directory`` holds the logs. The workers of ``stages`` start with the session.
+    ``master`` is a Spark master URL, ``directory`` holds the logs. The workers of ``stages`` start with the session, and get
+    ``artefacts`` of plugins.
     """
 
     master: str
@@ -102,12 +108,13 @@ class SessionSettings:
     state_partitions: int
     jit: str = "quick"
     stages: tuple[str, ...] = ()
+    artefacts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, config: Config, directory: Path, stages: tuple[str, ...] = (DECODE, LANES)) -> SessionSettings:
-        """Return the settings of a configuration's job."""
-        job = config.job
-        return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit, stages)
+    def of(cls, config: Config, stages: tuple[str, ...] = (DECODE, LANES)) -> SessionSettings:
+        job, artefacts = config.job, tuple(config.plugins.artefacts)
+        directory = job_directory(config)
+        return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit, stages, artefacts)
 
 
 class StartFailed(Exception):
@@ -184,6 +191,13 @@ def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
     except (StartFailed, JvmGone):
         start.kill()  # it may not be able to stop by itself, and the next attempt begins with another JVM
         raise
+    except UserError:
+        raise
+    except Exception as error:
+        if (gone := reason_gone()) is None:
+            raise
+        start.kill()
+        raise gone from error
     finally:
         start.end()
 
@@ -224,6 +238,8 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     if settings.stages:
         start_planners(spark, settings.stages[0])
     start_workers(spark, settings.master, settings.stages, settings.state_partitions)
+    for artefact in settings.artefacts:
+        spark.sparkContext.addPyFile(artefact)
     return spark
 
 
@@ -296,3 +312,40 @@ def reason_gone() -> JvmGone | None:
     if not has_ended(process, JVM_END_S_MAX):
         return None
     return JvmGone(OUT_OF_MEMORY) if process.returncode == OUT_OF_MEMORY_CODE else JvmGone()
+
+
+_PREFIX: Final = "validator-"
+_NOTED: Final = "sockets"
+"""The file, below the job's folder for one session, that names the folder of its sockets."""
+
+PARENT_BYTES_MAX: Final = 40
+"""Bytes of the path of its parent: the rest is for its own name and those of the sockets."""
+
+PARENTS: Final = ("/tmp", "/var/tmp")  # noqa: S108 - the folder itself is private
+"""Where it is made if the folder for temporary files does not suit."""
+
+
+def make_sockets_folder() -> Path:
+    """Make a folder. Raises `UserError` if there is no place for it."""
+    temporary = tempfile.gettempdir()
+    for parent in (temporary, *PARENTS):
+        if parent == parent.lower() and len(parent.encode(errors="surrogateescape")) <= PARENT_BYTES_MAX:
+            with suppress(OSError):
+                return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    raise UserError(
+        f"TMPDIR: expected a folder that can be written, with at most {PARENT_BYTES_MAX} bytes in its path and no capital letters, for "
+        f"Spark's sockets, found {temporary}, and {' and '.join(PARENTS)} cannot be written"
+    )
+
+
+def note_sockets_folder(sockets: Path, scratch: Path) -> None:
+    """Note in the job's folder for one session which sockets belong to it."""
+    (scratch / _NOTED).write_text(str(sockets), encoding="utf-8", errors="surrogateescape")
+
+
+def remove_noted_sockets(scratch: Path) -> None:
+    """Remove the sockets of a session that was killed."""
+    with suppress(OSError):
+        noted = Path((scratch / _NOTED).read_text(encoding="utf-8", errors="surrogateescape"))
+        if noted.is_absolute() and noted.name.startswith(_PREFIX) and not noted.is_symlink():
+            shutil.rmtree(noted, ignore_errors=True)

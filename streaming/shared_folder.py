@@ -101,8 +101,3 @@ def share(folder: Path) -> SharedFolder:
 def shared_by(master: str | None, folder: Path) -> SharedFolder | None:
     """Return `share` of a job's folder, None in one JVM: no other machine is to reach it, and no task has a second attempt."""
     return None if master is None or is_one_jvm(master) else share(folder)
-
-
-def checkpoint_location(checkpoint: Path | str) -> str:
-    """Return the checkpoint as Spark gets it: without a scheme, a path is one of `fs.defaultFS`, say of HDFS, and not of this machine."""
-    return f"file://{Path(checkpoint).absolute()}"

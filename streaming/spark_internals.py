@@ -68,7 +68,7 @@ INTERNALS: Final = (
         "a small batch takes 70 ms of processor time more",
     ),
 )
-"""Besides these, the formats of the files of a checkpoint (`validator.checkpoint.files`) and of the state (`streaming.state_store`), which
+"""Besides these, the formats of the files of a checkpoint (`validator.checkpoint.files`) and of the state (`streaming.state_reader`), which
 `tests/streaming/test_state_reader.py` compares with Spark's own reader."""
 
 WORKER_DIED: Final = "Python worker exited unexpectedly"
@@ -200,6 +200,5 @@ def counts_of(spark: SparkSession) -> str:
 
 
 def java_trace(error: StreamingQueryException) -> str:
-    """Return Java's stack trace of a query's failure."""
     trace: str = getattr(error, "_stackTrace", None) or ""
     return trace

@@ -7,25 +7,48 @@ only that its records have timed out. Its next start of the query would fence th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.reasons import BatchFailed
-from streaming.transactions import take_over
-from validator.checkpoint.markers import NOT_WRITTEN, written_of
+from validator.checkpoint.markers import NOT_WRITTEN, group_of, written_of
 from validator.codec.inflight import NO_LANE
 from validator.errors import Unavailable, UserError
 from validator.history.engine import skipped_records
 from validator.job.orders import lane_reports
-from validator.kafka.calls import ABANDONED_S_MAX
-from validator.kafka.transaction import KafkaGone, WriteFailed, WriterFenced
+from validator.kafka.calls import ABANDONED_S_MAX, CALL_S_MAX, OPEN_WRITER, waited_for
+from validator.kafka.settings import OF_LANE, producer_config
+from validator.kafka.transaction import FencedWriter, KafkaGone, WriteFailed, WriterFenced
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-    from typing import Any
 
     from validator.config import Config
     from validator.core.inputs import Source
     from validator.kafka.settings import KafkaTable
+
+
+TAKEN_OVER_AT_ONCE: Final = 8
+"""Lanes that `end_open_transactions` handles in parallel."""
+
+
+def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
+    """End the transactions that earlier writers left open, so that no reader waits for them. Live writers are fenced off.
+
+    Raises `Unavailable`, `UserError`.
+    """
+
+    def end(lane: str) -> None:
+        config = producer_config(kafka, OF_LANE, transactional_id=group_of(prefix, lane))
+        waited_for(OPEN_WRITER, FencedWriter(config, bound_s=CALL_S_MAX).open)
+
+    with ThreadPoolExecutor(TAKEN_OVER_AT_ONCE) as pool:
+        try:
+            list(pool.map(end, lanes))
+        except (TimeoutError, KafkaGone) as error:
+            raise Unavailable(str(error)) from error
+        except WriteFailed as error:
+            raise UserError(str(error)) from error
 
 
 class Rivals:
@@ -41,7 +64,12 @@ class Rivals:
         Raises `WriterFenced` if another job has written one of them since this process took it, `BatchFailed`, `UserError`.
         """
         self.look(kafka, prefix, lanes)
-        end_open_transactions(kafka, prefix, lanes)
+        try:
+            end_open_transactions(kafka, prefix, lanes)
+        except Unavailable:
+            raise
+        except UserError as error:  # it may pass with another attempt
+            raise BatchFailed(str(error), progressed=False) from None
         self.taken(kafka, prefix, lanes, application)
 
     def look(self, kafka: KafkaTable, prefix: str, lanes: Collection[str]) -> None:
@@ -59,14 +87,6 @@ class Rivals:
         self._taken |= {lane: found.get(lane, NOT_WRITTEN).place for lane in new}
 
 
-def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
-    """End the transactions that earlier writers of some lanes left open. Raises `BatchFailed`."""
-    try:
-        take_over(kafka, prefix, lanes)
-    except WriteFailed as error:
-        raise BatchFailed(str(error), progressed=False, outside=isinstance(error, KafkaGone)) from None
-
-
 def writers(definitions: Iterable[str], retired: Iterable[str]) -> list[str]:
     """Return the lanes whose earlier writers may have left transactions open: those that are configured, or were once, and `NO_LANE`."""
     return [*definitions, NO_LANE, *retired]
@@ -79,11 +99,6 @@ def known_of_lanes(config: Config, lanes: Iterable[str] | None) -> dict[str, Any
     ended first, and others are waited for. Raises `UserError`, `Unavailable`.
     """
     if lanes is not None:
-        try:
-            take_over(config.kafka, config.topics.prefix, lanes)
-        except KafkaGone as error:
-            raise Unavailable(str(error)) from error
-        except WriteFailed as error:
-            raise UserError(str(error)) from error
+        end_open_transactions(config.kafka, config.topics.prefix, lanes)
     skipped: dict[str, frozenset[Source]] = skipped_records(config.kafka, config.topics.prefix, ABANDONED_S_MAX)
     return {"skipped": skipped, "parked": frozenset(lane_reports(config, ABANDONED_S_MAX).parked)}

@@ -1,60 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one lane's outputs to Kafka, each batch with its marker in one transaction (`validator.kafka.transaction`).
+"""Writes what lanes emit to Kafka, in the worker that executes them: each batch with its marker in one transaction.
 
 The marker is a record on the compacted topic `markers`. Once it is committed, the lane's own consumer group gets it as offsets, at some
 time or not at all (`validator.checkpoint.markers.GroupCommits`): on the input topics those that the lane has consumed, which any Kafka tool
 shows as lag, on `markers` the number of the block after the last one emitted.
+
+It is neither a Spark sink nor a stage of the plan: a Python data source's commit or a foreachBatch costs another process or job per batch,
+and a stage costs another worker and copies of every output. The output guarantees also hold inside a task: each lane's records have one
+order and are written before the batch counts as done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from secrets import token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
-from validator.checkpoint.markers import DOUBTFUL_HEADER, JOB_HEADER, WRITER_HEADER, ReceiptsGone, group_of
+from validator.checkpoint.markers import DOUBTFUL_HEADER, JOB_HEADER, WRITER_HEADER, LaneOnKafka, ReceiptsGone
+from validator.codec.encode import BlockOutput
 from validator.codec.schemas import HEADER_SIZE
 from validator.errors import Unavailable, UserError
-from validator.kafka.calls import CALL_S_MAX, OPEN_WRITER, waited_for
-from validator.kafka.settings import OF_LANE, producer_config
-from validator.kafka.transaction import Fenced, FencedWriter, KafkaGone, WriteFailed, WriterFenced
-from validator.lanes.marker import ForeignMarker, Marker, MarkerBehind
+from validator.kafka.transaction import Fenced, KafkaGone, WriteFailed, WriterFenced
+from validator.lanes.marker import Consumed, ForeignMarker, Marker, MarkerBehind
+from validator.lanes.sink import Sink, in_runs
 from validator.topics import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container
 
-    from validator.checkpoint.markers import Ends, LaneOnKafka, Written
+    from validator.checkpoint.markers import Ends, Written
     from validator.codec.encode import OutputRecord
     from validator.core.types import BlockNumber
-    from validator.kafka.settings import KafkaTable
     from validator.kafka.transaction import Sent
 
-TAKEN_OVER_AT_ONCE: Final = 8
-"""Lanes that `take_over` handles in parallel."""
 
 NO_FRAMES: Final[Mapping[tuple[str, bytes], bytes]] = MappingProxyType({})
 """Every record is sent in its plain form."""
-
-
-def take_over(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
-    """End the transactions that earlier writers left open, so that no reader waits for them. Live writers are fenced off.
-
-    Raises `WriteFailed`.
-    """
-
-    def end(lane: str) -> None:
-        config = producer_config(kafka, OF_LANE, transactional_id=group_of(prefix, lane))
-        waited_for(OPEN_WRITER, FencedWriter(config, bound_s=CALL_S_MAX).open)
-
-    with ThreadPoolExecutor(TAKEN_OVER_AT_ONCE) as pool:
-        try:
-            list(pool.map(end, lanes))
-        except TimeoutError as error:
-            raise KafkaGone(str(error)) from error
 
 
 class TransactionalWriter:
@@ -206,3 +190,75 @@ class TransactionalWriter:
                 f"lane {self._lane} has been taken over by another writer, of this job or one that has written nothing: {text}"
             )
         return WriterFenced(f"another job has taken over lane {self._lane}: {last.job or 'one whose name is unknown'}")
+
+
+RUN_BYTES: Final = 1024 * 1024
+"""Bytes of record values that are handed to the producer at once."""
+
+
+S_co = TypeVar("S_co", bound=Sink, covariant=True)
+
+
+class Output(Protocol, Generic[S_co]):
+    """Where the lanes' records go, in the form that is sent to the workers. Equal outputs share a worker's sink."""
+
+    def open(self) -> S_co:
+        """Open a sink in a worker."""
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOutput(Generic[S_co]):
+    """Kafka, with one transactional producer for each lane or key; ``sink`` is the class of a worker's sink."""
+
+    sink: Callable[[Callable[[str], TransactionalWriter]], S_co]
+    kafka: tuple[tuple[str, Any], ...]
+    prefix: str
+    job: str
+    """Identifies the job among all jobs that ever write these lanes."""
+    frames: tuple[tuple[tuple[str, bytes], bytes], ...] = ()
+    """By topic and header of a record, the header that it is sent with."""
+
+    @classmethod
+    def of(
+        cls,
+        sink: Callable[[Callable[[str], TransactionalWriter]], S_co],
+        kafka: Mapping[str, Any],
+        prefix: str,
+        job: str,
+        frames: Mapping[tuple[str, bytes], bytes] = NO_FRAMES,
+    ) -> Self:
+        return cls(sink, tuple(sorted(kafka.items())), prefix, job, tuple(sorted(frames.items())))
+
+    def open(self) -> S_co:
+        """Open a sink, whose writers fence off earlier ones."""
+
+        def writer(key: str) -> TransactionalWriter:
+            return TransactionalWriter(LaneOnKafka(dict(self.kafka), self.prefix, key), self.job, dict(self.frames))
+
+        return self.sink(writer)
+
+
+_SINKS: dict[Any, Any] = {}
+"""This worker's sinks by output, so that connections outlive a batch."""
+
+
+@contextmanager
+def opened(output: Output[S_co]) -> Iterator[S_co]:
+    """Give this worker's sink of an output for a batch; if anything fails, it is not used again."""
+    sink = _SINKS.pop(output, None) or output.open()
+    yield sink
+    _SINKS[output] = sink  # reached only if nothing failed
+
+
+def write_batch(
+    sink: Sink, lane: str, outputs: Iterable[BlockOutput], consumed: Callable[[], Consumed]
+) -> dict[str, int]:
+    """Write one lane's batch and commit it; ``consumed`` is called after the last output. Returns how many records went to each topic.
+
+    Raises what the sink raises.
+    """
+    for run in in_runs(outputs, RUN_BYTES):
+        sink.write(lane, run)
+    return sink.commit(lane, consumed())

@@ -14,13 +14,13 @@ from confluent_kafka import Producer
 from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import decoded, encoded
 from tests.sending import send
-from tests.unit.lanes.backend import Store
+from tests.unit.lanes.backend import Store, rows_of
 from validator.ask import state
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.settings import producer_config
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, Skipped, process_batch, restore_lane
-from validator.lanes.stored import Part, write_end, write_entry, write_header
+from validator.lanes.stored import Part, write_export
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -120,20 +120,8 @@ def write_store(
     output: Path, store: Store, consumed: dict[tuple[str, int], int], lanes: Sequence[str], lane: str = LANE
 ) -> None:
     """Write the same file as the reader of a job's checkpoint with one lane."""
-    kept = store.committed
-    with output.open("wb") as file:
-        write_header(file, BATCH, consumed)
-        entries = 0
-        if kept.head is not None:
-            write_entry(file, Part.HEAD, lane, 0, kept.head)
-            entries += 1
-        if not lanes or lane in lanes:
-            for number, data in kept.slots.items():
-                write_entry(file, Part.SLOT, lane, number, data)
-            for number, data in enumerate(kept.journal):
-                write_entry(file, Part.JOURNAL, lane, number, data)
-            entries += len(kept.slots) + len(kept.journal)
-        write_end(file, entries)
+    rows = rows_of(lane, store.committed)
+    write_export(output, BATCH, consumed, [row for row in rows if row[1] is Part.HEAD or not lanes or lane in lanes])
 
 
 def maker(directory: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:

@@ -12,9 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from streaming.sink import ExactlyOnceOutput
-from streaming.taking_over import Rivals
-from streaming.transactions import TransactionalWriter, take_over
+from streaming.taking_over import Rivals, end_open_transactions
+from streaming.transactions import KafkaOutput, TransactionalWriter
 from validator.checkpoint.markers import LaneOnKafka, read_markers
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL
@@ -27,7 +26,7 @@ from validator.kafka.transaction import WriteFailed, WriterFenced
 from validator.lanes import sink as sink_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
-from validator.lanes.sink import LaneSink
+from validator.lanes.sink import LaneSink, TransactionalSink
 from validator.plugin.runtime import RuntimePlan
 
 LANE = "polkadot"
@@ -70,7 +69,7 @@ def write(
 
 
 def opened(kafka: dict[str, Any], prefix: str, job: str = "job-1") -> LaneSink:
-    return ExactlyOnceOutput.of(kafka, prefix, job).open()
+    return KafkaOutput.of(TransactionalSink, kafka, prefix, job).open()
 
 
 def block(number: int, text: str = "") -> BlockOutput:
@@ -278,7 +277,7 @@ def test_transaction_of_dead_writer_does_not_block_another_lane(kafka: dict[str,
     dead._writer.producer.flush(30)
     with pytest.raises(UserError, match="cannot be read to its end"):
         LaneOnKafka(kafka, prefix, LANE).written(progress_s=2.0)
-    take_over(kafka, prefix, [LANE, "kusama"])
+    end_open_transactions(kafka, prefix, [LANE, "kusama"])
     assert (
         LaneOnKafka(kafka, prefix, LANE).written().marker
         == LaneOnKafka(kafka, prefix, "kusama").written().marker
@@ -308,7 +307,7 @@ def test_job_without_checkpoint_refuses_topics_with_its_verdicts(
 def test_job_that_comes_back_late_does_not_take_its_lanes_back(kafka: dict[str, Any], prefix: str) -> None:
     """Its writers may have heard only that records timed out; the markers say whose the lanes are now."""
     rivals = Rivals()
-    take_over(kafka, prefix, [LANE])
+    end_open_transactions(kafka, prefix, [LANE])
     rivals.taken(kafka, prefix, [LANE], "job-1")
     rivals.look(kafka, prefix, [LANE])
     write(opened(kafka, prefix, "job-1"), [block(1)], 1, "", "1")

@@ -17,7 +17,7 @@ from validator_simulators import SimulationSettings
 
 from tests.sending import send
 from tests.unit.lanes.chains import Chain, chain, config_of
-from validator.checkpoint.second_look import SecondLook
+from validator.checkpoint.kafka import SecondLook
 from validator.codec.encode import OutputRecord
 from validator.config import Config
 from validator.errors import UserError

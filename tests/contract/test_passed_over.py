@@ -22,11 +22,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming import reading_process, workers
 from streaming.decode_stage import DecodeSettings
-from streaming.held_inputs import ReadFailed
-from streaming.passed_over import PassedOver
-from streaming.range_source import SourceSettings, TaskRanges
-from streaming.ranges import OffsetRange
-from streaming.reading_process import InputReader
+from streaming.range_source import OffsetRange, ReadFailed, SourceSettings, TaskRanges
+from streaming.reading_process import InputReader, PassedOver
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind
 from validator.kafka.settings import admin_config, producer_config

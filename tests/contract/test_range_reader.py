@@ -15,8 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from streaming import range_reader
 from streaming.decode_stage import DecodeSettings
 from streaming.range_reader import RangeReader
-from streaming.range_source import InputsRemoved, SourceSettings, TaskRanges, committed_ends
-from streaming.ranges import Offsets, divided, limited
+from streaming.range_source import InputsRemoved, Offsets, SourceSettings, TaskRanges, committed_ends, divided, limited
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, RecordKind
 from validator.kafka.settings import admin_config, producer_config
@@ -91,7 +90,7 @@ def test_committed_records_are_read_once_in_any_batches(
     monkeypatch: pytest.MonkeyPatch,
     ahead: bool,
 ) -> None:
-    monkeypatch.setattr("streaming.ranges.RECORDS_PER_TASK_MIN", 20)
+    monkeypatch.setattr("streaming.range_source.RECORDS_PER_TASK_MIN", 20)
     monkeypatch.setattr(range_reader, "HELD_MAX", 15)
     random = Random(5)
     readers = [opened(), opened()]

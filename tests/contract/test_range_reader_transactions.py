@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from streaming.decode_stage import DecodeSettings
 from streaming.range_reader import RangeReader
-from streaming.range_source import SourceSettings, TaskRanges, committed_ends
-from streaming.ranges import OffsetRange
+from streaming.range_source import OffsetRange, SourceSettings, TaskRanges, committed_ends
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, RecordKind
 from validator.kafka.settings import admin_config, producer_config

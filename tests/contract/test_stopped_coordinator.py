@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming import transactions
-from streaming.sink import ExactlyOnceOutput
+from streaming.transactions import KafkaOutput
 from tests.contract.test_lane_marker import await_group
 from tests.contract.test_lane_writer import LANE, block, committed
 from validator.checkpoint import markers
@@ -20,6 +20,7 @@ from validator.kafka import calls
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 from validator.kafka.transaction import KafkaGone
+from validator.lanes.sink import TransactionalSink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_lane_says_that_kafka_is_why_and_writes_once(broker: EmbeddedBroker, ended: list[str]) -> None:
     def opened() -> LaneSink:
-        return ExactlyOnceOutput.of(broker.kafka, PREFIX, "job").open()
+        return KafkaOutput.of(TransactionalSink, broker.kafka, PREFIX, "job").open()
 
     def write(sink: LaneSink, *numbers: int) -> None:
         sink.write(LANE, [block(number) for number in numbers])

@@ -10,8 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from validator.kafka.consume import NotUnpacked
-from validator.kafka.reader import TopicReader
+from validator.kafka.reader import NotUnpacked, TopicReader
 from validator.kafka.settings import (
     COMMITS,
     INPUTS,

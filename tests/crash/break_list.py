@@ -27,7 +27,7 @@ COLLECTED = "validator/lanes/parking.py"
 STORE = "validator/lanes/store.py"
 SLOTS = "validator/lanes/slots.py"
 PARKING = "validator/lanes/parking.py"
-STAGE = "streaming/sink.py"
+STAGE = "streaming/transactions.py"
 WRITER = "validator/kafka/transaction.py"
 LANE_WRITER = "streaming/transactions.py"
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaException
 
-from streaming.job_offsets import job_group
+from streaming.run import job_group
 from tests.brokers import OFFSETS, TRANSACTIONS, Cluster
 from validator.checkpoint.markers import group_of
 from validator.kafka.broker import EmbeddedBroker

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tests.crash.traffic import COMPARED, Undisturbed
 from validator.codec.json_form import to_json
 from validator.errors import UserError
-from validator.kafka.consume import available
+from validator.kafka.reader import available
 from validator.kafka.settings import WHOLE, consumer_config
 
 if TYPE_CHECKING:

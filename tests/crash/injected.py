@@ -24,8 +24,12 @@ SNAPSHOT_BYTES = 10_000
 
 CONSTANTS = {
     "validator.lanes.store": {"JOURNAL_BYTES_MIN": SNAPSHOT_BYTES},
-    "streaming.ranges": {"RECORDS_PER_TASK_MIN": 20},
-    "streaming.range_source": {"FIRST_RECORDS_MAX": 50, "GROWTH": 1, "AHEAD_RECORDS_MIN": 10},
+    "streaming.range_source": {
+        "RECORDS_PER_TASK_MIN": 20,
+        "FIRST_RECORDS_MAX": 50,
+        "GROWTH": 1,
+        "AHEAD_RECORDS_MIN": 10,
+    },
     "streaming.range_reader": {"HELD_MAX": 20, "RECORDS_AT_ONCE": 10},
     "streaming.decode_stage": {"CHUNK_BYTES": 2_000},
     "streaming.chunk_files": {"FILED_BYTES_MIN": 1_000},

@@ -12,11 +12,12 @@ import os
 import sys
 from typing import Any, TypedDict
 
-from streaming.sink import ExactlyOnceOutput, opened
-from streaming.sink import write_batch as write_output
+from streaming.transactions import KafkaOutput, opened
+from streaming.transactions import write_batch as write_output
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.kafka.transaction import WriteFailed, WriterFenced
+from validator.lanes.sink import TransactionalSink
 
 LANE = "polkadot"
 BLOCKS_PER_BATCH = 3
@@ -47,7 +48,7 @@ def outputs(prefix: str, batch: int) -> list[BlockOutput]:
 
 def write_batch(work: Work, batch: int) -> None:
     """Write one batch as the job does. Raises what the sink raises."""
-    output = ExactlyOnceOutput.of(work["kafka"], work["prefix"], work["job"])
+    output = KafkaOutput.of(TransactionalSink, work["kafka"], work["prefix"], work["job"])
     consumed = {(work["prefix"] + "candidates", 0): batch + 1}
     with opened(output) as sink:
         sink.begin(LANE, f"batch {batch}")

@@ -24,12 +24,16 @@ from tests.cli.follower import follower
 from tests.registry_stand_in import StandIn, stand_in
 from tests.sending import committed
 from validator.client import connect
+from validator.codec.decode import decode_record
 from validator.codec.framing import id_header
 from validator.codec.json_form import to_json
 from validator.codec.schemas import HEADER_SIZE, schemas
+from validator.core.inputs import Source
 from validator.kafka.jars import ensure_jars
 from validator.kafka.login import java_properties
 from validator.kafka.settings import admin_config, producer_config
+from validator.lanes.configured import configured_codec
+from validator.topics import INPUT_TOPICS
 
 CONSUMERS = Path(__file__).parents[2] / "examples/consumers"
 PREFIX = "consumers."
@@ -179,6 +183,28 @@ def go(kafka: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Co
     return Consumer(command)
 
 
+@pytest.fixture(scope="module")
+def javascript(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the programs and their packages, which npm fetches unless its cache has them."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    folder = tmp_path_factory.mktemp("javascript")
+    shutil.copytree(CONSUMERS / "javascript", folder, dirs_exist_ok=True)
+    install = ["npm", "install", "--prefer-offline", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"]
+    fetched = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    if re.search("ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENOTCACHED", fetched.stderr):
+        pytest.skip("no package registry answers, and npm's cache has not all packages")
+    assert fetched.returncode == 0, fetched.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def js(javascript: Path, kafka: dict[str, object]) -> Consumer:
+    settings, versions = _settings(javascript / "settings", dict(kafka)), _schemas(javascript / "schemas")
+    program = ["node", str(javascript / "consumer.js")]
+    return Consumer(lambda group, options: [*program, *options, settings, group, versions])
+
+
 def check_resumes(run: Consumer, topic: Topic, group: str) -> None:
     """End in the middle of a poll, between the forms, and continue with the next verdict; what was aborted never shows."""
     options = ("--topic", f"{PREFIX}verdicts", "--registry", topic.registry.url)
@@ -243,6 +269,41 @@ def test_java_names_a_missing_topic(java: Consumer) -> None:
     assert "topic acme.verdicts does not exist" in java.fails(f"{PREFIX}java-missing", "--topic", "acme.verdicts")
 
 
+def test_javascript_prints_both_forms(js: Consumer, topic: Topic) -> None:
+    options = ("--topic", f"{PREFIX}verdicts", "--registry", topic.registry.url)
+    assert js(f"{PREFIX}js-all", "--count", str(len(topic.expected)), *options) == topic.expected
+
+
+def test_javascript_names_a_missing_topic(js: Consumer) -> None:
+    assert "topic acme.verdicts does not exist" in js.fails(f"{PREFIX}js-missing", "--topic", "acme.verdicts")
+
+
+def test_javascript_sends_a_block_that_a_lane_executes(
+    javascript: Path, kafka: dict[str, object], tmp_path: Path
+) -> None:
+    prefix = "consumers-js."
+    lane = follower(tmp_path, kafka, prefix, blocks=1)
+    para = lane.config.chains["polkadot"].genesis_paras[0].para_id
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    for name in ("validator.Block", "validator.router.Candidate"):
+        (folder / f"{name}.avsc").write_text(json.dumps(schemas()[name].source), encoding="utf-8")
+    settings = _settings(tmp_path / "settings", dict(kafka))
+    block = [settings, str(folder), "polkadot", "1", str(para), "0"]
+    subprocess.run(
+        ["node", str(javascript / "producer.js"), "--prefix", prefix, *block], check=True, timeout=SECONDS_MAX
+    )
+    items = []
+    for record in committed(kafka, prefix, ["candidates", "blocks"]):
+        source = Source(record.topic, record.partition, record.offset)
+        decoded = decode_record(configured_codec(lane.config), INPUT_TOPICS[record.topic], record.value, source)
+        assert isinstance(decoded, tuple), decoded
+        items.append(decoded[1])
+    ((_, output),) = lane.worker.process(items)
+    (verdict,) = (to_json("verdicts", record.value) for record in output if record.topic == "verdicts")
+    assert (verdict["para_id"], verdict["ok"]) == (para, True)
+
+
 @pytest.mark.long  # compiling takes a minute and a half of both cores
 def test_go_names_a_missing_topic(go: Consumer) -> None:
     assert go.fails(f"{PREFIX}go-missing", "--topic", "acme.verdicts") == "topic acme.verdicts does not exist\n"
@@ -271,6 +332,24 @@ def test_java_resumes(java: Consumer, topic: Topic) -> None:
 @pytest.mark.long
 def test_java_filters_by_para(java: Consumer, topic: Topic) -> None:
     check_filters(java, topic, f"{PREFIX}java-para")
+
+
+@pytest.mark.long
+def test_javascript_resumes(js: Consumer, topic: Topic) -> None:
+    check_resumes(js, topic, f"{PREFIX}js")
+
+
+@pytest.mark.long
+def test_javascript_filters_by_para(js: Consumer, topic: Topic) -> None:
+    check_filters(js, topic, f"{PREFIX}js-para")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("check", [check_partitions, check_unreadable])
+def test_javascript_commits_what_it_has_printed(
+    js: Consumer, kafka: dict[str, object], topic: Topic, check: Callable[..., None]
+) -> None:
+    check(js, kafka, topic, f"{PREFIX}js-{check.__name__}")
 
 
 @pytest.mark.long

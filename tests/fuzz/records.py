@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.avro_data import datum_of, written
 from tests.codecs import codec_for
 from tests.fuzz.target import Target
-from validator.ask.answerer import Answerer
+from validator.ask.dry_run import Answerer
 from validator.client import in_memory
 from validator.client.backend import MemoryBackend
 from validator.codec.codec import ORDER_SCHEMA, RecordFormat, RecordUnreadable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets that read what the product keeps: pages of each protocol, journal, heads, rules, exports and kept files."""
+"""Targets that read what the product keeps: pages of each protocol, journal, heads, rules and kept files."""
 
 from __future__ import annotations
 
@@ -23,15 +23,12 @@ from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes import keyed
 from validator.lanes.apart.wire import Nonsense, outputs_of_bytes, outputs_to_bytes
-from validator.lanes.definition import JournalUnreadable, LaneDefinition
-from validator.lanes.genesis import keep_genesis, read_genesis
-from validator.lanes.journal import decode_entry, encode_entry
+from validator.lanes.definition import JournalUnreadable, LaneDefinition, keep_genesis, read_genesis
 from validator.lanes.kept_start import keep_start, kept_starts, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import load_lane
-from validator.lanes.store import HEAD, Head, LaneCache, restore_lane
-from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
+from validator.lanes.store import HEAD, Head, LaneCache, decode_entry, encode_entry, restore_lane
 from validator.metrics.own import PluginMetric, exported
 from validator.metrics.report import KEY, LANE, TRANSPORT, Report
 from validator.metrics.store import MetricStore
@@ -195,21 +192,6 @@ def _file(write: Callable[[Path], object], name: str) -> list[bytes]:
         return [(Path(folder) / name).read_bytes()]
 
 
-def _write_export(path: Path) -> None:
-    with path.open("wb") as file:
-        write_header(file, 12, {("t.blocks", 0): 7})
-        write_entry(file, Part.HEAD, "a", 0, b"head of a")
-        write_entry(file, Part.SLOT, "a", 3, b"")
-        write_entry(file, Part.JOURNAL, "a", 0, b"first")
-        write_end(file, 3)
-
-
-def _read_export(path: Path) -> None:
-    export = StateExport(path)
-    for lane in export.lanes:
-        export.load(lane)
-
-
 def _write_start(path: Path) -> None:
     keep_start(path.parent, "lane", start_of(config_of(_chain()), _definition_named()))
 
@@ -298,7 +280,6 @@ TARGETS = (
         partial(_in_file, read_genesis, "x"),
         per_test=4_000,
     ),
-    Target("export", lambda: _file(_write_export, "lanes"), partial(_in_file, _read_export, "lanes"), per_test=4_000),
     Target(
         "kept-start",
         lambda: _file(_write_start, "lane.start"),

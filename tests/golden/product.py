@@ -18,6 +18,7 @@ from validator_simulators.installed import chain_table, simulation_of
 
 from streaming import workers
 from streaming.decode_stage import DecodeSettings
+from tests.unit.lanes.backend import rows_of
 from validator.ask import state as state_service
 from validator.cli.main import app
 from validator.codec import encode, json_form
@@ -31,14 +32,12 @@ from validator.errors import UserError
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
 from validator.lanes.configured import lane_definition
-from validator.lanes.definition import LaneDefinition
-from validator.lanes.genesis import keep_genesis
-from validator.lanes.journal import decode_entry
+from validator.lanes.definition import LaneDefinition, keep_genesis
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink
-from validator.lanes.store import Head, LaneCache, process_batch, restore_lane
-from validator.lanes.stored import MemoryState, Part, write_end, write_entry, write_header
+from validator.lanes.store import Head, LaneCache, decode_entry, process_batch, restore_lane
+from validator.lanes.stored import MemoryState, write_export
 from validator.plugin.runtime import RuntimePlan, codec_of, installed_protocol
 from validator.replay.scenario import suite_files, suite_names
 from validator.topics import INPUT_TOPICS
@@ -193,20 +192,9 @@ class Checkpoint:
         return json.loads(out) if code == 0 else {"exit_code": code}
 
     def _read(self, _: Path, output: Path, lanes: Sequence[str]) -> None:
-        with output.open("wb") as file:
-            write_header(file, self.BATCH, self._consumed)
-            entries = 0
-            for lane, stored in self._lanes.items():
-                if lanes and lane not in lanes:
-                    continue
-                assert stored.head is not None
-                write_entry(file, Part.HEAD, lane, 0, stored.head)
-                for number, data in stored.slots.items():
-                    write_entry(file, Part.SLOT, lane, number, data)
-                for number, data in enumerate(stored.journal):
-                    write_entry(file, Part.JOURNAL, lane, number, data)
-                entries += 1 + len(stored.slots) + len(stored.journal)
-            write_end(file, entries)
+        wanted = {lane: stored for lane, stored in self._lanes.items() if not lanes or lane in lanes}
+        rows = [row for lane, stored in wanted.items() for row in rows_of(lane, stored)]
+        write_export(output, self.BATCH, self._consumed, rows)
 
 
 def genesis_file(definition: LaneDefinition, folder: Path) -> bytes:

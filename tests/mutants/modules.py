@@ -46,12 +46,12 @@ GROUPS = (
             ),
             "tests/simulation/test_simulation.py::test_each_verdict_is_emitted_once_under_any_faults",
         ),
-        (*("keyed.py", "configured.py", "genesis.py", "kept_start.py", "definition.py", "sink.py", "marker.py"),),
+        (*("keyed.py", "configured.py", "kept_start.py", "definition.py", "sink.py", "marker.py"),),
     ),
     Group(
         "sink",
-        ("validator/lanes/sink.py", "validator/lanes/marker.py", "streaming/sink.py"),
-        ("tests/unit/lanes/test_sink.py", "tests/unit/lanes/test_marker.py", "tests/unit/streaming/test_sink.py"),
+        ("validator/lanes/sink.py", "validator/lanes/marker.py"),
+        ("tests/unit/lanes/test_sink.py", "tests/unit/lanes/test_marker.py"),
     ),
     Group(
         "stages",
@@ -64,7 +64,7 @@ GROUPS = (
     Group(
         "writer",
         ("streaming/transactions.py", "validator/kafka/transaction.py"),
-        ("tests/unit/streaming/test_transactions.py",),
+        ("tests/unit/streaming/test_transactions.py", "tests/unit/streaming/test_sink.py"),
     ),
 )
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
 import pandas as pd
 import pyarrow as pa
 
-from streaming import decode_stage, lane_operator, options, sink, workers
-from streaming.lane_operator import LaneOperator
+from streaming import decode_stage, lane_operator, options, transactions, workers
+from streaming.lane_operator import JobSettings, LaneOperator
 from streaming.options import CHUNK_BYTES
 from tests.simulation.inputs import Item
 from tests.simulation.schedule import Schedule
@@ -75,20 +75,6 @@ class SteppedSink:
         counts = self._sink.commit(lane, consumed)
         self._job.between("after the last of a lane")
         return counts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldInputs:
-    """`streaming.held_inputs.ParkingSettings` without Kafka."""
-
-    job: Job
-    suspects: dict[str, Any] = field(default_factory=dict)
-    skipped: dict[str, Any] = field(default_factory=dict)
-    parked: frozenset[str] = frozenset()
-
-    def held_inputs(self, _: object, *span: Any) -> tuple[list[Item], int]:
-        """Read a lane's inputs again."""
-        return self.job.held_inputs(*span)
 
 
 _RUNNING = threading.local()
@@ -159,7 +145,8 @@ def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states:
     _RUNNING.checkpoint = job.checkpoint.id
     if not isinstance(worker.output, WorkerOutput):
         worker.output = WorkerOutput(job)
-    operator = LaneOperator(job.inputs.definitions, worker.output, parking=HeldInputs(job), cache=worker.cache)
+    settings = JobSettings(job.inputs.definitions, {}, PREFIX, "/dev/null/checkpoint", 0, 0, worker_memory_bytes=None)
+    operator = LaneOperator(settings, worker.output, cache=worker.cache, held_inputs=job.held_inputs)
     operator.init(handle)  # type: ignore[arg-type]
     for lane, state in states.items():
         handle.lane = state
@@ -210,10 +197,10 @@ def short_runs(schedule: Schedule) -> Iterator[None]:
     """Make the stages hand over as little at a time as they do under load, or find a batch too large; restore this process afterwards."""
     with (
         patch.multiple(decode_stage, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
-        patch.multiple(sink, RUN_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
+        patch.multiple(transactions, RUN_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
         patch.multiple(options, BATCH_BYTES_MAX=schedule.choose((2000, *[options.BATCH_BYTES_MAX] * 5))),
         patch.multiple(workers, _tuned=True),
         patch.multiple(lane_operator, _query=lambda: _RUNNING.checkpoint),
-        patch.multiple(sink, _SINKS={}),
+        patch.multiple(transactions, _SINKS={}),
     ):
         yield

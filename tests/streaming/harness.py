@@ -14,14 +14,15 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job import JobSettings, start_query
+from streaming.job import start_query
+from streaming.lane_operator import JobSettings
 from streaming.session import SPARK_LOG
 from streaming.spark_internals import WORKER_LATE
 from tests.crash.processes import workers_below
 from tests.sending import send
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
-from validator.kafka.consume import available
+from validator.kafka.reader import available
 from validator.kafka.settings import WHOLE, consumer_config
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from validator_simulators import SimulationSettings
 
-from streaming.job_offsets import job_group
+from streaming.run import job_group
 from tests.streaming.harness import SAME_WHATEVER_ARRIVES, consume, decoded, produce
 from tests.streaming.processes import JobProcess, job, write_configuration
 from tests.unit.lanes.chains import Chain, chain

@@ -18,7 +18,7 @@ from streaming.options import (
     protection_options,
     session_options,
 )
-from streaming.partitions import partition_of
+from streaming.stages import partition_of
 from tests.streaming.conftest import DRIVER_MEMORY
 from validator.kafka import class_archive
 

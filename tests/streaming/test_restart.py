@@ -35,10 +35,9 @@ from tests.unit.lanes.chains import Record
 from validator.codec.json_form import shown_json
 from validator.kafka.settings import admin_config
 from validator.kafka.topics import create_topics
-from validator.lanes.journal import decode_entry
 from validator.lanes.meter import MeterSettings
 from validator.lanes.slots import load_lane
-from validator.lanes.store import Head
+from validator.lanes.store import Head, decode_entry
 from validator.metrics.report import Report
 from validator.metrics.store import MetricStore
 from validator.topics import METRICS, METRICS_TOPIC

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streaming.partitions import divided
+from streaming.stages import divided
 from tests.crash.processes import Process, processes
 from tests.listening import with_children
 from tests.streaming.harness import (

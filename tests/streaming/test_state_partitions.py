@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from streaming.logs import OUTPUT_LOG
-from streaming.partitions import divided
-from streaming.stages import LANES
+from streaming.stages import LANES, divided
 from tests.crash.processes import daemons_of, send, workers_of
 from tests.streaming.harness import SAME_WHATEVER_ARRIVES, consume, first_difference, last_status, of_lane, produce
 from tests.streaming.processes import job, write_configuration

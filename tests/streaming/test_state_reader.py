@@ -14,8 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streaming import state_reader
-from streaming.state_reader import main, read_lanes
-from streaming.state_store import TABLES, Store
+from streaming.state_reader import TABLES, Store, main, read_lanes
 from tests.streaming.harness import Stream, first_difference, of_lane, wait_until
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definition, reference
 from tests.streaming.spark_reader import lanes_by_spark

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from validator import __version__
-from validator.ask.answerer import Answerer, Standings
+from validator.ask.dry_run import Answerer, Standings
 from validator.codec.dry_runs import answer_format, decode_answer, decode_request, request_format
 from validator.core.limits import DRY_RUN_ANSWER_BYTES_MAX, RECORD_BYTES_MAX
 from validator.plugin.api import API_VERSION, Manifest, Transport, hookimpl
@@ -76,13 +76,10 @@ class DryRunPlugin:
 
     @hookimpl
     def validator_manifest(self) -> Manifest:
-        """Return the identity of the transport."""
         return Manifest(NAME, __version__, API_VERSION, DryRunSettings)
 
     @hookimpl
     def validator_transports(self, config: DryRunSettings) -> Iterator[Transport]:
-        """Yield the transport."""
-
         def run(context: TransportContext) -> None:
             Service(context, Answerer(self._open(config)), config).run()
 
@@ -96,7 +93,6 @@ def dry_run_plugin(open_standings: Callable[[DryRunSettings], Standings]) -> Plu
 
 
 def own_topics() -> tuple[OwnTopic, ...]:
-    """Return the topics of requests and answers."""
     requests, answers = DRY_RUN_TOPICS
     return (
         OwnTopic(

@@ -10,8 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from validator.ask.answerer import Asked
-from validator.ask.dry_run import Standing
+from validator.ask.dry_run import Asked, Standing
 from validator.ask.state import restore, stored_lanes
 from validator.checkpoint.files import checkpoint_id, last_committed_batch
 from validator.config.explain import chain_of

@@ -145,7 +145,6 @@ class LaneOnKafka:
             return reader.ends()
 
     def input_ends(self) -> Ends:
-        """Return where the inputs end."""
         with self._reader(*INPUT_TOPICS) as reader:
             return reader.ends()
 

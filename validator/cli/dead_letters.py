@@ -49,7 +49,7 @@ from validator.letters.replayer import (
     Declined,
     Replayer,
     Task,
-    judge_complete,
+    judge,
     pointless,
 )
 from validator.visible import printable
@@ -292,7 +292,7 @@ def replay(
             waiting.clear()
 
         for letter in asked or filter(wanted.takes, reader.letters()):
-            judged = judge_complete(letter, ledger, config, repaired=raw, again=again, force=force)
+            judged = judge(letter, ledger, config, repaired=raw, again=again, force=force)
             if isinstance(judged, Declined):
                 report.declined(judged)
             elif dry_run:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from confluent_kafka import OFFSET_BEGINNING
 
-from validator.ask.answerer import Answerer, Asked
+from validator.ask.dry_run import Answerer, Asked
 from validator.ask.standings import standing_of_lane
 from validator.client.streams import NOW
 from validator.codec.decode import decode_record
@@ -257,7 +257,7 @@ class MemoryBackend:
         return decode_answer(Answerer(self).answer(encode_request(request), 0, offset))
 
     def of(self, lane: str) -> Asked:
-        """Return a copy of a lane's state (`validator.ask.answerer.Standings`)."""
+        """Return a copy of a lane's state (`validator.ask.dry_run.Standings`)."""
         if lane not in self._lanes:
             raise UserError(f"lane: expected {' or '.join(sorted(self._lanes))}, found {lane!r}")
         return Asked(standing_of_lane(self._definitions[lane], self._lanes[lane]), None)

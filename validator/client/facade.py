@@ -35,7 +35,7 @@ from validator.config import Config, load_config
 from validator.config.explain import explain
 from validator.config.load import names_at
 from validator.errors import UserError
-from validator.kafka.newest import Newest
+from validator.kafka.reader import Newest
 from validator.lanes.configured import configured_codec, lane_definition, protocol_of
 from validator.lanes.parked import parked_key
 from validator.plugin.pack import use_artefacts

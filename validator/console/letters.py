@@ -27,7 +27,7 @@ from validator.letters.dead_letters import (
     replay_json,
     summary,
 )
-from validator.letters.replayer import Declined, Replayer, judge_complete, pointless
+from validator.letters.replayer import Declined, Replayer, judge, pointless
 from validator.strict_json import JsonRefused, read_json
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Letters:
         with self._reader() as reader:
             letter = reader.get(place)
         repaired = self._repaired(letter, form, text)
-        judged = judge_complete(letter, self._ledger(), self._config, repaired=repaired, again=True, force=False)
+        judged = judge(letter, self._ledger(), self._config, repaired=repaired, again=True, force=False)
         if isinstance(judged, Declined):
             return Answer(ok=False, words=judged.why)
         useless = pointless(letter, judged.raw, self._config, executed)
@@ -112,7 +112,7 @@ class Letters:
                     return Answer(
                         ok=False, words="It was put back meanwhile. Load its page again to see the new attempt."
                     )
-                judged = judge_complete(letter, ledger, self._config, repaired=repaired, again=True, force=False)
+                judged = judge(letter, ledger, self._config, repaired=repaired, again=True, force=False)
                 if isinstance(judged, Declined):
                     return Answer(ok=False, words=judged.why)
                 (entry,) = replayer.send([judged])

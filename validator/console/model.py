@@ -32,7 +32,7 @@ from validator.console.limits import (
 )
 from validator.core.limits import UNREACHED
 from validator.errors import UserError
-from validator.kafka.newest import Newest
+from validator.kafka.reader import Newest
 from validator.topics import DEAD_LETTER_REPLAYS, DEAD_LETTERS, LANES
 
 if TYPE_CHECKING:

@@ -67,11 +67,9 @@ class Audit:
     """Checks that were not made, with the reason."""
 
     def made(self, check: str, times: int = 1) -> None:
-        """Count a check."""
         self.checks[check] = self.checks.get(check, 0) + times
 
     def add(self, finding: Finding) -> None:
-        """Add a finding."""
         self.faults += finding.fault
         self.notes += not finding.fault
         if len(self.findings) < FINDINGS_MAX:
@@ -150,7 +148,6 @@ class Observer:
         result.made("channels", len(self.ledger.channels))
 
     def observe(self, given: Sequence[Executed]) -> None:
-        """Make the checks of a block."""
         (executed,) = given
         block = executed.receipt.block
         self.result.blocks += 1
@@ -248,7 +245,6 @@ class ChannelLedger:
         self._messages = False
 
     def observe(self, executed: Executed) -> None:
-        """Take the events and messages of a block."""
         block = executed.receipt.block
         for verdict in executed.verdicts:
             if verdict.messages and verdict.kind in (InputKind.CANDIDATE, InputKind.INCLUSION):

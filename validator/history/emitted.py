@@ -119,7 +119,6 @@ class Emitted:
         self._next = next(self._blocks, None)
 
     def close(self) -> None:
-        """Close the connections."""
         self._reader.close()
 
     def compare(self, block: BlockNumber, records: list[OutputRecord]) -> None:

@@ -25,6 +25,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Sou
 from validator.core.limits import U32_MAX, U64_MAX
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader, TopicRecord
+from validator.lanes.garbage import THRESHOLDS
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import skipped_letter
 from validator.topics import DEAD_LETTERS, INPUT_TOPICS
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     Observer = Callable[[Sequence[Executed]], bool | None]
     """Gets what a block gave in each lane, while the lanes are as they were after it. True ends the run."""
 
-_COLLECTOR: Final = (100_000, 50, 1_000_000)
-"""Thresholds of the cyclic garbage collector, which would otherwise scan the complete state repeatedly."""
-
 RECORDS_PER_STEP: Final = 1_000
 """Inputs that lanes take before they execute what is complete, and records between two calls of a `Progress`."""
 
@@ -60,7 +58,6 @@ class Replica(NamedTuple):
 
     @property
     def lane(self) -> Lane:
-        """The lane."""
         return self.processor.lane
 
     @classmethod
@@ -121,7 +118,7 @@ def _executed(replica: Replica, executor: Executor) -> Iterator[Executed]:
 def _rare_collection() -> Iterator[None]:
     """Let the cyclic garbage collector run rarely: an executed lane is a large state that lives on."""
     thresholds = gc.get_threshold()
-    gc.set_threshold(*_COLLECTOR)
+    gc.set_threshold(*THRESHOLDS)
     try:
         yield
     finally:
@@ -169,7 +166,6 @@ class InputPartition:
         self.offsets = max(0, end - self.low)
 
     def close(self) -> None:
-        """Close the connections."""
         self._reader.close()
 
     def inputs(self, codec: Codec, kind: RecordKind, lane: str, records: RecordChecks) -> Iterator[Input | DeadLetter]:

@@ -45,7 +45,6 @@ class Difference(NamedTuple):
     found: Json | None
 
     def to_json(self) -> Json:
-        """Return it as one JSON object."""
         return {**self.place, "difference": str(self.sort), "expected": self.expected, "found": self.found}
 
 

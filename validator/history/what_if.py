@@ -87,7 +87,6 @@ class Levels:
         self._blocks += 1
 
     def take(self, headroom: Iterable[ParaHeadroom | ChannelHeadroom]) -> None:
-        """Take the headroom of some paras and channels."""
         for each in headroom:
             if isinstance(each, ParaHeadroom):
                 if each.valid:
@@ -173,7 +172,6 @@ class Comparison:
         return sum(number for (each, *_), number in self.kinds.items() if each is change)
 
     def compare(self, block: BlockNumber, before: Executed, after: Executed) -> None:
-        """Compare the verdicts of a block."""
         self.verdicts += len(before.verdicts)
         if before.verdicts == after.verdicts:
             return

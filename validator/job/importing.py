@@ -35,7 +35,6 @@ class Imported(NamedTuple):
     file: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as one JSON object."""
         return {"lane": self.lane, "first_block": self.first_block, **self.counts, "file": self.file}
 
 

@@ -17,8 +17,7 @@ from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.types import BlockNumber
 from validator.errors import UserError
-from validator.kafka.newest import Newest
-from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
+from validator.kafka.reader import POLL_S, Newest, TopicReader, TopicRecord
 from validator.lanes.parked import shortened
 from validator.metrics.limits import ARRIVALS_MAX, ARRIVALS_READ_AGAIN
 from validator.metrics.report import LANE, Report
@@ -48,7 +47,6 @@ class LaneArrivals:
         self._waiting: list[tuple[int, float]] = []
 
     def arrived(self, block: int, at_s: float) -> None:
-        """Note a block's record."""
         if self.newest is None or block > self.newest:
             self.newest, self.newest_s = block, at_s
         if self.executed is not None and block <= self.executed:

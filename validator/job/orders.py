@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.checkpoint.files import checkpoint_id, consumed_by_batch, last_committed_batch
-from validator.checkpoint.kafka import cut_inputs
+from validator.checkpoint.kafka import PERSON_S, SecondLook, cut_inputs
 from validator.checkpoint.markers import read_markers
-from validator.checkpoint.second_look import PERSON_S, SecondLook
 from validator.codec.inflight import Arrival, arrival
 from validator.codec.json_form import shown_json
 from validator.codec.orders import InputSpan, LaneOrder, encode_order

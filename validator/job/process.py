@@ -160,7 +160,6 @@ class JobProcess:
         return self._process.pid if self._process else None
 
     def ended(self) -> bool:
-        """Return whether the process has ended."""
         return self._process is None or self._process.poll() is not None
 
     def await_end(self, timeout_s: float) -> None:

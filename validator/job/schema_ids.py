@@ -93,7 +93,6 @@ def _records(versions: Iterable[Schema], topics: Mapping[str, str | None]) -> li
 
 
 def subject_of(config: Config, record: RecordSchemas) -> str:
-    """Return the subject of a record's schema."""
     name = record.current.name
     return name if config.schema_registry.subjects == "record" else f"{config.topics.prefix}{record.topic}-{name}"
 

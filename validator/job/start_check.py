@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from validator.checkpoint.second_look import SecondLook
+    from validator.checkpoint.kafka import SecondLook
     from validator.config import Config
     from validator.core.types import BlockNumber
     from validator.lanes.definition import LaneDefinition
@@ -266,7 +266,6 @@ class Look:
 
 
 def checkpoint_of(config: Config) -> Path:
-    """Return the folder of the job's checkpoint."""
     return job_directory(config) / CHECKPOINT
 
 

@@ -411,7 +411,6 @@ class BrokerRecord:
     """Whether the broker has answered and admits its clients; not so if its starter was killed before."""
 
     def runs(self) -> bool:
-        """Return whether the process still runs."""
         return start_time(self.pid) == self.started
 
     def was_started_in(self, directory: Path) -> bool:

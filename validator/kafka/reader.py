@@ -19,8 +19,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from validator.errors import Unavailable, UserError
 from validator.kafka import retry
 from validator.kafka.calls import ASK_ENDS, CALL_S_MAX, CLOSE, OPEN_READER, READ, within
-from validator.kafka.consume import NOT_UNPACKED, NotUnpacked, available
-from validator.kafka.newest import Newest
 from validator.kafka.refusals import why
 from validator.kafka.registry import plain_values
 from validator.kafka.retry import (
@@ -40,10 +38,11 @@ from validator.kafka.topics import described
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from confluent_kafka import Message
+    from confluent_kafka import Consumer, Message
     from confluent_kafka.admin import TopicDescription
 
     from validator.kafka.settings import KafkaTable, Reading
+
 
 POLL_S: Final = 0.2
 """Seconds that one poll of the topics waits for records."""
@@ -147,7 +146,6 @@ class TopicReader:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         with within(CLOSE, self._lane):
             self._consumer.close()
 
@@ -409,3 +407,54 @@ class TopicReader:
 
 def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
+
+
+NOT_UNPACKED: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._CRIT_SYS_RESOURCE})
+"""What librdkafka reports of a producer's batch that it has no memory to unpack, or that is larger unpacked than it takes."""
+
+
+class NotUnpacked(UserError):
+    """Records cannot be unpacked (`NOT_UNPACKED`)."""
+
+
+def available(consumer: Consumer, records_max: int, timeout_s: float) -> list[Message]:
+    """Return the records that have arrived, at most ``records_max``; wait up to ``timeout_s`` for the first one.
+
+    `Consumer.consume` alone waits its full timeout for a full list, which never comes at the end of a topic. Raises `MemoryError`, also
+    where the client itself raises something else.
+    """
+    try:
+        first = consumer.poll(timeout_s)
+        if first is None or records_max == 1:
+            return [] if first is None else [first]
+        return [first, *consumer.consume(records_max - 1, 0)]
+    except SystemError as error:  # "returned a result with an exception set"
+        if isinstance(error.__cause__ or error.__context__, MemoryError):
+            raise MemoryError from error
+        raise
+
+
+class _Last(NamedTuple):
+    partition: int
+    timestamp_ms: int
+
+
+class Newest:
+    """Finds which records are older than one of their key that came before.
+
+    Added partitions change the partition of most keys. The last record in the former one stays forever, and partitions are read in any
+    order. Inside a partition the order decides, between partitions the time, which is the broker's. Clocks of brokers may differ by a
+    moment, so this is for what people are shown, which is written again. What decides about output has numbers (`Marker.merged`).
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, bytes | None], _Last] = {}
+
+    def takes(self, record: TopicRecord) -> bool:
+        """Return whether nothing newer of the record's key came from another partition, and note the record."""
+        key, found = (record.topic, record.key), _Last(record.partition, record.timestamp_ms)
+        last = self._last.get(key, found)
+        if record.partition != last.partition and record.timestamp_ms < last.timestamp_ms:
+            return False
+        self._last[key] = found
+        return True

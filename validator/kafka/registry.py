@@ -105,7 +105,6 @@ class Registry:
             return str(found.schema_str) if found is not None and _is_avro(found) else None
 
     def subjects(self) -> list[str]:
-        """Return the names of all subjects."""
         with self._answering():
             return [str(each) for each in self._client.get_subjects()]
 

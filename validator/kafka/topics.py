@@ -21,7 +21,6 @@ from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
 
     from confluent_kafka.admin import TopicDescription, TopicMetadata
 
@@ -234,13 +233,8 @@ def described(
     admin: AdminClient, topics: Iterable[str], *, patience_s: float = ANSWER_S_MAX
 ) -> dict[str, TopicDescription]:
     """Return topics by full name, without those that Kafka does not describe. Raises `confluent_kafka.KafkaException`."""
-    names = list(topics)
-
-    def ask(left_s: float) -> dict[str, TopicDescription | None]:
-        futures = admin.describe_topics(TopicCollection(names), request_timeout=left_s)
-        return {name: _described(future) for name, future in futures.items()}
-
-    return {name: found for name, found in answer(ask, patience_s=patience_s).items() if found is not None}
+    found = _described(admin, topics, patience_s)
+    return {name: topic for name, topic in found.items() if not isinstance(topic, KafkaError)}
 
 
 def hidden_topics(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, KafkaError]:
@@ -248,38 +242,32 @@ def hidden_topics(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, KafkaEr
 
     Raises `UserError`.
     """
-    names = list(topics)
-    if not names:
+    if not (names := list(topics)):
         return {}
-
-    def ask(left_s: float) -> dict[str, KafkaError]:
-        futures = admin.describe_topics(TopicCollection(names), request_timeout=left_s)
-        errors = {name: _error_of(future) for name, future in futures.items()}
-        return {name: error for name, error in errors.items() if error is not None and is_lacking(error)}
-
     with _admin(kafka) as admin:
-        return answer(ask)
+        found = _described(admin, names)
+    return {name: error for name, error in found.items() if isinstance(error, KafkaError) and is_lacking(error)}
 
 
-def _error_of(described: Future[TopicDescription]) -> KafkaError | None:
-    """Return why a topic is not described. Raises `KafkaException` for what passes."""
-    try:
-        described.result()
-    except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        if passes(reason):
-            raise
-        return reason
-    return None
+def _described(
+    admin: AdminClient, topics: Iterable[str], patience_s: float = ANSWER_S_MAX
+) -> dict[str, TopicDescription | KafkaError]:
+    """Return how topics are described, or why one is not. Raises `confluent_kafka.KafkaException` for what passes."""
+    names = list(topics)
 
+    def ask(left_s: float) -> dict[str, TopicDescription | KafkaError]:
+        futures = admin.describe_topics(TopicCollection(names), request_timeout=left_s)
+        found: dict[str, TopicDescription | KafkaError] = {}
+        for name, future in futures.items():
+            try:
+                found[name] = future.result()
+            except KafkaException as error:
+                if passes(error.args[0]):
+                    raise
+                found[name] = error.args[0]
+        return found
 
-def _described(described: Future[TopicDescription]) -> TopicDescription | None:
-    try:
-        return described.result()
-    except KafkaException as error:
-        if passes(error.args[0]):
-            raise
-        return None
+    return answer(ask, patience_s=patience_s)
 
 
 def wait_for_topics(

@@ -101,7 +101,7 @@ class Auditor:
         self,
         definition: LaneDefinition,
         settings: AuditSettings,
-        note: Callable[[Outcome, float], None] = lambda _outcome, _seconds: None,
+        note: Callable[[Outcome, float], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
         again: Again | None = None,
     ) -> None:
@@ -128,7 +128,8 @@ class Auditor:
             fault = raised.fault
         if fault is not None:
             outcome, self._last = Outcome.FAULTY, fault
-        self._note(outcome, self._clock() - began_s - (executed_s - executing_s))
+        if self._note is not None:
+            self._note(outcome, self._clock() - began_s - (executed_s - executing_s))
         if fault is not None and self._settings.parks:
             raise AuditFailed(str(fault))
         return executed
@@ -184,7 +185,6 @@ class Prints(NamedTuple):
         return None
 
     def encode(self) -> bytes:
-        """Return the prints as bytes."""
         out = Writer()
         out.bytes(self.common)
         out.bytes(self.root)
@@ -205,7 +205,6 @@ class Prints(NamedTuple):
 
 
 def prints_of(rules: LaneRules[Any]) -> Prints:
-    """Return the prints of a state."""
     pages = {owner: _print(page) for owner in rules.owners() if (page := rules.page(owner)) is not None}
     return Prints(pages, _print(rules.common_page()), rules.state_root())
 
@@ -251,7 +250,6 @@ def execute_again(
 
 
 def emitted(definition: LaneDefinition, executed: Executed) -> list[OutputRecord]:
-    """Return the records of an executed block."""
     return Encoder(definition.name, definition.digest_at(executed.receipt.block)).executed(executed)
 
 
@@ -279,7 +277,6 @@ def fault_key(lane: str) -> bytes:
 
 
 def fault_record(lane: str, fault: AuditFault) -> OutputRecord:
-    """Return the record of a fault."""
     datum = {"lane": lane, **fault._asdict(), "detail": shortened(fault.detail)}
     return OutputRecord("lanes", fault_key(lane), write(schemas()["validator.LaneAudit"], datum))
 

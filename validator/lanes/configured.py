@@ -19,8 +19,7 @@ from validator.core.types import BlockNumber
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.hexadecimal import from_hex
-from validator.lanes.definition import LaneDefinition
-from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
+from validator.lanes.definition import Genesis, LaneDefinition, genesis_path, kept_genesis
 from validator.plugin.lock import Lock, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition

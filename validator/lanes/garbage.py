@@ -9,7 +9,7 @@ from typing import Final
 BATCHES_MAX: Final = 500
 """Batches after which garbage among what was frozen is freed."""
 
-_THRESHOLDS: Final = (100_000, 50, 1_000_000)
+THRESHOLDS: Final = (100_000, 50, 1_000_000)
 
 _batches = 0
 
@@ -22,7 +22,7 @@ def tune() -> None:
     records. Young cycles are collected at longer intervals, the oldest generation practically never: whoever executes a batch collects
     everything after it.
     """
-    gc.set_threshold(*_THRESHOLDS)
+    gc.set_threshold(*THRESHOLDS)
     gc.freeze()
 
 

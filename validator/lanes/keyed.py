@@ -71,7 +71,6 @@ class Head(NamedTuple):
         return Head(self.step + emits, consumed, chained.digest())
 
     def encode(self) -> bytes:
-        """Return the head as bytes."""
         out = HEAD.begin()
         out.u64(self.step)
         out.bytes(self.token)

@@ -115,7 +115,6 @@ class Marker:
         return whole
 
     def encode(self, lane: str) -> OutputRecord:
-        """Return the marker as a record of the `markers` topic."""
         places = sorted(self.consumed.items())
         datum = {
             "lane": lane,

@@ -42,7 +42,6 @@ class MeterSettings(NamedTuple):
     channels_max: int = 0
 
     def choice(self) -> LevelChoice:
-        """Return which levels are wanted."""
         return LevelChoice(self.paras or None, self.paras_max, self.channels_max)
 
 
@@ -104,7 +103,6 @@ class LaneMeter:
         self._session = session
 
     def recovered(self, recovery: Recovery) -> None:
-        """Note that the lane was brought back into memory."""
         self._grow("validator_lane_recoveries_total", 1, "rebuilt" if recovery.rebuilt else "caught_up")
         self._grow("validator_lane_recovery_seconds_total", recovery.seconds)
 
@@ -213,6 +211,13 @@ class LaneMeter:
             return OTHER
         kinds.add(kind)
         return kind
+
+
+def meter_of(meter: LaneMeter | None, lane: str, settings: MeterSettings | None) -> LaneMeter | None:
+    """Return a lane's meter, the same one for as long as its settings are; None without settings."""
+    if settings is None:
+        return None
+    return meter if meter is not None and meter.settings == settings else LaneMeter(lane, settings)
 
 
 def _grow(increments: Values, name: str, by: float, *labels: str) -> None:

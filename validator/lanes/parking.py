@@ -26,7 +26,7 @@ from fractions import Fraction
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from validator.codec.encode import BlockOutput, fitted
 from validator.codec.inflight import Arrival
@@ -37,10 +37,11 @@ from validator.core.lane import WaitingOverflow
 from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber, ParaId
 from validator.errors import UserError
-from validator.lanes.arrived import DoesNotFit, Inputs
-from validator.lanes.auditing import AuditFailed, Auditor
+from validator.lanes.arrived import Chunk, DoesNotFit, Inputs, arrived
+from validator.lanes.auditing import Again, AuditFailed, Auditor, AuditSettings
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import ForeignMarker, consumed_by
+from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Fault, Parked, Partition, Span, point_of, running, shortened, stored_parts
 from validator.lanes.processor import Observer, of_new_blocks
 from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBackend, StateUnusable, process_batch
@@ -83,6 +84,25 @@ class HeldInputs(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """What is known of one batch of one lane besides its inputs.
+
+    The fields mean the same as in `LaneBatch`, ``skipped`` what ``known_skips`` does there. ``head`` is what the store has of the lane,
+    ``bytes_max`` bounds its inputs.
+    """
+
+    definition: LaneDefinition
+    head: bytes | None
+    bytes_max: int
+    suspects: dict[str, Suspect]
+    skipped: frozenset[Source] = frozenset()
+    checkpoint: str = ""
+    was_parked: bool = False
+    meter: MeterSettings | None = None
+    audit: AuditSettings | None = None
+
+
 @dataclass(slots=True)
 class LaneBatch:
     """One batch of one lane.
@@ -110,16 +130,56 @@ class LaneBatch:
     confirms: Callable[[bool], None] = lambda _corrects: None
     observe: Observer | None = None
     audit: Auditor | None = None
+    meter: LaneMeter | None = None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
     consumed: dict[Partition, int] = field(default_factory=dict)
     """By topic and partition, the offset after the last input taken; complete when the output is exhausted."""
     left_at: str = ""
     """The point at which the batch leaves the lane; known when the output is exhausted."""
 
+    @classmethod
+    def of(
+        cls,
+        request: BatchRequest,
+        chunks: Iterable[Chunk],
+        backend: StateBackend,
+        cache: LaneCache,
+        held_inputs: HeldInputs,
+        meter: LaneMeter | None = None,
+        again: Again | None = None,
+        **calls: Any,
+    ) -> LaneBatch:
+        """Return the batch of a request; ``again`` is of `Auditor`, ``calls`` are further fields."""
+        definition, audit = request.definition, request.audit
+        items, left, too_large = arrived(chunks, request.bytes_max)
+        note = None if meter is None else meter.audited
+        return cls(
+            definition,
+            backend,
+            cache,
+            items,
+            held_inputs,
+            request.suspects,
+            request.skipped,
+            left,
+            request.was_parked,
+            too_large,
+            request.checkpoint,
+            observe=None if meter is None else meter.executed,
+            audit=None if audit is None else Auditor(definition, audit, note, again=again),
+            meter=meter,
+            **calls,
+        )
+
     @property
     def lane(self) -> str:
-        """The lane's name."""
         return self.definition.name
+
+    def measured(self) -> Iterator[BlockOutput]:
+        """Yield the batch's output, with the report of its meter if it has one."""
+        if self.meter is None:
+            return self.run()
+        return self.meter.measured(self.run(), lambda: self.cache.look(self.lane))
 
     def run(self) -> Iterator[BlockOutput]:
         """Yield the batch's output. Raises only what the store or Kafka raise."""
@@ -384,16 +444,13 @@ class CollectedWrites:
         return self._head
 
     def save_head(self, head: bytes) -> None:
-        """Replace the head."""
         self._head = head
 
     def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
         with self.noting():
             return self._backend.load_slots()
 
     def load_journal(self) -> Iterator[bytes]:
-        """Return the journal's entries in order."""
         with self.noting():
             entries = iter(self._backend.load_journal())
         while True:
@@ -404,24 +461,19 @@ class CollectedWrites:
             yield entry
 
     def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
         self._writes.append(partial(self._backend.save_slot, number, data))
 
     def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
         self._writes.append(partial(self._backend.remove_slot, number))
 
     def remove_slots(self) -> None:
-        """Remove every slot."""
         for number in sorted(self.load_slots()):
             self.remove_slot(number)
 
     def append_journal(self, entry: bytes) -> None:
-        """Append an entry to the journal."""
         self._writes.append(partial(self._backend.append_journal, entry))
 
     def clear_journal(self) -> None:
-        """Remove every entry."""
         self._writes.append(self._backend.clear_journal)
 
     def write(self, parked: Parked | None) -> bytes:

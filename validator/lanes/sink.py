@@ -111,7 +111,6 @@ class KeptWriters(Generic[W]):
             self._writers.pop(lane, None)
 
     def leave(self, lane: str, point: str) -> None:
-        """Note the point at which a committed batch leaves the lane."""
         self._left[lane] = point
 
     def writer(self, lane: str) -> W:

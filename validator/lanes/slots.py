@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from validator.core.scale import Reader, Writer, decoding
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
+
+if TYPE_CHECKING:
+    from validator.lanes.store import StateBackend
 
 PARA_SLOTS = 1024
 """Slots for the pages of paras, and so the maximum number of store calls that a save needs for them."""
@@ -25,19 +28,6 @@ SLOT_BYTES_MAX = 8 * 1024 * 1024
 """Maximum bytes of a slot after the para slots; a lane's waiting records may take many of these."""
 
 HASH_BYTES = 16
-
-
-class SlotStore(Protocol):
-    """Numbered slots of bytes."""
-
-    def load_slots(self) -> dict[int, bytes]:
-        """Return every slot."""
-
-    def save_slot(self, number: int, data: bytes) -> None:
-        """Write a slot."""
-
-    def remove_slot(self, number: int) -> None:
-        """Remove an existing slot."""
 
 
 @dataclass(slots=True)
@@ -59,7 +49,6 @@ class Slots:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes in all slots."""
         return sum(self.sizes.values())
 
     def hash(self) -> bytes:
@@ -74,7 +63,7 @@ class Slots:
         in_paras = sum(size for number, size in self.sizes.items() if number < self.para_slots)
         return in_paras * len(processor.lane.rules.changed()) // max(1, self.paras)
 
-    def save(self, processor: LaneProcessor, store: SlotStore, *, everything: bool = False) -> None:
+    def save(self, processor: LaneProcessor, store: StateBackend, *, everything: bool = False) -> None:
         """Write the pages that have changed since the last save; with ``everything`` write all of them, in `PARA_SLOTS` slots."""
         rules = processor.lane.rules
         owners = rules.owners()
@@ -101,7 +90,7 @@ class Slots:
         self.paras = len(owners)
         rules.mark_saved()
 
-    def _put(self, store: SlotStore, number: int, data: bytes) -> None:
+    def _put(self, store: StateBackend, number: int, data: bytes) -> None:
         if data:
             store.save_slot(number, data)
             self.sizes[number], self.hashes[number] = len(data), _hash(data)

@@ -14,24 +14,33 @@ all its output.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import chain
+from operator import attrgetter
+from struct import Struct
 from typing import NamedTuple, Protocol
 
+from validator.codec.codec import Codec
 from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.core.execute import execute
-from validator.core.inputs import DeadLetter, DeadReason, Input, Source
-from validator.core.scale import DecodeError, Encoding
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+from validator.core.scale import DecodeError, Encoding, decoding
 from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.lanes.auditing import Auditor
-from validator.lanes.definition import JournalUnreadable, LaneDefinition, journal_under_others, named_handlers
-from validator.lanes.journal import decode_entry, encode_entry
+from validator.lanes.definition import (
+    JournalUnreadable,
+    LaneDefinition,
+    decode_again,
+    journal_under_others,
+    named_handlers,
+)
 from validator.lanes.parked import stored_parts
 from validator.lanes.processor import LaneProcessor, Observer
-from validator.lanes.slots import Slots, SlotStore, load_lane
+from validator.lanes.slots import Slots, load_lane
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import RulesOutdated
 
@@ -50,7 +59,7 @@ or two, plus the time for what a single batch touched."""
 SKIPPED_DETAIL = "an operator ordered the lane to continue without this record"
 
 
-class StateBackend(SlotStore, Protocol):
+class StateBackend(Protocol):
     """The state of one lane, in a store that commits a batch completely or not at all."""
 
     def load_head(self) -> bytes | None:
@@ -58,6 +67,15 @@ class StateBackend(SlotStore, Protocol):
 
     def save_head(self, head: bytes) -> None:
         """Replace the head."""
+
+    def load_slots(self) -> dict[int, bytes]:
+        """Return every slot."""
+
+    def save_slot(self, number: int, data: bytes) -> None:
+        """Write a slot."""
+
+    def remove_slot(self, number: int) -> None:
+        """Remove an existing slot."""
 
     def load_journal(self) -> Iterable[bytes]:
         """Return the journal's entries in order."""
@@ -89,7 +107,6 @@ class Head:
     journal_entries: int = 0
 
     def encode(self) -> bytes:
-        """Return the head as bytes."""
         out = HEAD.begin()
         for part in (self.token, self.saved_token, self.slots_hash, self.summary, self.runtime_digest, self.rules):
             out.bytes(part)
@@ -186,7 +203,6 @@ class Skipped(NamedTuple):
     executed_block: BlockNumber | None = None
 
     def has(self, item: Input) -> bool:
-        """Return whether an input is left out."""
         return item.source in self.sources and (self.executed_block is None or item.block > self.executed_block)
 
 
@@ -368,3 +384,59 @@ def _explained(lane: str) -> Iterator[None]:
 
 def _next_token(token: bytes, then: bytes) -> bytes:
     return blake2b(token + then, digest_size=TOKEN_BYTES).digest()
+
+
+ENTRY = Encoding("journal")
+
+_RECORD = Struct("<BHIQI")
+"""Kind, number of the topic in the entry's table, partition, offset, size of the raw bytes."""
+
+_KIND_OF, _SOURCE_OF, _RAW_OF = map(attrgetter, ("kind", "source", "raw"))
+_TOPIC_OF, _PARTITION_OF, _OFFSET_OF = map(attrgetter, Source._fields)
+
+
+def encode_entry(items: Sequence[Input | DeadLetter]) -> bytes:
+    """Encode a batch's inputs in order; of records that were dead on arrival, encode only their number."""
+    inputs = [item for item in items if isinstance(item, Input)]
+    kinds = map(_KIND_OF, inputs)
+    sources = list(map(_SOURCE_OF, inputs))
+    raws = list(map(_RAW_OF, inputs))
+    topics = list(map(_TOPIC_OF, sources))
+    numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
+    heads = map(
+        _RECORD.pack,
+        kinds,
+        map(numbers.__getitem__, topics),
+        map(_PARTITION_OF, sources),
+        map(_OFFSET_OF, sources),
+        map(len, raws),
+    )
+    out = ENTRY.begin()
+    out.compact(len(items) - len(inputs))
+    out.compact(len(numbers))
+    for topic in numbers:
+        out.bytes(topic.encode())
+    out.compact(len(inputs))
+    return bytes(out.buffer) + b"".join(chain.from_iterable(zip(heads, raws, strict=True)))
+
+
+def decode_entry(codec: Codec, entry: bytes) -> tuple[list[Input], int]:
+    """Return the inputs of an entry and the number of records that were dead on arrival.
+
+    Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
+    """
+    with decoding("journal"):
+        reader = ENTRY.read(entry)
+        dead = reader.compact()
+        topics = [topic.decode() for topic in reader.items(reader.bytes)]
+        inputs = []
+        used: dict[int, None] = {}
+        for _ in range(reader.count()):
+            kind, number, partition, offset, size = _RECORD.unpack(reader.take(_RECORD.size))
+            used[number] = None
+            source = Source(topics[number], partition, offset)
+            inputs.append(decode_again(codec, RecordKind(kind), reader.take(size), source))
+        reader.end()
+    if len(set(topics)) != len(topics) or list(used) != list(range(len(topics))):
+        raise DecodeError("journal is damaged: its topics are not each once in the order of their first records")
+    return inputs, dead

@@ -119,7 +119,6 @@ class Ledger:
             self.add(replay)
 
     def add(self, replay: Replay) -> None:
-        """Add an entry."""
         self._by_letter.setdefault(replay.letter, []).append(replay)
         self._by_record[replay.record] = replay
 
@@ -150,7 +149,6 @@ class Filter:
     reason: str | None = None
 
     def takes(self, letter: StoredLetter) -> bool:
-        """Return whether a dead letter is selected."""
         return self.lane in (None, letter.lane) and self.reason in (None, letter.reason)
 
 
@@ -167,7 +165,6 @@ class LetterReader(TopicReader):
 
     @property
     def partitions(self) -> int:
-        """The number of the topic's partitions."""
         return len(self._spans)
 
     def letters(self) -> Iterator[StoredLetter]:
@@ -361,7 +358,6 @@ def summary(letter: StoredLetter, ledger: Ledger) -> dict[str, Any]:
 
 
 def replay_json(replay: Replay) -> dict[str, Any]:
-    """Return a ledger entry in JSON."""
     return {
         "letter": str(replay.letter),
         "attempt": replay.attempt,

@@ -67,9 +67,15 @@ def judge(
 ) -> Task | Declined:
     """Decide whether a dead letter's record is put back, with the bytes of ``repaired`` if given.
 
-    Checks, in order: it was not put back before (unless ``again``); attempts are left; it came from an input topic; the record by itself
-    would not be dead on arrival (unless ``force``).
+    If the letter has only the ends of its record, the record is fetched first, unless other bytes are sent. Checks, in order: it was not
+    put back before (unless ``again``); attempts are left; it came from an input topic; the record by itself would not be dead on arrival
+    (unless ``force``).
     """
+    if repaired is None:
+        try:
+            letter = completed(letter, config.kafka)
+        except UserError as error:
+            return Declined(letter.place, "refused", str(error))
     replays, attempt = ledger.replays_of(letter.place), ledger.next_attempt(letter)
     raw = letter.raw if repaired is None else repaired
     limit = config.dead_letters.attempts_max
@@ -89,18 +95,6 @@ def judge(
         return Declined(letter.place, "refused", f"it would be dead on arrival: {problem}")
     lane = letter.lane if record is None else record["lane"]
     return Task(letter.place, letter.source.topic, lane.encode() or None, raw, attempt, raw != letter.raw)
-
-
-def judge_complete(
-    letter: StoredLetter, ledger: Ledger, config: Config, *, repaired: bytes | None, again: bool, force: bool
-) -> Task | Declined:
-    """Judge as `judge` does. If the letter has only the ends of its record, fetch the record first, unless other bytes are sent."""
-    if repaired is None:
-        try:
-            letter = completed(letter, config.kafka)
-        except UserError as error:
-            return Declined(letter.place, "refused", str(error))
-    return judge(letter, ledger, config, repaired=repaired, again=again, force=force)
 
 
 def pointless(

@@ -84,7 +84,6 @@ def exported(plugin: str, of: str, declared: Sequence[PluginMetric]) -> dict[str
 
 
 def kind_of(name: str) -> Kind:
-    """Return how Prometheus treats a plugin's metric."""
     return Kind.COUNTER if name.endswith(TOTAL) else Kind.GAUGE
 
 
@@ -135,7 +134,6 @@ def _fault(error: BaseException) -> str:
 
 
 def encode_own(metrics: Iterable[Metric]) -> list[list[object]]:
-    """Return the definitions as they stand in a report."""
     return [[metric.name, metric.help, list(metric.labels[1:])] for metric in metrics]
 
 

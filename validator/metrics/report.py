@@ -43,7 +43,6 @@ class Report:
     own: dict[str, Metric] = field(default_factory=dict)
 
     def put(self, name: str, value: float, *labels: object) -> None:
-        """Set a value."""
         self.set.setdefault(name, {})[tuple(map(str, labels))] = value
 
     def put_own(self, metrics: Iterable[Metric], values: Iterable[Value]) -> str | None:
@@ -59,7 +58,6 @@ class Report:
         return f"expected a report of at most {REPORT_BYTES_MAX} bytes, found {size}"
 
     def encode(self) -> bytes:
-        """Return the report as a record's value."""
         document: dict[str, Any] = {
             "version": VERSION,
             self.of: self.reporter,

@@ -7,7 +7,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from threading import Lock
-from typing import Final, NamedTuple
+from types import SimpleNamespace
+from typing import Final, NamedTuple, cast
 
 from prometheus_client import Histogram, disable_created_metrics
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -29,19 +30,6 @@ class _Reported(NamedTuple):
     own: dict[str, definitions.Metric]
     """Its plugin's definitions."""
     at_s: float
-
-
-class _Some(Collector):
-    """Some metrics of a store."""
-
-    def __init__(
-        self, collected: Callable[[Iterable[definitions.Metric]], Iterator[Metric]], metrics: list[definitions.Metric]
-    ) -> None:
-        self._collected, self._metrics = collected, metrics
-
-    def collect(self) -> Iterator[Metric]:
-        """Return those that have a value."""
-        return self._collected(self._metrics)
 
 
 class MetricStore(Collector):
@@ -71,12 +59,10 @@ class MetricStore(Collector):
         self.set("validator_build_info", 1, __version__)
 
     def set(self, name: str, value: float, *labels: str) -> None:
-        """Set a value."""
         with self._lock:
             self._own[name][labels] = value
 
     def remove(self, name: str) -> None:
-        """Remove all values of a metric."""
         with self._lock:
             self._own[name].clear()
 
@@ -90,12 +76,10 @@ class MetricStore(Collector):
                 rows[*labels, chosen] = 1
 
     def add(self, name: str, value: float, *labels: str) -> None:
-        """Let a counter grow."""
         with self._lock:
             self._grow(self._own[name], value, labels)
 
     def observe(self, name: str, value: float) -> None:
-        """Add an observation to a histogram."""
         self._histograms[name].observe(value)
 
     def take(self, report: Report, *, is_new: bool = True) -> None:
@@ -126,7 +110,8 @@ class MetricStore(Collector):
 
     def only(self, names: Collection[str]) -> Collector:
         """Return a collector of some of the program's own metrics, no histograms: the others cost it nothing."""
-        return _Some(self._collected, [definitions.BY_NAME[name] for name in names])
+        metrics = [definitions.BY_NAME[name] for name in names]
+        return cast("Collector", SimpleNamespace(collect=lambda: self._collected(metrics)))
 
     def _collected(self, metrics: Iterable[definitions.Metric]) -> Iterator[Metric]:
         for each in self.before_scrape:

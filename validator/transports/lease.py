@@ -135,7 +135,6 @@ class Lease:
             self._check_id()  # without its id, Kafka would have taken the commit if the group were empty
 
     def close(self) -> None:
-        """Leave the group."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()

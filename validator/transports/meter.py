@@ -94,7 +94,6 @@ class TransportMeter:
         self._measures = measures
 
     def report(self) -> Report:
-        """Return all values."""
         report = Report(TRANSPORT, self._name)
         report.put("validator_transport_active", 1)
         report.put("validator_transport_start_timestamp_seconds", self._started_s)
@@ -156,11 +155,9 @@ class MeasuredContext:
 
     @property
     def stopping(self) -> bool:
-        """Whether the transport should stop."""
         return self._context.stopping
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
-        """Write a record, and count it."""
         with self._refusals():
             self._context.submit(topic, key, value)
         self._meter.wrote(topic, len(value))
@@ -173,7 +170,6 @@ class MeasuredContext:
         done: Callable[[str | None], None],
         headers: Mapping[str, bytes] = {},
     ) -> bool:
-        """Write a record in the background, and count it once Kafka has it."""
         if not callable(done):  # the context says so
             return self._context.enqueue(topic, key, value, done, headers)
         self._meter.waits(1)
@@ -188,7 +184,6 @@ class MeasuredContext:
         return taken
 
     def commit(self, records: Iterable[Record], cursors: Mapping[str, bytes]) -> None:
-        """Write records and cursors, and count the records."""
         given = list(records)
         with self._refusals():
             self._context.commit(given, cursors)
@@ -196,19 +191,16 @@ class MeasuredContext:
             self._meter.wrote(topic, len(value))
 
     def receive(self, timeout_s: float) -> Record | None:
-        """Return the next record, and count it."""
         record = self._context.receive(timeout_s)
         if record is not None:
             self._meter.received(record[0], to_acknowledge=True)
         return record
 
     def acknowledge(self) -> None:
-        """Acknowledge everything received."""
         self._context.acknowledge()
         self._meter.acknowledged()
 
     def reader(self, topics: Iterable[str]) -> OutputReader:
-        """Return a reader that counts what it returns."""
         return _MeasuredReader(self._context.reader(topics), self._meter)
 
     def _done(self, topic: str, value_bytes: int, done: Callable[[str | None], None], reason: str | None) -> None:

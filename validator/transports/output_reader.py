@@ -78,7 +78,6 @@ class KafkaOutputReader:
         return None if record is None else OutputRecord(*record[:3], record.key or b"", record.value)
 
     def positions(self) -> dict[Partition, int]:
-        """Return each partition's next offset."""
         return self._reader.positions()
 
     def ends(self, *, committed: bool = True) -> dict[Partition, int]:
@@ -90,7 +89,6 @@ class KafkaOutputReader:
             return {(topic.removeprefix(self._prefix), number): end for (topic, number), end in ends.items()}
 
     def close(self) -> None:
-        """Close the connections."""
         with self._lock:
             if not self.is_closed:
                 self.is_closed = True

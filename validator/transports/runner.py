@@ -238,7 +238,6 @@ class KafkaTransportContext:
         return self._queue.put(topic, key, value, done, headers)
 
     def reader(self, topics: Iterable[str]) -> KafkaOutputReader:
-        """Return a reader of output topics. Raises ``ValueError``, `UserError`."""
         names = self._forms.output_topics(topics)
         self._check()
         with self._opening:

@@ -13,8 +13,8 @@ from validator_simulators.settings import SimulationSettings
 from tests.cli.stored_job import BATCH, write_store
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import chain, config_of, inputs_of
-from validator.ask import answerer, state
-from validator.ask.answerer import Answerer
+from validator.ask import dry_run, state
+from validator.ask.dry_run import Answerer
 from validator.ask.dry_run_transport import DryRunPlugin, DryRunSettings, Service
 from validator.ask.standings import CheckpointStandings
 from validator.client import in_memory
@@ -208,18 +208,18 @@ def test_topic_that_was_made_again_is_read_from_its_beginning() -> None:
 
 def test_bug_and_long_answer_are_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Answerer(lanes())
-    monkeypatch.setattr(answerer, "DRY_RUN_ANSWER_BYTES_MAX", 10)
+    monkeypatch.setattr(dry_run, "DRY_RUN_ANSWER_BYTES_MAX", 10)
     assert "expected at most 10" in str(decode_answer(asked.answer(request(GOOD), 0, 0)).refused)
 
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(answerer, "ask", broken)
+    monkeypatch.setattr(dry_run, "ask", broken)
     assert decode_answer(asked.answer(request(GOOD), 0, 7)).refused == "a bug: ZeroDivisionError: by zero"
 
 
 def test_only_the_first_violations_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answerer, "DRY_RUN_VERDICTS_MAX", 1)
+    monkeypatch.setattr(dry_run, "DRY_RUN_VERDICTS_MAX", 1)
     answer = decode_answer(Answerer(lanes()).answer(request(BAD), 0, 0))
     assert len(answer.verdicts) == 1
     assert not answer.complete

@@ -13,8 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from validator.checkpoint import kafka as module
-from validator.checkpoint.kafka import FILE, checked_ids, keep_ids
-from validator.checkpoint.second_look import SecondLook
+from validator.checkpoint.kafka import FILE, SecondLook, checked_ids, keep_ids
 from validator.errors import Unavailable, UserError
 from validator.kafka import retry, topics
 from validator.kafka.topics import NO_ID, topic_ids

@@ -10,9 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from validator.ask import state
-from validator.ask.state import stored_lanes
-from validator.checkpoint.reading_folder import PREFIX, reading_folder
-from validator.lanes.stored import write_end, write_header
+from validator.ask.state import PREFIX, reading_folder, stored_lanes
+from validator.lanes.stored import write_export
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 READS = """
 import sys, time
 from pathlib import Path
-from validator.checkpoint.reading_folder import reading_folder
+from validator.ask.state import reading_folder
 with reading_folder(Path(sys.argv[1])) as folder:
     (folder / "store").mkdir()
     (folder / "store" / "1.sst").write_bytes(bytes(1000))
@@ -52,9 +51,7 @@ def test_folder_of_a_killed_reader_is_removed_by_the_next_one_and_others_stay(
     def read(_checkpoint: Path, output: Path, _lanes: Sequence[str]) -> None:
         folders.update(str(path) for path in tmp_path.iterdir() if path.is_dir() and path.name.startswith(PREFIX))
         folders.remove(str(output.parent))
-        with output.open("wb") as file:
-            write_header(file, 3, {})
-            write_end(file, 0)
+        write_export(output, 3, {}, [])
 
     monkeypatch.setattr(state, "read_checkpoint", read)
     try:

@@ -14,9 +14,14 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, TopicPartition
 from validator_simulators import SimulationSettings
 
-from streaming.held_inputs import ParkingSettings
+from streaming.lane_operator import read_held_inputs
 from tests.unit.lanes.chains import chain, config_of, definition_of
 from validator.checkpoint.kafka import (
+    JOB_S,
+    Lack,
+    NotSure,
+    SecondLook,
+    SeenTwice,
     checked_ids,
     cut_inputs,
     keep_ids,
@@ -24,7 +29,6 @@ from validator.checkpoint.kafka import (
     refuse_lost_inputs,
     unread_inputs,
 )
-from validator.checkpoint.second_look import JOB_S, Lack, NotSure, SecondLook, SeenTwice
 from validator.errors import GivenUp, Unavailable, UserError
 from validator.kafka import reader, retry, topics
 from validator.lanes.parked import Span
@@ -303,16 +307,16 @@ def test_checkpoint_without_a_batch_has_nothing_to_lose(kafka: Kafka, checkpoint
 
 
 def test_lane_that_continues_looks_twice(kafka: Kafka, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.held_inputs.SecondLook", partial(SecondLook, clock=clock, sleep=clock.sleep))
-    settings, definitions = ParkingSettings(KAFKA, PREFIX), {CHAIN.lane: definition_of(CHAIN)}
+    monkeypatch.setattr("streaming.lane_operator.SecondLook", partial(SecondLook, clock=clock, sleep=clock.sleep))
+    held_inputs = partial(read_held_inputs, KAFKA, PREFIX, {CHAIN.lane: definition_of(CHAIN)})
     for kind, lie in (("first", 3), ("end", 3), ("first", OFFSET_INVALID)):
         kafka.lies[kind] = [lie]
-        assert settings.held_inputs(definitions, CHAIN.lane, ("p.blocks", 0), Span(2, 9), 10**6) == ([], 9)
+        assert held_inputs(CHAIN.lane, ("p.blocks", 0), Span(2, 9), 10**6) == ([], 9)
     kafka.spans["p.blocks"] = (5, 9)
     with pytest.raises(
         Exception, match=r"^retention removed the held inputs of p\.blocks\[0\] from 2 to 4 \(seen twice, 10 s apart\)$"
     ):
-        settings.held_inputs(definitions, CHAIN.lane, ("p.blocks", 0), Span(2, 9), 10**6)
+        held_inputs(CHAIN.lane, ("p.blocks", 0), Span(2, 9), 10**6)
 
 
 def test_topic_that_is_gone_is_a_loss(kafka: Kafka, looks: Looks, clock: Clock) -> None:

@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from streaming.metered import JobFigures
 from tests.cli.follower import invoke
-from validator.job.figures import JobFigures
 from validator.job.health import HEALTH, ask, judge
 from validator.metrics.endpoint import endpoint
 from validator.metrics.limits import HEALTH_S_MAX

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
-from streaming import transactions
+from streaming import taking_over, transactions
 from validator.checkpoint import markers
 from validator.config import Config
 from validator.errors import Unavailable, UserError
@@ -281,7 +281,7 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._prefix, "t."),
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
-    "take over": (lambda _: transactions.take_over(KAFKA, "t.", ["lane"]), None),
+    "take over": (lambda _: taking_over.end_open_transactions(KAFKA, "t.", ["lane"]), None),
     "writer": (
         lambda _: transactions.TransactionalWriter(markers.LaneOnKafka(KAFKA, "t.", "lane"), "job")._prefix,
         "t.",

@@ -34,7 +34,7 @@ def test_table_overrides_tuning_defaults() -> None:
     table = KAFKA | {"compression.type": "zstd", "client.id": "mine"}
     config = producer_config(table)
     assert (config["compression.type"], config["client.id"]) == ("zstd", "mine")
-    assert producer_config(KAFKA)["compression.type"] == "lz4"
+    assert producer_config(KAFKA)["compression.type"] == "gzip"
 
 
 @pytest.mark.parametrize("own", [{}, {"transactional_id": "lane"}, {"writing": ENDLESS}])

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from validator.lanes.stored import MemoryState
+from validator.lanes.stored import MemoryState, Part, StoredRow
 
 
 @dataclass
@@ -62,3 +62,10 @@ class Store:
     def commit(self, attempt: Attempt) -> None:
         """Commit what an attempt has written."""
         self.committed = attempt
+
+
+def rows_of(lane: str, stored: MemoryState) -> list[StoredRow]:
+    """Return a stored lane as rows of an export."""
+    rows: list[StoredRow] = [] if stored.head is None else [(lane, Part.HEAD, 0, stored.head)]
+    rows += [(lane, Part.SLOT, number, data) for number, data in stored.slots.items()]
+    return rows + [(lane, Part.JOURNAL, number, data) for number, data in enumerate(stored.journal)]

@@ -11,7 +11,7 @@ KINDS = (
 import struct
 
 def frame(number, data=b"", size=None):
-    from validator.lanes.apart.questions import AskedGenesis
+    from validator.lanes.apart.process import AskedGenesis
     said = struct.pack("<IB", len(data) if size is None else size, number) + data
     AskedGenesis.wire._sock.sendall(said)
 
@@ -191,13 +191,13 @@ class Infected:
 def infects_the_audit(context, payload):
     import pickle
     import types
-    import validator.lanes.apart.questions as questions
+    import validator.lanes.apart.process as questions
     dumps = lambda parts: pickle.dumps((*parts[:2], Infected()))
     questions.pickle = types.SimpleNamespace(loads=pickle.loads, dumps=dumps)
 
 def trickles(context, payload):
     import validator.core.execute
-    from validator.lanes.apart.questions import AskedGenesis
+    from validator.lanes.apart.process import AskedGenesis
 
     def trickle(**_):
         frame(24, b"", 1000)

@@ -25,13 +25,13 @@ from validator.core.inputs import RecordKind
 from validator.lanes.apart import batch, host
 from validator.lanes.apart.batch import ApartBatch
 from validator.lanes.apart.host import BESIDES_BYTES, LaneProcesses, LaneProcessFailed
-from validator.lanes.apart.process import BatchRequest, Start
+from validator.lanes.apart.process import Start
 from validator.lanes.arrived import arrived
 from validator.lanes.auditing import AuditSettings, fault_key
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.parked import Fault, point_of, stored_parts
-from validator.lanes.parking import LaneBatch, Suspect, with_handlers
+from validator.lanes.parking import BatchRequest, LaneBatch, Suspect, with_handlers
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache
 
@@ -186,7 +186,7 @@ class Apart:
     def run(self, items: list[Any]) -> None:
         attempt = self.attempt = self.store.attempt()
         lane = self.definition.name
-        services = SimpleNamespace(held_inputs=None, confirm=lambda *, corrects: None, recovered=lambda recovery: None)
+        services = SimpleNamespace(held_inputs=None, confirm=lambda _: None, recovered=lambda _: None)
         request = BatchRequest(
             self.definition, attempt.load_head(), 64 * MIB, dict(self.suspects), checkpoint="here", audit=self.audit
         )

@@ -16,7 +16,7 @@ from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes import configured
 from validator.lanes.configured import lane_definition, lane_definitions
-from validator.lanes.genesis import Genesis, genesis_path, keep_genesis, kept_genesis, read_genesis
+from validator.lanes.definition import Genesis, genesis_path, keep_genesis, kept_genesis, read_genesis
 
 GENESIS = 7, (b"one", b"", b"three" * 100)
 

@@ -14,7 +14,7 @@ from tests.unit.codec.records import DEAD_LETTER, INPUTS, SOURCE
 from validator.core.inputs import DeadLetter, Input
 from validator.core.scale import DecodeError
 from validator.lanes.definition import JournalUnreadable
-from validator.lanes.journal import decode_entry, encode_entry
+from validator.lanes.store import decode_entry, encode_entry
 
 
 @st.composite

@@ -16,7 +16,7 @@ from validator.core import lane as core_lane
 from validator.core.handlers import state
 from validator.errors import UserError
 from validator.job.start_check import CHAIN, Difference, Effect, differences, refuse_changes
-from validator.lanes import journal, parked, processor, store
+from validator.lanes import parked, processor, store
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import RULES
 from validator.lanes.kept_start import (
@@ -337,7 +337,7 @@ def test_a_new_encoding_in_the_store_has_a_new_version_of_the_start() -> None:
     assert START_VERSION == 1
     encodings = (
         store.HEAD,
-        journal.ENTRY,
+        store.ENTRY,
         processor.OWN_PAGE,
         core_lane.OWN_PAGE,
         RULES,

@@ -12,8 +12,8 @@ from tests.unit.lanes.batches import CHAIN, DEFINITION, cut, live, rebuilt, run
 from validator.core import lane as lane_module
 from validator.core.scale import Encoding
 from validator.errors import UserError
-from validator.lanes import journal as journal_module
 from validator.lanes import processor as processor_module
+from validator.lanes import store as journal_module
 from validator.lanes import store as store_module
 from validator.lanes.store import Head, LaneCache, process_batch
 

@@ -18,10 +18,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from validator_simulators import SimulationSettings
 
+from streaming.metered import JobFigures
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
 from validator.core.inputs import Input, RecordKind
 from validator.errors import UserError
-from validator.job.figures import JobFigures
 from validator.job.metric_feed import Feed, LaneArrivals
 from validator.kafka.reader import TopicRecord
 from validator.metrics import endpoint as metric_endpoint

@@ -20,7 +20,7 @@ from streaming.chunk_files import PassedOn, chunk_of
 from streaming.decode_stage import DecodeSettings
 from streaming.options import BATCH_BYTES_MAX
 from streaming.range_reader import RangeReader
-from streaming.ranges import OffsetRange
+from streaming.range_source import OffsetRange
 from tests.unit.lanes.chains import PREFIX, chain, definition_of
 from validator.codec.inflight import Arrival, unpack
 from validator.topics import INPUT_TOPICS

@@ -11,8 +11,7 @@ import pytest
 
 from streaming import batch_watch
 from streaming.batch_watch import LOOK_S, BatchWatch, Beat, Stalled
-from streaming.job import JobSettings
-from streaming.lane_operator import _seen
+from streaming.lane_operator import JobSettings, _seen
 from validator.codec.encode import BlockOutput
 
 LIMIT_S = 900.0

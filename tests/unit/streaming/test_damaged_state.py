@@ -9,9 +9,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
-from streaming.outside import Outages
 from streaming.reasons import damaged_state
-from streaming.run import run_queries
+from streaming.run import Outages, run_queries
 from tests.unit.streaming.queries import Log, Query
 from validator.errors import UserError
 from validator.waiting import Patience, Pauses

@@ -13,7 +13,7 @@ from streaming import decode_stage as decode_stage_module
 from streaming import workers
 from streaming.decode_stage import DecodeSettings
 from streaming.options import BATCH_BYTES_MAX, batch_bytes_max
-from streaming.ranges import OffsetRange
+from streaming.range_source import OffsetRange
 from tests.unit.lanes.chains import PREFIX, chain, definition_of, inputs_of
 from validator.codec.framing import id_header
 from validator.codec.inflight import Arrival, unpack

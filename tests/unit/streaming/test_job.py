@@ -10,7 +10,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from streaming import job
-from streaming.job import JobSettings, start_query
+from streaming.job import start_query
+from streaming.lane_operator import JobSettings
 from streaming.stages import STAGE_VARIABLE
 
 

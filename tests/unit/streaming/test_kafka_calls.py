@@ -16,19 +16,19 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pyspark.errors import StreamingQueryException
 
-from streaming import job_offsets, range_reader
-from streaming.outside import is_outside
-from streaming.reasons import reason_of
-from streaming.transactions import TransactionalWriter, take_over
+from streaming import range_reader, run
+from streaming.reasons import is_outside, reason_of
+from streaming.taking_over import end_open_transactions
+from streaming.transactions import TransactionalWriter
 from validator.checkpoint import markers
 from validator.checkpoint.markers import LaneOnKafka
 from validator.codec.encode import OutputRecord
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka import calls, transaction
 from validator.kafka import reader as reader_module
 from validator.kafka.calls import CALL_S_MAX, CALLS, ENDED, GRACE_S, KAFKA_GONE, Call, overdue, within
 from validator.kafka.reader import TopicReader
-from validator.kafka.transaction import KafkaGone, WriteFailed
+from validator.kafka.transaction import WriteFailed
 from validator.lanes.marker import Marker
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Hung:
         def __getattr__(self, name: str) -> Callable[..., None]:
             return lambda *_, **__: made.pass_by(name)
 
-    for module in (transaction, markers, range_reader, reader_module, job_offsets):
+    for module in (transaction, markers, range_reader, reader_module, run):
         for client in ("Producer", "Consumer", "AdminClient"):
             if hasattr(module, client):
                 monkeypatch.setattr(module, client, Client)
@@ -161,22 +161,23 @@ def test_call_that_makes_progress_is_not_overdue(hung: Hung, monkeypatch: pytest
 def test_driver_gives_up_a_call_that_does_not_return(hung: Hung) -> None:
     hung.at = "init_transactions"
     with pytest.raises(
-        KafkaGone, match=r"^Kafka does not answer: opening a producer \(init_transactions\) did not return within 55 s"
+        Unavailable,
+        match=r"^Kafka does not answer: opening a producer \(init_transactions\) did not return within 55 s",
     ):
-        take_over(KAFKA, "p.", ["a", "b"])
+        end_open_transactions(KAFKA, "p.", ["a", "b"])
     hung.at = "close"
-    job_offsets.JobOffsets(KAFKA, "p.").close()
+    run.JobOffsets(KAFKA, "p.").close()
     assert hung.words == [], "the driver is not ended"
     hung.end("")
 
 
 def test_driver_gets_what_a_call_gives_or_raises(hung: Hung, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_later", lambda *_: (0.0, 0.0))
-    take_over(KAFKA, "p.", ["a"])
+    end_open_transactions(KAFKA, "p.", ["a"])
     hung.at = "init_transactions"
     hung.end("")
-    with pytest.raises(WriteFailed, match="Kafka did not accept the batch: "):
-        take_over(KAFKA, "p.", ["a"])
+    with pytest.raises(UserError, match="Kafka did not accept the batch: "):
+        end_open_transactions(KAFKA, "p.", ["a"])
 
 
 def test_time_in_which_the_process_was_stopped_does_not_count() -> None:

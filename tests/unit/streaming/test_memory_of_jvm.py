@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from streaming.outside import Outages
 from streaming.reasons import OUT_OF_MEMORY, reason_of
-from streaming.run import _follow, ended_in_order
+from streaming.run import Outages, _follow, ended_in_order
 from streaming.session import JvmGone, reason_gone
 from streaming.spark_internals import OUT_OF_MEMORY_CODE
 from tests.unit.streaming.queries import EXECUTOR_GONE, Log, Query, Stop
@@ -66,8 +65,8 @@ def test_end_of_the_jvm_is_told_by_its_code_before_its_query_counts_as_failed(
     text = "Cannot invoke DAGScheduler.cleanupQueryJobs(long)"
     query.awaitTermination = lambda _: (_ for _ in ()).throw(StreamingQueryException(text))  # type: ignore[method-assign]
     if gone is None:
-        assert _follow(query, Stop(9), log, gone=lambda: gone) == exit_codes.INTERNAL_ERROR  # type: ignore[arg-type]
+        assert _follow(query, Stop(9), log) == exit_codes.INTERNAL_ERROR  # type: ignore[arg-type]
     else:
         with pytest.raises(type(gone)):
-            _follow(query, Stop(9), log, gone=lambda: gone)  # type: ignore[arg-type]
+            _follow(query, Stop(9), log)  # type: ignore[arg-type]
     assert [event for event, _ in log.events] == ["failed"] * (gone is None)

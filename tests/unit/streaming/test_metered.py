@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.metered import ServedMetrics
+from streaming.metered import JobMetrics
 from validator.checkpoint.files import COMMITS
 from validator.config import Config
 from validator.metrics.store import MetricStore
@@ -23,7 +23,9 @@ def test_only_a_lane_of_a_job_without_a_batch_has_executed_nothing(tmp_path: Pat
         commits.mkdir(parents=True)
         (commits / "4").write_text("v1", encoding="utf-8")
     store = MetricStore(["polkadot"])
-    metrics = ServedMetrics(Config.model_validate({"job": {"directory": str(tmp_path)}}), {"polkadot": 7}, store)
+    config = Config.model_validate({"job": {"directory": str(tmp_path)}, "metrics": {"listen": "127.0.0.1:0"}})
+    metrics = JobMetrics(config, {"polkadot": 7}, store)
+    metrics.address = "http://127.0.0.1:1/metrics"
     metrics.following()
     metrics._feed.has_read()
     behind = [sample.value for family in store.collect() for sample in family.samples if "blocks_behind" in sample.name]

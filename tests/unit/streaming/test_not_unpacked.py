@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streaming import held_inputs
-from streaming.held_inputs import ParkingSettings
-from validator.kafka.consume import NotUnpacked, available
+from streaming import lane_operator
+from streaming.lane_operator import read_held_inputs
+from validator.kafka.reader import NotUnpacked, available
 from validator.lanes.parked import Span
 
 
@@ -20,10 +20,11 @@ def test_lane_that_continues_has_no_memory_for_them(monkeypatch: pytest.MonkeyPa
     def reader(*_: object, **__: object) -> Any:
         raise NotUnpacked("records of blocks[0] cannot be unpacked")
 
-    monkeypatch.setattr(held_inputs, "TopicReader", reader)
-    monkeypatch.setattr(held_inputs, "job_codec", lambda _: SimpleNamespace(knowing=lambda _: None))
+    monkeypatch.setattr(lane_operator, "TopicReader", reader)
+    monkeypatch.setattr(lane_operator, "job_codec", lambda _: SimpleNamespace(knowing=lambda _: None))
+    monkeypatch.setattr(lane_operator, "SecondLook", lambda *_: SimpleNamespace(refuse_soon=lambda *_: None))
     with pytest.raises(MemoryError):
-        ParkingSettings().held_inputs({}, "a", ("blocks", 0), Span(0, 5), 1_000)
+        read_held_inputs({}, "", {}, "a", ("blocks", 0), Span(0, 5), 1_000)
 
 
 @pytest.mark.parametrize(("cause", "raised"), [(MemoryError(), MemoryError), (ValueError("x"), SystemError)])

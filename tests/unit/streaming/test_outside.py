@@ -10,11 +10,18 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming.batch_watch import Stalled
-from streaming.held_inputs import ReadFailed
-from streaming.outside import WRITER_GONE, Outages, is_outside, unwritable
-from streaming.range_source import InputsRemoved, TopicReplaced
-from streaming.reasons import _FORESEEN, READ_FAILED, BatchFailed, reason_of, report_of
-from streaming.run import _follow, ended_in_order, run_queries
+from streaming.range_source import InputsRemoved, ReadFailed, TopicReplaced
+from streaming.reasons import (
+    _FORESEEN,
+    READ_FAILED,
+    WRITER_GONE,
+    BatchFailed,
+    is_outside,
+    reason_of,
+    report_of,
+    unwritable,
+)
+from streaming.run import Outages, _follow, ended_in_order, run_queries
 from streaming.session import StartFailed
 from tests.registry_stand_in import stand_in
 from tests.unit.streaming.queries import (

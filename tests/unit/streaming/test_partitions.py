@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming.partitions import better_number, divided, note_division, partition_of
+from streaming.stages import better_number, divided, note_division, partition_of
 
 CHAINS = ["westend", "polkadot", "paseo", "kusama"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from streaming.progress import log_batches, records_in
 from streaming.range_source import OBSERVED, RECORDS
+from streaming.run import log_batches, records_in
 from tests.unit.streaming.queries import Log
 
 

@@ -16,8 +16,7 @@ from pyspark import cloudpickle
 
 from streaming import chunk_files, range_reader, workers
 from streaming.range_reader import AHEAD_BYTES_MAX, HELD_MAX, SILENCE_S_MAX, RangeReader, TooLarge
-from streaming.range_source import InputsRemoved, SourceSettings, TaskRanges
-from streaming.ranges import OffsetRange
+from streaming.range_source import InputsRemoved, OffsetRange, SourceSettings, TaskRanges
 from tests.repetitions import repetitions
 from tests.unit.streaming.played_kafka import (
     CHAIN,

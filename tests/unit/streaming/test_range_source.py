@@ -24,6 +24,8 @@ from streaming.range_source import (
     FIRST_RECORDS_MAX,
     GROWTH,
     InputsRemoved,
+    OffsetRange,
+    Offsets,
     RangePlanner,
     RangeStreamReader,
     SourceSettings,
@@ -31,8 +33,9 @@ from streaming.range_source import (
     TopicReplaced,
     check_not_before,
     committed_ends,
+    divided,
+    records_between,
 )
-from streaming.ranges import OffsetRange, Offsets, divided, records_between
 from streaming.reasons import INPUTS_GONE, may_pass, reason_of
 from tests.repetitions import repetitions
 from validator.errors import UserError

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming import ranges
-from streaming.ranges import (
+from streaming import range_source
+from streaming.range_source import (
     RECORDS_PER_TASK_MIN,
     OffsetRange,
     Offsets,
@@ -147,7 +147,7 @@ def test_small_batch_is_one_task() -> None:
 
 
 def test_tasks_may_share_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "RECORDS_PER_TASK_MIN", 4)
+    monkeypatch.setattr(range_source, "RECORDS_PER_TASK_MIN", 4)
     first, second = divided({"a": {"0": 10}}, {"a": {"0": 16}, "b": {"3": 2}}, 2)
     assert first == (OffsetRange("a", 0, 10, 14),)
     assert second == (OffsetRange("a", 0, 14, 16), OffsetRange("b", 3, 0, 2))

@@ -12,9 +12,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
-from streaming.outside import Outages
+from streaming.lane_operator import JobSettings
 from streaming.reasons import DEATHS_MAX, TOO_BUSY, BatchFailed, Deaths, executed_lane, may_pass, reason_of
-from streaming.run import _follow, run_queries
+from streaming.run import Outages, _follow, run_queries
 from streaming.taking_over import Rivals
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import (
@@ -362,10 +362,13 @@ def test_query_that_restarts_on_topics_created_again_ends_the_job(
     monkeypatch.setattr(run, "checked_ids", other)
     monkeypatch.setattr(run, "JobOffsets", lambda *_: SimpleNamespace(commit=None, close=lambda: None))
     monkeypatch.setattr(run, "ParkedLog", lambda *_: nullcontext())
+    monkeypatch.setattr(run, "known_of_lanes", lambda *_: {})
     ended = SimpleNamespace(requested=False)
     outages = Outages(Patience(0.0), ended, Log())  # type: ignore[arg-type]
-    settings: Any = SimpleNamespace(kafka={}, prefix="p.", definitions={}, output=None)
-    metrics: Any = SimpleNamespace(following=nullcontext)
+    settings = JobSettings({}, {}, "p.", tmp_path / "checkpoint", 1, 0)
+    found = Look(tmp_path / "lanes", {}, {}, NOTHING)
+    session: Any = SimpleNamespace(wait=lambda: None)
+    metrics: Any = SimpleNamespace(begin=lambda _: None, following=nullcontext)
     config = Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {}}})
     with pytest.raises(UserError, match=r"^p\.blocks has id 2$"):
-        run._run_queries(None, settings, outages, config, metrics, Rivals())  # type: ignore[arg-type]
+        run._run_in_session(config, settings, session, lambda: found, outages, metrics, Rivals())

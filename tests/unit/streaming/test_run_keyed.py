@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from streaming import batch_watch, keyed_job, run_keyed
+from streaming import batch_watch, keyed_job, run_keyed, stateful
 from streaming.keyed_job import CondenseSettings, KeyedJobSettings, KeyedOperator
-from streaming.ranges import OffsetRange
+from streaming.range_source import OffsetRange
 from streaming.run_keyed import EFFECTS_BYTES_MAX, EFFECTS_PER_TRIGGER_MAX, effects_per_trigger
+from streaming.taking_over import Rivals
 from validator.codec.framing import id_header
 from validator.config import Config
 from validator.errors import UserError
@@ -72,7 +73,7 @@ def test_job_watches_kafka_while_its_query_runs(monkeypatch: pytest.MonkeyPatch,
     config = Config.model_validate({"chains": {"a": {}}, "job": {"directory": str(tmp_path), "give_up_after": 77}})
     settings = KeyedJobSettings(BODIES, {"bootstrap.servers": "k"}, "p.", tmp_path, 1, 1)
     outages: Any = SimpleNamespace(log="the log", wait_out=lambda attempt: attempt(), registry_ids=lambda *_: NO_IDS)
-    assert run_keyed._run_in_session(config, settings, outages) == 0
+    assert run_keyed._run_in_session(config, settings, outages, Rivals()) == 0
     inputs = [f"p.{topic}" for topic in (*BODIES.causes, *BODIES.effects)]
     assert said == [({"bootstrap.servers": "k"}, "p.", "the log", "77 s", inputs), "runs", "end"]
 
@@ -149,13 +150,13 @@ class Sunk:
 def test_worker_of_a_job_has_a_limit_and_shows_its_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bounds: list[tuple[int, int]] = []
     monkeypatch.setattr(keyed_job, "bound_worker", lambda *bound: bounds.append(bound))
-    monkeypatch.setattr(keyed_job, "tune_garbage_collector", lambda: None)
+    monkeypatch.setattr(stateful, "tune_garbage_collector", lambda: None)
     monkeypatch.setattr(batch_watch, "_beaten_s", -1e9)
     settings = KeyedJobSettings(BODIES, {}, "p.", tmp_path / "checkpoint", 1, worker_memory_bytes=2**30)
     settings.beat.create()
     os.utime(tmp_path / "progress", (1, 1))
     output: Any = Sunk()
-    operator = KeyedOperator(BODIES, "p.", {}, output, worker_memory_bytes=2**30, beat=settings.beat)
+    operator = KeyedOperator(settings, output)
     operator._pages = Store()  # type: ignore[assignment]
     key = BODIES.keys[0]
     assert list(operator.handleInputRows((key,), iter(()), None)) == []

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from streaming import sink as sink_module
-from streaming.sink import RUN_BYTES, ExactlyOnceOutput, opened
-from streaming.sink import write_batch as write_to
+from streaming import transactions as sink_module
+from streaming.transactions import RUN_BYTES, KafkaOutput, opened
+from streaming.transactions import write_batch as write_to
 from validator.codec.encode import BlockOutput, OutputRecord
+from validator.lanes.sink import TransactionalSink
 
 LANE = "polkadot"
 
@@ -124,16 +125,20 @@ def test_sink_that_fails_while_it_is_used_is_not_the_next_batchs() -> None:
 
 
 def test_outputs_of_equal_configurations_are_one() -> None:
-    made = [ExactlyOnceOutput.of(dict(pairs), "p.", "job-1") for pairs in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])]
+    made = [
+        KafkaOutput.of(TransactionalSink, dict(pairs), "p.", "job-1")
+        for pairs in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])
+    ]
     assert made[0] == made[1]
     assert hash(made[0]) == hash(made[1])
-    assert made[0] != ExactlyOnceOutput.of({"a": 1, "b": 2}, "p.", "job-2")
+    assert made[0] != KafkaOutput.of(TransactionalSink, {"a": 1, "b": 2}, "p.", "job-2")
 
 
 def test_outputs_that_frame_otherwise_are_others() -> None:
     frames = {("verdicts", b"\xc3\x01abcdefgh"): b"\0\0\0\0\5", ("lanes", b"\xc3\x01abcdefgh"): b"\0\0\0\0\6"}
     made = [
-        ExactlyOnceOutput.of({}, "p.", "job-1", dict(pairs)) for pairs in (frames.items(), reversed(frames.items()), [])
+        KafkaOutput.of(TransactionalSink, {}, "p.", "job-1", dict(pairs))
+        for pairs in (frames.items(), reversed(frames.items()), [])
     ]
     assert made[0] == made[1] != made[2]
     assert hash(made[0]) == hash(made[1])

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from streaming import sockets
-from streaming.session import SCRATCH, scratch_folder
-from streaming.sockets import PARENT_BYTES_MAX, PARENTS, make_sockets_folder, note_sockets_folder
+from streaming import session
+from streaming.session import (
+    PARENT_BYTES_MAX,
+    PARENTS,
+    SCRATCH,
+    make_sockets_folder,
+    note_sockets_folder,
+    scratch_folder,
+)
 from validator.errors import UserError
 
 
@@ -35,7 +41,7 @@ def test_folder_for_temporary_files_is_used_only_if_its_path_suits(
     monkeypatch.setattr(tempfile, "tempdir", str(odd))
     other = make_sockets_folder()
     assert other.parent == Path(PARENTS[0])
-    monkeypatch.setattr(sockets, "PARENTS", ("/proc/none",))
+    monkeypatch.setattr(session, "PARENTS", ("/proc/none",))
     with pytest.raises(UserError, match=r"^TMPDIR: expected a folder that can be written, with at most 40 bytes"):
         make_sockets_folder()
     for each in (other, used, *([odd] if odd.exists() else []), parent):

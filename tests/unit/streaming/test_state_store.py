@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from rocksdict import Options, Rdict
 
-from streaming import state_store
-from streaming.state_store import (
+from streaming import state_reader
+from streaming.state_reader import (
     StoreUnreadable,
     binary_of,
     lane_and_slot,
@@ -77,14 +77,14 @@ def snapshot(partition: Path, version: int, stored: dict[bytes, bytes]) -> None:
         database[key] = data
     database.flush()
     database.close()
-    (partition / state_store.TABLES).mkdir(exist_ok=True)
+    (partition / state_reader.TABLES).mkdir(exist_ok=True)
     tables = []
     with ZipFile(partition / f"{version}.zip", "w") as archive:
         for path in sorted(folder.iterdir()):
             if path.suffix == ".sst":
                 kept = f"{path.stem}-{version}.sst"
                 tables.append({"localFileName": path.name, "dfsSstFileName": kept, "sizeBytes": path.stat().st_size})
-                path.rename(partition / state_store.TABLES / kept)
+                path.rename(partition / state_reader.TABLES / kept)
             elif path.name.startswith(("MANIFEST", "CURRENT", "OPTIONS")):
                 archive.write(path, path.name)
         listed = {"sstFiles": tables, "columnFamilyMapping": VARIABLES}
@@ -171,7 +171,7 @@ def test_merge_appends_to_what_is_stored(partition: Path) -> None:
 def test_missing_files_are_errors(partition: Path) -> None:
     with pytest.raises(FileNotFoundError):
         heads(partition, 6)
-    next((partition / state_store.TABLES).iterdir()).unlink()
+    next((partition / state_reader.TABLES).iterdir()).unlink()
     with pytest.raises(FileNotFoundError):
         heads(partition, 5)
     with pytest.raises(StoreUnreadable, match="no snapshot up to version 0"):
@@ -179,7 +179,7 @@ def test_missing_files_are_errors(partition: Path) -> None:
 
 
 def test_damaged_snapshot_is_refused_in_one_line(partition: Path) -> None:
-    table = next((partition / state_store.TABLES).iterdir())
+    table = next((partition / state_reader.TABLES).iterdir())
     table.write_bytes(bytes(table.stat().st_size))
     with pytest.raises(StoreUnreadable) as refused:
         heads(partition, 3)

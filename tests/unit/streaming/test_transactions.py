@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.transactions import TransactionalWriter, take_over
+from streaming.taking_over import end_open_transactions
+from streaming.transactions import TransactionalWriter
 from tests.unit.streaming.played_writer import (
     INPUTS,
     JOB,
@@ -211,12 +212,12 @@ def test_writer_that_cannot_be_opened_says_so(kafka: Kafka) -> None:
 
 def test_take_over_opens_each_lane(kafka: Kafka) -> None:
     lanes: Iterable[str] = ("a", "b", "c")
-    take_over(KAFKA, PREFIX, lanes)
+    end_open_transactions(KAFKA, PREFIX, lanes)
     assert sorted(each["transactional.id"] for each in kafka.configs) == ["p.lane.a", "p.lane.b", "p.lane.c"]
     assert kafka.names() == ["init"] * 3
     kafka.failing["init"] = [error(STAYS)]
-    with pytest.raises(WriteFailed, match="Kafka did not accept the batch: "):
-        take_over(KAFKA, PREFIX, lanes)
+    with pytest.raises(UserError, match="Kafka did not accept the batch: "):
+        end_open_transactions(KAFKA, PREFIX, lanes)
 
 
 def test_records_are_framed_as_they_are_sent_and_the_marker_is_not(kafka: Kafka) -> None:

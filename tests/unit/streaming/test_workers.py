@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streaming import lane_operator, workers
+from streaming.batch_watch import Beat
 from streaming.reasons import executed_lane
 from streaming.workers import check_plugins
 from tests.throwaway import files_of, importable, install
@@ -121,7 +122,7 @@ def test_last_words_name_a_lane_only_while_it_is_executed(tmp_path: Path, monkey
     words = tmp_path / "words"
     with words.open("a", encoding="utf-8") as file:
         monkeypatch.setattr(workers, "_last_words", file)
-        outputs = lane_operator._seen(None, iter([BlockOutput(1, []), BlockOutput(2, [])]))
+        outputs = lane_operator._seen(Beat(str(tmp_path / "progress")), iter([BlockOutput(1, []), BlockOutput(2, [])]))
         workers.note_point("alpha", "p")
         next(outputs)
         assert executed_lane(words.read_text()) == ("alpha", "p")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from validator.codec.encode import BlockOutput, OutputRecord, reason_of, source_header, source_of
 from validator.codec.inflight import Arrival, has_only_inputs, unpack
@@ -21,16 +21,14 @@ from validator.core.inputs import DeadReason, Source
 from validator.core.limits import PARK_REASON_CHARACTERS_MAX, RECORD_BYTES_MAX, U32_MAX
 from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
-from validator.lanes.apart.host import AUDIT_HASH_SEED, LaneProcess, LaneProcesses, LaneProcessFailed
-from validator.lanes.apart.process import RECOVERY, AgainRequest, BatchRequest, Start
-from validator.lanes.apart.questions import AskedGenesis, refusal_of
-from validator.lanes.apart.quoted import write_quoted
+from validator.lanes.apart.host import AUDIT_HASH_SEED, LaneProcess, LaneProcesses, LaneProcessFailed, write_quoted
+from validator.lanes.apart.process import RECOVERY, AgainRequest, AskedGenesis, Start, refusal_of
 from validator.lanes.apart.wire import Nonsense, Say, outputs_to_bytes, place_of_bytes, reading, text_of
-from validator.lanes.arrived import Chunk, arrived
+from validator.lanes.arrived import Chunk
 from validator.lanes.auditing import fault_key, is_chosen
 from validator.lanes.definition import LaneDefinition, named_handlers
 from validator.lanes.parked import Fault, Partition, Span, held_with, point_of, stored_parts
-from validator.lanes.parking import RESUMED_BYTES_MAX, LaneBatch
+from validator.lanes.parking import RESUMED_BYTES_MAX, BatchRequest, LaneBatch
 from validator.lanes.store import Head, LaneCache, Recovery, StateBackend
 from validator.metrics.report import LANE, Report
 from validator.topics import DEAD_LETTERS, LANES, METRICS
@@ -49,17 +47,17 @@ _SLOT_NUMBER_BYTES: Final = 4
 _SLOT_NUMBER_MAX: Final = 2**31 - 1
 
 
-class Services(Protocol):
-    """What a worker does for the process of a lane."""
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a worker does for the process of a lane.
 
-    def held_inputs(self, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
-        """Return inputs of the lane (`validator.lanes.parking.HeldInputs`)."""
+    ``held_inputs`` returns inputs of the lane (`validator.lanes.parking.HeldInputs`), ``confirm`` checks or corrects its marker
+    (`validator.lanes.sink.LaneSink`), ``recovered`` notes that it was brought back into memory.
+    """
 
-    def confirm(self, *, corrects: bool) -> None:
-        """Check the lane's marker, or correct it (`validator.lanes.sink.LaneSink`)."""
-
-    def recovered(self, recovery: Recovery) -> None:
-        """Note that the lane was brought back into memory."""
+    held_inputs: Callable[[Partition, Span, int], tuple[list[Arrival], int]]
+    confirm: Callable[[bool], None]
+    recovered: Callable[[Recovery], None]
 
 
 @dataclass(slots=True)
@@ -142,20 +140,11 @@ class ApartBatch:
     def _park(self) -> Iterator[BlockOutput]:
         """Park the lane here: that executes nothing, so it needs no handlers, and nothing that a process of the lane could spoil."""
         request = self.request
-        items, left, too_large = arrived(self.chunks, request.bytes_max)
-        batch = LaneBatch(
-            request.definition,
-            self.backend,
-            LaneCache(),
-            items,
-            lambda lane, place, span, bytes_max: self.services.held_inputs(place, span, bytes_max),  # noqa: ARG005
-            request.suspects,
-            request.skipped,
-            left,
-            too_large=too_large,
-            checkpoint=request.checkpoint,
-            was_parked=request.was_parked,
-        )
+
+        def held_inputs(lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:  # noqa: ARG001
+            return self.services.held_inputs(place, span, bytes_max)
+
+        batch = LaneBatch.of(request, self.chunks, self.backend, LaneCache(), held_inputs)
         yield from batch.run()
         self.consumed, self.left_at = batch.consumed, batch.left_at
 
@@ -217,7 +206,7 @@ class ApartBatch:
                 case Say.HELD:
                     self._answer(process, partial(self._held, process, data))
                 case Say.CONFIRM:
-                    self._answer(process, partial(services.confirm, corrects=data == b"\x01"))
+                    self._answer(process, partial(services.confirm, data == b"\x01"))
                 case Say.AUDIT:
                     process.say(Say.ANSWER, pickle.dumps(self._audit(data, start)))
                 case Say.RECOVERED:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,10 +23,10 @@ from typing import IO, Final, NoReturn
 from validator.codec.encode import BlockOutput
 from validator.document import printable
 from validator.errors import UserError
-from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, BatchRequest, Start, main
-from validator.lanes.apart.quoted import quoting_pipe
+from validator.lanes.apart.process import FORK, NUMBER, PAGE_BYTES, WAIT, AgainRequest, Start, main
 from validator.lanes.apart.wire import Gone, Nonsense, Say, Wire, outputs_of_bytes, said_bytes_max, text_of
 from validator.lanes.parked import Fault
+from validator.lanes.parking import BatchRequest
 from validator.plugin.watchdog import BLOCK_CALLS_MAX, BYTES_PER_S, LAST_RESORT_S, LOOK_S, RECOVERY_CALLS_MAX, CallsSeen
 
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
@@ -95,7 +96,6 @@ class Forker:
         """Processes of lanes that are not waited for yet."""
 
     def fork(self, start: Start) -> LaneProcess:
-        """Fork the process of a lane."""
         ours, theirs = socket.socketpair()
         words = words_file()
         with theirs:
@@ -391,7 +391,6 @@ class LaneProcesses:
         self._idle[lane, hash_seed] = process
 
     def close(self) -> None:
-        """End all of them."""
         for each in self._idle.values():
             each.end()
         self._idle.clear()
@@ -420,7 +419,6 @@ def below(*pids: int) -> list[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the children of a process."""
     found: list[int] = []
     with suppress(OSError):
         for each in os.scandir(f"/proc/{pid}/task"):
@@ -495,11 +493,9 @@ class Pace:
         self._bytes = self._looks = 0
 
     def said(self, size: int) -> None:
-        """Note bytes that it gets."""
         self._bytes += size
 
     def heard(self, say: Say, size: int) -> None:
-        """Note a frame of it."""
         self._bytes += size
         if say in _RECOVERS and self._may_recover:
             self.got_on()
@@ -524,3 +520,29 @@ class Pace:
         if self._frame_looks * LOOK_S >= self._call_s + self._last_resort_s:
             return "its process did not end what it began to send"
         return ""
+
+
+LINE_CHARACTERS_MAX: Final = 4096
+"""Characters of a line; a longer one becomes several."""
+
+OF_A_LANE: Final = "a lane's process: "
+
+
+def write_quoted(text: str, before: str = OF_A_LANE) -> None:
+    """Write a text to standard error, each line with something before it."""
+    for line in text.splitlines():
+        sys.stderr.write(f"{before}{printable(line)}\n")
+    sys.stderr.flush()
+
+
+def quoting_pipe() -> int:
+    """Return the writing end of a pipe whose lines are written to standard error."""
+    read, write = os.pipe()
+    threading.Thread(target=_copy, args=(read,), daemon=True).start()
+    return write
+
+
+def _copy(pipe: int) -> None:
+    with os.fdopen(pipe, encoding="utf-8", errors="replace", newline="\n") as lines:
+        for line in iter(lambda: lines.readline(LINE_CHARACTERS_MAX), ""):
+            write_quoted(line)

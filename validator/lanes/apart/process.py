@@ -29,7 +29,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any, ClassVar, Final, NoReturn
 
-from validator.codec.encode import BlockOutput, values_size
+from validator.codec.encode import BlockOutput, OutputRecord, values_size
 from validator.codec.inflight import Arrival
 from validator.codec.schemas import schemas
 from validator.core.execute import Intervals
@@ -37,7 +37,6 @@ from validator.core.types import Block
 from validator.errors import UserError
 from validator.lanes import garbage
 from validator.lanes.apart.confine import confine, forbid
-from validator.lanes.apart.questions import AskedGenesis, WorkersState, asked, execute_elsewhere
 from validator.lanes.apart.wire import (
     OUTPUT_BYTES,
     TEXT_BYTES_MAX,
@@ -45,22 +44,24 @@ from validator.lanes.apart.wire import (
     Nonsense,
     Say,
     Wire,
+    outputs_of_bytes,
     outputs_to_bytes,
     place_to_bytes,
 )
-from validator.lanes.arrived import Chunk, arrived
+from validator.lanes.arrived import Chunk
 from validator.lanes.auditing import (
-    Auditor,
-    AuditSettings,
+    AuditFault,
+    Before,
     Incomplete,
-    Outcome,
+    Prints,
     Raised,
     execute_again,
 )
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.meter import LaneMeter, MeterSettings
+from validator.lanes.marker import ForeignMarker
+from validator.lanes.meter import LaneMeter, meter_of
 from validator.lanes.parked import Partition, Span
-from validator.lanes.parking import LaneBatch, Suspect
+from validator.lanes.parking import BatchRequest, InputsGone, LaneBatch
 from validator.lanes.store import LaneCache, Recovery
 from validator.plugin.watchdog import show_calls
 
@@ -88,21 +89,6 @@ class Start:
     memory_bytes: int
     repeats: bool = False
     """Whether it executes blocks again for the audit, each in a copy of itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRequest:
-    """One batch of one lane; the inputs follow in chunks. The fields mean the same as in `LaneBatch` and `LaneOperator`."""
-
-    definition: LaneDefinition
-    head: bytes | None
-    bytes_max: int
-    suspects: dict[str, Suspect]
-    skipped: frozenset[Any] = frozenset()
-    checkpoint: str = ""
-    was_parked: bool = False
-    meter: MeterSettings | None = None
-    audit: AuditSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,31 +129,19 @@ class LaneServer:
 
     def _execute(self, request: BatchRequest) -> None:
         definition, wire = request.definition, self._wire
-        meter = self._meter_of(definition.name, request.meter)
-        items, left, too_large = arrived(self._chunks(), request.bytes_max)
-        note = meter.audited if meter is not None else _unmeasured
-        batch = LaneBatch(
-            definition,
+        meter = self._meter = meter_of(self._meter, definition.name, request.meter)
+        batch = LaneBatch.of(
+            request,
+            self._chunks(),
             WorkersState(wire, request.head),
             self._cache,
-            items,
             self._held_inputs,
-            request.suspects,
-            request.skipped,
-            left,
-            too_large=too_large,
-            checkpoint=request.checkpoint,
-            was_parked=request.was_parked,
+            meter,
+            partial(execute_elsewhere, wire),
             confirms=lambda corrects: asked(wire, Say.CONFIRM, bytes((corrects,))),
-            observe=None if meter is None else meter.executed,
-            audit=None
-            if request.audit is None
-            else Auditor(definition, request.audit, note, again=partial(execute_elsewhere, wire)),
             on_bug=self._bug,
         )
-        outputs = batch.run()
-        if meter is not None:
-            outputs = meter.measured(outputs, lambda: self._cache.look(definition.name))
+        outputs = batch.measured()
         for run in _in_runs(outputs):
             wire.send(Say.OUTPUT, outputs_to_bytes(run))
         consumed = [place_to_bytes(*place, offset) for place, offset in sorted(batch.consumed.items())]
@@ -186,13 +160,6 @@ class LaneServer:
     def _held_inputs(self, lane: str, place: Partition, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:  # noqa: ARG002
         found: tuple[list[Arrival], int] = asked(self._wire, Say.HELD, place_to_bytes(*place, *span, bytes_max))
         return found
-
-    def _meter_of(self, lane: str, settings: MeterSettings | None) -> LaneMeter | None:
-        if settings is None:
-            self._meter = None
-        elif self._meter is None or self._meter.settings != settings:
-            self._meter = LaneMeter(lane, settings)
-        return self._meter
 
     def _recovered(self, recovery: Recovery) -> None:
         if self._meter is not None:
@@ -237,10 +204,6 @@ def _in_runs(outputs: Iterable[BlockOutput]) -> Iterator[list[BlockOutput]]:
 
 def _text(text: str) -> bytes:
     return text.encode("utf-8", "replace")[:TEXT_BYTES_MAX]
-
-
-def _unmeasured(_outcome: Outcome, _seconds: float) -> None:
-    pass
 
 
 # --- processes ---
@@ -380,3 +343,85 @@ def unpacked_block(data: bytes) -> tuple[list[bytes], Block, Intervals]:
     if type(before) is not list or type(block) is not Block or type(intervals) is not Intervals:
         raise Nonsense("no block")
     return before, block, intervals
+
+
+class AskedGenesis:
+    """A genesis that the worker is asked for when the lane is new."""
+
+    wire: Wire | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        assert self.wire is not None
+        return iter(asked(self.wire, Say.GENESIS))
+
+
+def asked(wire: Wire, say: Say, *parts: bytes) -> Any:
+    """Ask the worker. Raises `InputsGone`, `MemoryError`, `ForeignMarker` as it says."""
+    wire.send(say, *parts)
+    answer, data = wire.receive()
+    if answer is Say.REFUSAL:
+        raise _REFUSALS[data[0]](data[1:].decode())
+    return pickle.loads(data)  # noqa: S301 - the worker's
+
+
+_REFUSALS: Final[tuple[type[Exception], ...]] = (InputsGone, MemoryError, ForeignMarker)
+
+
+def refusal_of(error: Exception) -> bytes | None:
+    """Return what to answer instead, None if the error is not the lane's."""
+    for number, kind in enumerate(_REFUSALS):
+        if isinstance(error, kind):
+            return bytes((number,)) + str(error).encode("utf-8", "replace")
+    return None
+
+
+class WorkersState:
+    """A lane's state, which the worker has (`validator.lanes.store.StateBackend`)."""
+
+    def __init__(self, wire: Wire, head: bytes | None) -> None:
+        self._wire = wire
+        self._head = head
+
+    def load_head(self) -> bytes | None:
+        return self._head
+
+    def save_head(self, head: bytes) -> None:
+        self._head = head
+        self._wire.send(Say.SAVE_HEAD, head)
+
+    def load_slots(self) -> dict[int, bytes]:
+        slots: dict[int, bytes] = asked(self._wire, Say.LOAD_SLOTS)
+        return slots
+
+    def save_slot(self, number: int, data: bytes) -> None:
+        self._wire.send(Say.SAVE_SLOT, number.to_bytes(4, "little"), data)
+
+    def remove_slot(self, number: int) -> None:
+        self._wire.send(Say.REMOVE_SLOT, number.to_bytes(4, "little"))
+
+    def load_journal(self) -> Iterator[bytes]:
+        entries: list[bytes] = asked(self._wire, Say.LOAD_JOURNAL)
+        return iter(entries)
+
+    def append_journal(self, entry: bytes) -> None:
+        self._wire.send(Say.APPEND_JOURNAL, entry)
+
+    def clear_journal(self) -> None:
+        self._wire.send(Say.CLEAR_JOURNAL)
+
+
+def execute_elsewhere(
+    wire: Wire, definition: LaneDefinition, before: Before, block: Block, intervals: Intervals
+) -> tuple[list[OutputRecord], Prints]:
+    """Have the worker let a fresh process execute a block a second time (`auditing.execute_again`)."""
+    number = block.record.block
+    told = isinstance(before, list)
+    packed = pickle.dumps((before, block, intervals)) if told else b""
+    answer: tuple[str, bytes, bytes] = asked(wire, Say.AUDIT, number.to_bytes(8, "little"), packed)
+    if not isinstance(before, list):
+        raise before
+    raised, output, prints = answer
+    if not output:
+        raise Raised(AuditFault(number, "execution", raised)) if raised else Incomplete
+    (repeated,) = outputs_of_bytes(bytearray(output), definition.name)
+    return repeated.records, Prints.decode(prints)

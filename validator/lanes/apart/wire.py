@@ -155,7 +155,6 @@ class Wire:
         return say, data
 
     def close(self) -> None:
-        """Close the connection."""
         self._sock.close()
 
     def _take(self, size: int) -> bytearray:
@@ -199,7 +198,6 @@ _record = maker(OutputRecord)
 
 
 def outputs_to_bytes(outputs: Sequence[BlockOutput]) -> bytes:
-    """Return what a lane emits as bytes."""
     sizes: list[int] = []
     parts: list[bytes] = []
     blocks: list[int] = []
@@ -286,10 +284,8 @@ def place_of_bytes(reader: Reader, count: int) -> tuple[str, int, list[int]]:
 
 
 def reading(data: bytearray) -> Reader:
-    """Return a reader of a frame's content."""
     return Reader(bytes(data))
 
 
 def text_of(data: bytearray) -> str:
-    """Return a frame's content as text."""
     return data.decode("utf-8", "replace")
