@@ -9,6 +9,7 @@ changes its position: it reads on from where it stands, or is replaced.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -16,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -67,9 +68,11 @@ class Cursor:
     """
 
     def __init__(
-        self, consumer: Consumer, ranges: tuple[OffsetRange, ...], heard: Callable[[int | None], None] | None = None
+        self, config: dict[str, Any], ranges: tuple[OffsetRange, ...], heard: Callable[[int | None], None] | None = None
     ) -> None:
-        self._consumer = consumer
+        self.fetched = 0
+        """With ``heard``, the next offset to fetch, behind aborted records, too."""
+        self._consumer = consumer = Consumer(config if heard is None else config | {"stats_cb": self._note_fetched})
         self._heard = heard
         if heard is not None:
             with within(ASK_ENDS):
@@ -120,6 +123,12 @@ class Cursor:
         with within(CLOSE):
             self._consumer.close()
 
+    def _note_fetched(self, statistics: str) -> None:
+        topics = json.loads(statistics)["topics"].values()
+        self.fetched = max(
+            (each["next_offset"] for topic in topics for each in topic["partitions"].values()), default=0
+        )
+
 
 class Reading:
     """The ranges of one task: what has been read of them, and what is left; ``file`` gets the decoder's large chunks.
@@ -147,6 +156,8 @@ class Reading:
         self._chunks: list[tuple[pa.RecordBatch, tuple[OffsetRange, ...]]] = []
         self._silent_s = 0.0
         """Seconds that polls have taken since the last record of a range: while nobody polls, nothing can be heard."""
+        self._fetched = 0
+        """`Cursor.fetched` at that time."""
         self._worked_s = _processor_s()
         """Seconds of processor time of this process when that came."""
 
@@ -192,8 +203,8 @@ class Reading:
                     self._keep(chunk)
                 if offset + 1 == end:
                     self._end(place)
-        if heard:
-            self._silent_s, self._worked_s = 0.0, _processor_s()
+        if heard or self.cursor.fetched > self._fetched:
+            self._silent_s, self._worked_s, self._fetched = 0.0, _processor_s(), self.cursor.fetched
             if self._sparing and (chunk := self._decoder.take()) is not None:
                 self._keep(chunk)
         elif left and self._silent_s > SILENCE_S_MAX:
@@ -354,8 +365,8 @@ class RangeReader:
             if cursor is not None:
                 cursor.close()
             reading = INPUTS if self._heard is None else INPUTS_SPARING
-            consumer = Consumer(consumer_config(self._settings.kafka, reading, group_id="validator-inputs"))
-            cursor = Cursor(consumer, ranges, self._heard)
+            config = consumer_config(self._settings.kafka, reading, group_id="validator-inputs")
+            cursor = Cursor(config, ranges, self._heard)
         return Reading(ranges, cursor, decoder, file, sparing=self._heard is not None)
 
 

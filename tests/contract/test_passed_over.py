@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from validator_simulators import SimulationSettings
 
@@ -29,7 +29,7 @@ from tests.unit.lanes.chains import Record, chain, config_of, definition_of
 from validator.checkpoint.kafka import cut_inputs, missing_blocks
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind
-from validator.kafka.settings import admin_config
+from validator.kafka.settings import admin_config, producer_config
 from validator.kafka.topics import create_topics
 
 IN_A_FRESH_PROCESS = pytest.mark.long
@@ -78,6 +78,17 @@ class World:
         told = subprocess.run(written, check=True, timeout=300, capture_output=True, text=True)
         assert told.stdout.count("None <cimpl.Message") == len(sizes), told.stdout
         self.records += len(sizes)
+
+    def abort(self, *sizes: int) -> None:
+        """Write records in a transaction that is aborted, each in a batch."""
+        producer = Producer(producer_config(self.kafka, transactional_id=self.topic) | {"batch.num.messages": 1})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for size in sizes:
+            producer.produce(self.topic, os.urandom(size))
+        assert producer.flush(60) == 0
+        producer.abort_transaction(30)
+        self.records += len(sizes) + 1
 
     def read(self, first: int = 0, end: int | None = None, memory_bytes: int = MEMORY_BYTES) -> Letters:
         """Return the dead letters of a task; no record has a schema of ours."""
@@ -130,6 +141,16 @@ def test_batch_of_several_records_is_one_letter(world: World) -> None:
     assert world.read(0, 4) == [(0, None), (1, -1)]
     assert world.read(4) == [(11, None)]
     assert world.read() == [(0, None), (1, -1), (11, None)]
+
+
+@IN_A_FRESH_PROCESS
+def test_batches_that_fit_one_by_one_are_read_behind_aborted_ones(world: World) -> None:
+    """librdkafka asks for twice as many bytes after each answer with aborted records alone; together these batches would not fit."""
+    world.write("lz4", BOMB_BYTES)
+    world.abort(*[40_000] * 110)
+    for _ in range(10):
+        world.write("lz4", 12 * MIB)
+    assert world.read() == [(0, -1), *((at, 12 * MIB) for at in range(112, 122))]
 
 
 @IN_A_FRESH_PROCESS

@@ -109,10 +109,19 @@ class Reading(NamedTuple):
 
 WHOLE: Final = Reading(_TO_THE_END, _EOF)
 """Whoever reads to the end."""
+_ONE_BATCH: Final[dict[str, object]] = {
+    # A fetch has one batch of a producer.
+    "fetch.message.max.bytes": 1,
+    # librdkafka doubles that, and never takes it back, after each fetch that has only aborted records. Further batches within this bound
+    # unpack to 128 MiB at most. It may not be less than the largest message to be sent, and a reader sends none.
+    "fetch.max.bytes": 4_096,
+    "message.max.bytes": 4_096,
+}
+
 SPARING: Final = Reading(
     _TO_THE_END,
-    # Fetches hold one batch of a producer, and are begun while less than 16 MiB of values are left.
-    _EOF | {"fetch.message.max.bytes": 1, "queued.max.messages.kbytes": 16 * 1024},
+    # Fetches are begun while less than 16 MiB of values are left.
+    _EOF | _ONE_BATCH | {"queued.max.messages.kbytes": 16 * 1024},
     16,
 )
 """Whoever has little memory: a fetch is bounded in compressed bytes only, and may otherwise become gigabytes."""
@@ -147,11 +156,13 @@ INPUTS_SPARING: Final = Reading(
     _LASTING,
     {
         **INPUTS.own,
-        # A fetch has one batch of a producer, and the next one is fetched once the records of this one have been taken,
-        "fetch.message.max.bytes": 1,
+        **_ONE_BATCH,
+        # The next batch is fetched once the records of this one have been taken,
         "queued.min.messages": 1,
         # for which it looks again after this time (default: 1 s).
         "fetch.queue.backoff.ms": 50,
+        # How it learns that the client passes aborted records. They pile up in a client that is not polled, so this is for a single task.
+        "statistics.interval.ms": 1_000,
     },
 )
 """A process that reads one producer's batch at a time, since one of them may not fit in memory."""

@@ -111,7 +111,7 @@ WAITING: dict[Call, tuple[str, Callable[[], object]]] = {
     calls.OPEN_READER: ("list_topics", read(lambda _: None)),
     calls.ASK_ENDS: ("list_offsets", read(lambda reader: reader.ends())),
     calls.READ: ("poll", read(lambda reader: reader.poll(0.1))),
-    calls.READ_RANGE: ("poll", lambda: range_reader.Cursor(range_reader.Consumer({}), ()).poll()),
+    calls.READ_RANGE: ("poll", lambda: range_reader.Cursor({}, ()).poll()),
     calls.CLOSE: ("close", read(lambda reader: reader.close())),
 }
 """By call, the method of librdkafka's client that does not return, and what a lane does."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -323,6 +324,35 @@ def test_silence_ends_the_task(kafka: PlayedKafka, reader: RangeReader) -> None:
         list(reader.read(TaskRanges((span(A, 0, 10),))))
     assert SILENCE_S_MAX < kafka.now < 2 * SILENCE_S_MAX
     assert kafka.open == []
+
+
+def test_aborted_records_are_no_silence(kafka: PlayedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that reads one batch at a time takes long to pass them; the client's statistics say how far it has come."""
+    kafka.write(A, 0, gap=1_000)
+    kafka.write(A, 1)
+    fetched = iter(range(0, 1_000, 5))
+
+    def slow(config: dict[str, Any]) -> Any:
+        made = kafka.consumer(config)
+        poll = made.poll
+
+        def after_them(timeout_s: float) -> Any:
+            if (at := next(fetched, None)) is None:
+                return poll(timeout_s)
+            kafka.now += 1
+            partitions = {"-1": {"next_offset": -1001}, "0": {"next_offset": at}}
+            config["stats_cb"](json.dumps({"topics": {A[0]: {"partitions": partitions}}}))
+            return None
+
+        made.poll = after_them  # type: ignore[method-assign]
+        return made
+
+    monkeypatch.setattr(range_reader, "Consumer", slow)
+    monkeypatch.setattr(range_reader, "spans_of", lambda *_, **__: {})
+    reader = RangeReader(settings(), DECODE.opened(), lambda _: None)
+    reads(reader, kafka, span(A, 0, 1_001))
+    assert kafka.now > 2 * SILENCE_S_MAX
+    reader.close()
 
 
 def test_errors_alone_are_silence(kafka: PlayedKafka, reader: RangeReader) -> None:
