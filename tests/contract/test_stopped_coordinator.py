@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming import transactions
 from streaming.transactions import KafkaOutput
 from tests.contract.test_lane_marker import await_group
 from tests.contract.test_lane_writer import LANE, block, committed
@@ -57,8 +56,7 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Make calls short, and return what the watching thread would have ended the worker for."""
     words: list[str] = []
-    for module in (calls, transactions):
-        monkeypatch.setattr(module, "CALL_S_MAX", CALL_S)
+    monkeypatch.setattr(calls, "CALL_S_MAX", CALL_S)
     monkeypatch.setattr(markers, "GROUP_S_MAX", CALL_S)
     monkeypatch.setattr(calls, "end_process", words.append)
     return words
