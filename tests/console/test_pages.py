@@ -32,7 +32,7 @@ CAPACITY = "OutboundHrmp/CapacityExceeded"
 class Outline(HTMLParser):
     """Checks that elements are closed, and collects what assistive programs need."""
 
-    VOID = frozenset({"meta", "link", "input", "br", "hr", "img", "path", "rect", "circle"})
+    VOID = frozenset({"meta", "link", "input", "br", "hr", "img", "path", "rect", "circle", "wbr"})
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Match, Route
 
 from validator.console.channels import channel_page, channels_page
-from validator.console.context import ConsoleContext, Missing, Page, Query, link_of
+from validator.console.context import ConsoleContext, Missing, Page, Query
 from validator.console.letters import Answer, Form, executed_blocks, letter_page, letters_page
 from validator.console.limits import FIELDS_MAX, FRAME_S, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
 from validator.console.model import KeptVerdict, LaneModel
@@ -38,8 +38,6 @@ from validator.letters.dead_letters import DeadLetterOffset
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from validator.console.model import Model
 
 
 PageOf = Callable[[ConsoleContext, dict[str, str], Query], Page]
@@ -153,7 +151,7 @@ class WebConsole:
         """Lead to what a person looks for."""
         wanted = request.query_params.get("q", "").strip()[:QUERY_MAX]
         lane = request.query_params.get("lane", "")
-        target = await run_in_threadpool(find, self.console.model, lane, wanted)
+        target = await run_in_threadpool(find, self.console, lane, wanted)
         if target is None:
             words = (
                 f"Nothing here has the para, block, id or hash {wanted!r}."
@@ -301,13 +299,14 @@ _CHANNEL: Final = re.compile(r"(\d{1,10})\s*(?:→|->|,|>)\s*(\d{1,10})")
 HASH_DIGITS_MIN: Final = 16
 
 
-def find(model: Model, lane_name: str, wanted: str) -> str | None:
+def find(console: ConsoleContext, lane_name: str, wanted: str) -> str | None:
     """Return the address of what is wanted, None if nothing here has it. The chosen lane is searched first."""
+    model = console.model
     with model.lock:
         lanes = sorted(model.lanes.values(), key=lambda lane: lane.name != lane_name)
         number = wanted.replace(",", "").removeprefix("#")
         for lane in lanes:
-            link = link_of(lane.name)
+            link = console.link(lane.name)
             if channel := _CHANNEL.fullmatch(wanted):
                 return f"{link}/channels/{int(channel[1])}/{int(channel[2])}"
             if number.isascii() and number.isdecimal() and len(number) <= 10:
@@ -320,6 +319,8 @@ def find(model: Model, lane_name: str, wanted: str) -> str | None:
             if any(wanted in (error, error.rpartition("/")[2]) for error in lane.tally.error):
                 error = next(error for error in lane.tally.error if wanted in (error, error.rpartition("/")[2]))
                 return f"{link}/verdicts?rule={quote(error, safe='')}"
+            if (para := link.called(wanted)) in lane.paras:
+                return f"{link}/paras/{para}"
     return None
 
 

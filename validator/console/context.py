@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 from validator import __version__
 from validator.config import DEFAULT_PROTOCOL
 from validator.console.model import Model
+from validator.console.names import LaneLink
 from validator.console.rendering import clock
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
@@ -68,6 +68,11 @@ class ConsoleContext:
             raise Missing(f"There is no lane {name!r} here; lanes: {known}.")
         return found
 
+    def link(self, lane: str) -> LaneLink:
+        """Return the path of a lane's pages, with the names of its paras."""
+        chain = self.config.chains.get(lane)
+        return LaneLink.of(lane, {} if chain is None else chain.names)
+
     def protocol(self, lane: str) -> str:
         """Return the protocol of a lane."""
         chain = self.config.chains.get(lane)
@@ -85,7 +90,7 @@ class ConsoleContext:
             "product_version": __version__,
             "lanes": names,
             "lane": lane,
-            "link": "" if lane is None else link_of(lane.name),
+            "link": LaneLink() if lane is None else self.link(lane.name),
             "lag": None if lane is None else self.lag(lane.name),
             "stale_since": None if since is None else clock(since),
             "stale_problem": self.follower.problem,
@@ -94,11 +99,6 @@ class ConsoleContext:
             "read_only": self.read_only,
             "prefix": self.config.topics.prefix,
         }
-
-
-def link_of(lane: str) -> str:
-    """Return the path of a lane's pages."""
-    return f"/lanes/{quote(lane, safe='')}"
 
 
 def now_ms() -> int:

@@ -22,8 +22,7 @@ from validator.hexadecimal import from_hex
 from validator.lanes.definition import Genesis, LaneDefinition, genesis_path, kept_genesis
 from validator.plugin.lock import Lock, read_lock
 from validator.plugin.pack import use_artefacts
-from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
-from validator.plugin.protocol_parts import LIMITS
+from validator.plugin.protocol_api import LIMITS, ChainSettings, ProtocolDefinition
 from validator.plugin.registry import PluginError, canonical
 from validator.plugin.rule_choice import read_rules
 from validator.plugin.runtime import HandlerUse, RulesUse, Runtime, RuntimePlan, codec_of, make_runtime
@@ -153,7 +152,7 @@ def rules_runtime(chain: Chain, lane: str) -> Runtime:
 def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tuple[BlockNumber, LaneRules[Any]]:
     """Return the first block and the rules in the state of a STATE.json, under a chain's configuration.
 
-    The file is an object with ``first_block`` and ``state`` (`plugin.protocol_parts.StateFile`), or the state alone; then the chain's own
+    The file is an object with ``first_block`` and ``state`` (`plugin.protocol_api.StateFile`), or the state alone; then the chain's own
     ``first_block`` applies. Raises `UserError`: the chain's limits, a protocol without state files, the file.
     """
     settings, protocol = _settings(chain, lane, runtime), runtime.protocol
