@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +21,7 @@ from validator.errors import UserError
 from validator.lanes.configured import configured_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from validator.config import Config
     from validator.console.model import KeptVerdict, LaneModel
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
     from validator.kafka.reader import TopicRecord
 
 PORT = 8480
+WAIT_S = 60.0
 BASE = f"http://127.0.0.1:{PORT}"
+
+
+def wait_until(found: Callable[[], object]) -> None:
+    """Wait until something is true; the bound is only for a broken program."""
+    deadline = time.monotonic() + WAIT_S
+    while not found():
+        assert time.monotonic() < deadline, "it did not become true"
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.console.conftest import WAIT_S, wait_until
 from validator.console import serve
 from validator.console.limits import STREAMS_MAX
 from validator.console.serve import CONNECTIONS_MAX, server_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.console.conftest import Web
 
-WAIT_S = 60.0
 SOON_S = 0.2
 
 
@@ -57,14 +57,6 @@ def served(web: Web) -> Iterator[Served]:
         yield Served(web, listening.getsockname()[1])
         server.should_exit = True
         thread.join(WAIT_S)
-
-
-def wait_until(found: Callable[[], object]) -> None:
-    """Wait until something is true; the bound is only for a broken program."""
-    deadline = time.monotonic() + WAIT_S
-    while not found():
-        assert time.monotonic() < deadline, "it did not become true"
-        time.sleep(0.01)
 
 
 def is_closed(connection: socket.socket) -> bool:

@@ -7,8 +7,7 @@ import html
 import json
 import re
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -16,6 +15,7 @@ import pytest
 
 from tests.cli.follower import invoke
 from tests.codecs import encoded
+from tests.console.conftest import WAIT_S, wait_until
 from tests.console.records import dead_letter, output_of, simulated
 from tests.sending import committed, send
 from tests.unit.lanes.chains import config_of
@@ -31,16 +31,7 @@ if TYPE_CHECKING:
     from validator.config import Config
 
 PREFIX = "console-serve."
-WAIT_S = 60.0
 BLOCKS = 12
-
-
-def wait_until(found: Callable[[], object]) -> None:
-    """Wait until something is true; the bound is only for a broken program."""
-    deadline = time.monotonic() + WAIT_S
-    while not found():
-        assert time.monotonic() < deadline, "it did not become true"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

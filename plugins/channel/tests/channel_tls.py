@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from channel_world import CHANNEL, PEERS
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -39,21 +41,27 @@ SECONDS_MAX = 60.0
 BOTH = (authority.Usage.CLIENT, authority.Usage.SERVER)
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a test in its own event loop; whatever asyncio would log as a failure fails the test."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in its own event loop; whatever asyncio would log as a failure fails the test."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
     failures: list[dict[str, Any]] = []
 
     async def guarded() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
         async with asyncio.timeout(SECONDS_MAX):
-            await main
+            await test
 
     asyncio.run(guarded())
     assert failures == []
+    return True
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Wait until a condition holds; `run` bounds it."""
+    """Wait until a condition holds; the time of a test bounds it."""
     while not condition():
         await asyncio.sleep(0.005)
 
