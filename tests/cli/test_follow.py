@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "plugins" / "relay-
 
 from oracle_world import LANE, facts, receipt, refusal, verdict
 from relay_world import shipped
-from validator_relay_chain import closing, command
+from validator_relay_chain import command
 from validator_relay_chain.oracle import records
 from validator_simulators.relay_chain import MockNode
 
@@ -99,7 +99,7 @@ def _await(path: Path, block: int) -> dict[str, Any]:
     """Wait until the judge has compared a block; return what it says."""
     deadline = time.monotonic() + WAIT_S_MAX
     while True:
-        found = closing._agreement(load_config(path), LANE)
+        found = command._agreement(load_config(path), LANE)
         if found is not None and found["block"] >= block:
             return found
         assert time.monotonic() < deadline, found

@@ -16,7 +16,7 @@ from validator_simulators.router.model import Channel, NaiveRouter
 from tests.property.shapes import Json
 from validator.core.rules import RulesEpoch
 from validator.document import Node
-from validator.plugin.protocol_parts import RuleProfiles
+from validator.plugin.protocol_api import RuleProfiles
 from validator.plugin.rule_choice import read_rules
 from validator.plugin.runtime import installed_protocol
 

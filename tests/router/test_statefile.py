@@ -25,7 +25,7 @@ from validator.protocols.router.encoding import encode_state
 from validator.protocols.router.records import Candidate
 from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.state import RouterState
-from validator.protocols.router.statefile import STATE_FILE, STATE_KEYS, read_state
+from validator.protocols.router.statefile import STATE_FILE, STATE_KEYS, UNCOUNTED_REQUESTS, read_state
 from validator.protocols.router.traces import view
 
 Json = dict[str, Any]
@@ -58,8 +58,10 @@ def mid_chain_state(of: Chain = LEDGER) -> RouterState:
 
 
 def written(state: RouterState) -> Json:
-    """Return the state as a state file has it, with the kinds of paras."""
+    """Return the state as a state file has it, with the kinds of paras and with requests that are not counted (I-06)."""
     document: Json = json.loads(json.dumps(view(state)))
+    if state.hrmp_uncounted_requests:
+        document[UNCOUNTED_REQUESTS] = {str(para): count for para, count in state.hrmp_uncounted_requests.items()}
     document["valid_paras"] = [{"para_id": para, "kind": kind} for para, kind in sorted(state.paras.items())]
     return document
 

@@ -20,7 +20,7 @@ from validator.config.chain import GenesisPara, HandlerTable, RulesTable
 from validator.config.model import DeadLetters, Plugins
 from validator.config.toml import to_toml
 from validator.core import limits
-from validator.core.types import Balances, Enactment, Para, ParaKind
+from validator.core.types import Para, ParaKind
 from validator.errors import UserError
 from validator.kafka.settings import flatten
 from validator.kafka.topics import PREFIX
@@ -168,8 +168,6 @@ def test_chain_converts_to_core_types(tmp_path: Path) -> None:
         ]
         """,
     ).chains["a"]
-    assert chain.core_enactment() is Enactment.ON_INCLUSION
-    assert chain.core_balances() is Balances.UNLIMITED
     assert chain.core_ump_weights() == {b"\x00\xff": 5, b"": 6}
     assert chain.core_paras() == (Para(1, ParaKind.PARATHREAD, limits.U128_MAX), Para(9))
 

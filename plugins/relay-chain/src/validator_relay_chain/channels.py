@@ -1,37 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of channels that no event of the pallet ``Hrmp`` shows: they become requests of the block, and the lane is right again.
+"""Channel requests of a block: those that events of the pallet ``Hrmp`` show, and those that only storage shows.
 
-Calls of root, such as ``sudo_establish_hrmp_channel`` of test nets and ``force_process_hrmp_open``, and migrations have no event. Inside a
-session the lists of open and of close requests show most of it, in the block itself. What the block's own records contradict is looked at
-with it: a request for a channel that the lane has, a message over one that it lacks. The rest is found at the end of the session, where the
-whole set of channels is compared. Source: chain_2026 section 4.
+A request that failed has no event. Fields of events have no names before runtime 1002005, so they are read by place.
+
+Calls of root, such as ``sudo_establish_hrmp_channel`` of test nets and ``force_process_hrmp_open``, and migrations have no event. Their
+changes become requests of the block, and the lane is right again. Inside a session the lists of open and of close requests show most of
+it, in the block itself. What the block's own records contradict is looked at with it: a request for a channel that the lane has, a message
+over one that it lacks. The rest is found at the end of the session, where the whole set of channels is compared.
+Source: chain_2026 section 4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
+from validator_relay_chain.block import ChannelEvent
+from validator_relay_chain.block_reads import BlockReads
 from validator_relay_chain.candidates import BackedCandidate
 from validator_relay_chain.errors import BadAnswer
-from validator_relay_chain.storage import Channel, OpenRequest
+from validator_relay_chain.storage import Channel, ChannelId, OpenRequest, channel_name
 
 JsonRecord = dict[str, Any]
-ChannelId = tuple[int, int]
 
 
-class ChannelReads(Protocol):
-    """What of channels is read after a block. Each method raises `NodeError`."""
+def requests_of(events: Iterable[ChannelEvent]) -> tuple[list[JsonRecord], list[str]]:
+    """Return the requests of a block in order, without lane, block and index, and the names of events that have no record.
 
-    def request_lists(self) -> tuple[frozenset[ChannelId], frozenset[ChannelId]]:
-        """Return the channels of the lists of open and of close requests."""
+    A system channel is opened by its parts: the event says capacity and size, which the call takes from the configuration. An event whose
+    fields are not those that its name stands for has no record.
+    """
+    found: list[JsonRecord] = []
+    unread: list[str] = []
+    for event in events:
+        try:
+            records = _records(event)
+        except (LookupError, TypeError, ValueError):
+            records = None
+        if records is None:
+            unread.append(f"event Hrmp.{event.name}")
+        else:
+            found += records
+    return found, unread
 
-    def open_request(self, channel: ChannelId) -> OpenRequest | None:
-        """Return a request to open."""
 
-    def channels(self, wanted: Collection[ChannelId] | None = None) -> Mapping[ChannelId, Channel]:
-        """Return the channels that there are, all of them or those among ``wanted``."""
+def _records(event: ChannelEvent) -> list[JsonRecord] | None:
+    fields = event.fields
+    match event.name:
+        case "OpenChannelRequested":
+            return [_init(*fields)]
+        case "OpenChannelAccepted":
+            sender, recipient = fields
+            return [_accept(sender, recipient)]
+        case "ChannelClosed":
+            origin, channel = fields
+            return [{"kind": "close_channel", "origin": int(origin), "channel": _channel(channel)}]
+        case "OpenChannelCanceled":
+            origin, channel = fields
+            return [{"kind": "cancel_open_request", "origin": int(origin), "channel": _channel(channel)}]
+        case "HrmpChannelForceOpened":
+            sender, recipient, places, size = map(int, fields)
+            ends = {"sender": sender, "recipient": recipient}
+            return [{"kind": "force_open_channel", **ends, "max_places": places, "max_message_size": size}]
+        case "HrmpSystemChannelOpened":
+            return [_init(*fields), _accept(fields[0], fields[1])]
+        case "OpenChannelDepositsUpdated":
+            sender, recipient = map(int, fields)
+            return [{"kind": "poke_channel_deposits", "sender": sender, "recipient": recipient}]
+    return None
+
+
+def _init(sender: Any, recipient: Any, places: Any, size: Any) -> JsonRecord:
+    return {
+        "kind": "init_open_channel",
+        "origin": int(sender),
+        "recipient": int(recipient),
+        "max_places": int(places),
+        "max_message_size": int(size),
+    }
+
+
+def _accept(sender: Any, recipient: Any) -> JsonRecord:
+    return {"kind": "accept_open_channel", "origin": int(recipient), "sender": int(sender)}
+
+
+def _channel(value: Any) -> list[int]:
+    sender, recipient = value.values() if isinstance(value, dict) else value
+    return [int(sender), int(recipient)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +146,7 @@ def find(
     known: Channels,
     requests: Sequence[JsonRecord],
     candidates: Iterable[BackedCandidate],
-    reads: ChannelReads,
+    reads: BlockReads,
     features: Collection[str],
     leaving: Collection[int] | None,
 ) -> Found:
@@ -123,7 +179,7 @@ def find(
 def _went(
     known: Channels,
     anew: frozenset[ChannelId],
-    reads: ChannelReads,
+    reads: BlockReads,
     features: Collection[str],
     leaving: Collection[int],
 ) -> tuple[tuple[JsonRecord, ...], frozenset[ChannelId]]:
@@ -151,7 +207,7 @@ def _went(
 
 
 def _used(
-    known: Channels, candidates: Iterable[BackedCandidate], reads: ChannelReads, features: Collection[str]
+    known: Channels, candidates: Iterable[BackedCandidate], reads: BlockReads, features: Collection[str]
 ) -> tuple[list[JsonRecord], frozenset[ChannelId]]:
     """Return the channels over which a block's candidates send and that the lane lacks, and the requests that open them at once.
 
@@ -166,7 +222,7 @@ def _used(
     return [*found, *(_forced("force_process_open", features) if found else ())], frozenset(there)
 
 
-def inside_session(number: int, known: Channels, reads: ChannelReads, features: Collection[str]) -> Found:
+def inside_session(number: int, known: Channels, reads: BlockReads, features: Collection[str]) -> Found:
     """Return what the lists of requests show after a block and ``known``, with the block's events, does not explain."""
     open_, closing = reads.request_lists()
     if (open_, closing) == (known.open, known.closing):
@@ -176,7 +232,7 @@ def inside_session(number: int, known: Channels, reads: ChannelReads, features: 
     for channel in sorted(open_ - known.open):
         request = _request(reads, channel)
         requests += _opening(channel, request.max_capacity, request.max_message_size, accepted=request.confirmed)
-        notices.append(f"request {_name(channel)} appears")
+        notices.append(f"request {channel_name(channel)} appears")
     gone = known.open - open_
     opened = frozenset(reads.channels(gone)) if gone else frozenset()
     if opened:
@@ -185,10 +241,10 @@ def inside_session(number: int, known: Channels, reads: ChannelReads, features: 
     for channel in sorted(gone - opened):
         if channel not in known.confirmed and "cancel_open_request" in features:
             requests.append({"kind": "cancel_open_request", "origin": channel[0], "channel": list(channel)})
-        notices.append(f"request {_name(channel)} goes")
+        notices.append(f"request {channel_name(channel)} goes")
     for channel in sorted(closing - known.closing):
         requests.append(_closing(channel))
-        notices.append(f"{_name(channel)} is to be closed")
+        notices.append(f"{channel_name(channel)} is to be closed")
     closed = known.closing - closing
     if closed:
         requests += _forced("force_process_close", features)
@@ -198,7 +254,7 @@ def inside_session(number: int, known: Channels, reads: ChannelReads, features: 
     return Found(tuple(requests), after, tuple(_lines(number, notices)))
 
 
-def at_session_end(number: int, known: Channels, reads: ChannelReads, leaving: Collection[int]) -> Found:
+def at_session_end(number: int, known: Channels, reads: BlockReads, leaving: Collection[int]) -> Found:
     """Return what the channels after the last block of a session show and ``known``, with the block's events, does not explain.
 
     ``leaving`` are paras that go with this session. The requests stand before the session change, which then opens and closes.
@@ -225,10 +281,10 @@ def at_session_end(number: int, known: Channels, reads: ChannelReads, leaving: C
     )
 
 
-def _request(reads: ChannelReads, channel: ChannelId) -> OpenRequest:
+def _request(reads: BlockReads, channel: ChannelId) -> OpenRequest:
     found = reads.open_request(channel)
     if found is None:
-        raise BadAnswer(f"Hrmp.HrmpOpenChannelRequestsList names {_name(channel)}, and there is no such request")
+        raise BadAnswer(f"Hrmp.HrmpOpenChannelRequestsList names {channel_name(channel)}, and there is no such request")
     return found
 
 
@@ -256,7 +312,7 @@ def _forced(kind: str, features: Collection[str]) -> list[JsonRecord]:
 
 
 def _late_lines(number: int, late: Iterable[tuple[ChannelId, bool]]) -> Iterable[str]:
-    return _lines(number, (f"{_name(channel)} {'opened' if opened else 'closed'}" for channel, opened in late))
+    return _lines(number, (f"{channel_name(channel)} {'opened' if opened else 'closed'}" for channel, opened in late))
 
 
 def _lines(number: int, notices: Iterable[str]) -> Iterable[str]:
@@ -271,9 +327,5 @@ def _pair(given: Sequence[int]) -> ChannelId:
     return int(sender), int(recipient)
 
 
-def _name(channel: ChannelId) -> str:
-    return f"{channel[0]}->{channel[1]}"
-
-
 def _names(channels: Iterable[ChannelId]) -> str:
-    return ", ".join(map(_name, sorted(channels)))
+    return ", ".join(map(channel_name, sorted(channels)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fuzzing feeds: functions of any bytes that raise only if the core breaks a promise.
+"""Targets that read what a peer of Channel sends: streams, frames, hellos, and whole sessions.
 
 The core never raises on input of a peer, answers with codes of the profile, and keeps no more than its limits allow.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,6 +31,8 @@ from validator_channel.wire import (
     pack_message_id,
     parse_message,
 )
+
+from tests.fuzz.target import Target
 
 CHANNEL: Final = 0x0123456789ABCDEF
 SESSION: Final = 5
@@ -138,11 +141,13 @@ def session(data: bytes) -> None:
 def _waiting(step: int) -> tuple[ConnectorHello | ListenerHello, bytes]:
     """Return the side that waits for frame 0, 1 or 2 of a hello exchange, and that frame."""
     connector = ConnectorHello(
-        Peering(*PEERS), SESSION, Credentials(SIGNING_KEYS[0], SIGNING_KEYS[1].public_key(), {PEERS[1]}, b"c" * 32)
+        Peering(*PEERS),
+        SESSION,
+        Credentials(SIGNING_KEYS[0], SIGNING_KEYS[1].public_key(), {PEERS[1]}.__contains__, b"c" * 32),
     )
     listener = ListenerHello(
-        {CHANNEL: Peering(*PEERS[::-1])},
-        Credentials(SIGNING_KEYS[1], SIGNING_KEYS[0].public_key(), {PEERS[0]}, b"l" * 32),
+        {CHANNEL: Peering(*PEERS[::-1])}.get,
+        Credentials(SIGNING_KEYS[1], SIGNING_KEYS[0].public_key(), {PEERS[0]}.__contains__, b"l" * 32),
     )
     frame = connector.start()
     if step == 0:
@@ -252,7 +257,7 @@ class _HostilePeer:
             assert len(topic.outbox.in_flight) <= SETTINGS["max_inflight"]
             assert len(topic.outbox.waiting) <= SETTINGS["outbox_limit"]
         delivery = self.session._delivery
-        assert sum(map(len, delivery._timers._queues.values())) == sum(len(topic.outbox.in_flight) for topic in topics)
+        assert sum(map(len, delivery.timers._queues.values())) == sum(len(topic.outbox.in_flight) for topic in topics)
         assert len(delivery._budget._times) <= SETTINGS["stale_limit"]
         assert len(delivery._unconsumed) <= SETTINGS["inbox_limit"]
         assert len(self.session._link._decoder._buffer) <= MAX_FRAME + 4
@@ -272,15 +277,7 @@ class _HostilePeer:
         return usual[which] if which < len(usual) else reader.bytes(reader.number())
 
 
-TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
-    "decode": decode,
-    "message": message,
-    "hello": hello,
-    "session": session,
-}
-
-
-def seeds(name: str) -> Iterator[bytes]:
+def _seeds(name: str) -> Iterator[bytes]:
     """Yield inputs to begin with."""
     genuine = encode_message(Message(Kind.APPLICATION, PEERS[0], PEERS[0], 1, bytes(20)))
     spaced = json.dumps(json.loads(genuine)).encode()
@@ -297,3 +294,16 @@ def seeds(name: str) -> Iterator[bytes]:
         yield bytes([5, *peers, *own, *message, *message])
         yield bytes([4, *own, 0, 5, 0, 2, 0, 0, 12, 0, 1, 9, 14, 80, 14, 80, 14, 80, 14, 80])
         yield bytes([6, 12, 4, 0, 5, 0, 2, 0, 0, 0, 1, 0, 3, 0, 0])
+
+
+def _holds(check: Callable[[bytes], None], data: bytes) -> bool:
+    check(data)
+    return True
+
+
+def _target(check: Callable[[bytes], None]) -> Target:
+    name = check.__name__
+    return Target(f"channel-{name}", lambda: list(_seeds(name)), partial(_holds, check), per_test=4_000)
+
+
+TARGETS: Final = tuple(map(_target, (decode, message, hello, session)))
