@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from tests.distributions import distribution_files
+
 NAME = "outside"
 
 _MODULE = '''\
@@ -69,10 +71,9 @@ def validator_protocols():
         )
 '''
 
-FILES = {
-    "protocol_from_outside.py": _MODULE,
-    "protocol_from_outside-1.0.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: protocol-from-outside\nVersion: 1.0.0\n",
-    "protocol_from_outside-1.0.0.dist-info/entry_points.txt": f"[validator.protocols]\n{NAME} = protocol_from_outside\n",
-    "protocol_from_outside-1.0.0.dist-info/RECORD": "",
-}
-"""The distribution's files, for `tests.throwaway.install`."""
+FILES = distribution_files(
+    "protocol-from-outside",
+    "1.0.0",
+    {"protocol_from_outside": _MODULE},
+    f"[validator.protocols]\n{NAME} = protocol_from_outside\n",
+)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
+from tests.distributions import IMPORTS, MANIFEST, install, on_path
 from validator.cli.main import app
 from validator.plugin.rule_pages import installed_pages
 from validator.protocols.router.features import table

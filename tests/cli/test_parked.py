@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.distributions import files_of, on_path, packed
 from tests.sending import send
-from tests.throwaway import files_of, packed
 from tests.unit.lanes.chains import Record, record
-from tests.unit.plugin.distributions import on_path
 from validator.cli.lanes import app
 from validator.codec.inflight import Arrival
 from validator.codec.orders import InputSpan, LaneOrder, decode_order

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.unit.plugin.distributions import HANDLERS, IMPORTS, MANIFEST, install, on_path, plugin_source
+from tests.distributions import HANDLERS, IMPORTS, MANIFEST, install, on_path, plugin_source
 from validator.cli.common import load_job_config
 from validator.cli.main import app
 from validator.errors import UserError

@@ -17,8 +17,8 @@ from validator_simulators.settings import SimulationSettings
 
 from tests.cli.follower import LANE, invoke
 from tests.cli.stored_job import BATCH, Job, KeptLane, maker, refused
+from tests.distributions import files_of, on_path, written
 from tests.protocol_from_outside import FILES, NAME
-from tests.throwaway import files_of, importable, install
 from tests.unit.lanes.chains import chain, inputs_of
 from tests.unit.lanes.test_upgrades import TALLY
 from validator.ask.state import read_checkpoint
@@ -324,8 +324,8 @@ def test_changed_configuration_is_reported(job: Callable[..., Job]) -> None:
 def followed(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]) -> Iterator[Job]:
     """A job whose upward messages are counted by the plugin tally; tests only look at it."""
     folder = tmp_path_factory.mktemp("plugins")
-    plugin = install(folder / "plugins", files_of("tally", "1.0.0", TALLY.format(event="counted")))
-    with importable(plugin), pytest.MonkeyPatch.context() as patch:
+    plugin = written(folder / "plugins", files_of("tally", "1.0.0", TALLY.format(event="counted")))
+    with on_path(plugin), pytest.MonkeyPatch.context() as patch:
         yield with_tally(maker(folder, kafka, patch)())
 
 
@@ -516,7 +516,7 @@ def test_channel_is_shown_by_the_state_keys_that_name_it(stored: Callable[..., S
 
 
 def test_protocol_from_outside_is_shown_by_its_view(stored: Callable[..., Stored], tmp_path: Path) -> None:
-    with importable(install(tmp_path / "plugins", FILES)):
+    with on_path(written(tmp_path / "plugins", FILES)):
         lane = stored({"protocol": NAME, "caps": {"preset": "large"}, "genesis_paras": PARAS}, [])
         document = lane.shown()
         assert (document["places"], document["state"]) == (500, {"paras": PARAS})
@@ -530,7 +530,7 @@ def test_protocol_from_outside_is_shown_by_its_view(stored: Callable[..., Stored
 
 
 def test_exported_state_of_a_protocol_from_outside_is_imported(stored: Callable[..., Stored], tmp_path: Path) -> None:
-    with importable(install(tmp_path / "plugins", FILES)):
+    with on_path(written(tmp_path / "plugins", FILES)):
         exported = tmp_path / "STATE.json"
         exported.write_text(json.dumps(stored({"protocol": NAME, "genesis_paras": PARAS}, []).shown()))
         other = tmp_path / "other.toml"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.follower import invoke
+from tests.distributions import IMPORTS, MANIFEST, install, on_path
 from tests.sending import send
-from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
 from validator import exit_codes
 from validator.config.toml import to_toml
 from validator.kafka.reader import TopicReader

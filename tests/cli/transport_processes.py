@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 
-from tests.unit.plugin.distributions import IMPORTS, install
+from tests.distributions import IMPORTS, install
 from validator.config.toml import to_toml
 from validator.kafka.topics import create_topics
 

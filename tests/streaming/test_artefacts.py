@@ -11,10 +11,10 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.distributions import files_of, packed
 from tests.streaming.harness import consume, decoded, produce
 from tests.streaming.processes import JobProcess, job
 from tests.streaming.test_faults import EXITS, FAULT_AT, FAULTY, LANE, records
-from tests.throwaway import files_of, packed
 from validator import exit_codes
 from validator.kafka.topics import create_topics
 from validator.metrics.definitions import BY_NAME

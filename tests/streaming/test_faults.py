@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming.reasons import may_pass, reason_of
+from tests.distributions import files_of, on_path, packed, written
 from tests.hostile import HOSTILE, block_records
 from tests.streaming.harness import (
     PATIENCE_S,
@@ -28,7 +29,6 @@ from tests.streaming.harness import (
     last_status,
     of_lane,
 )
-from tests.throwaway import files_of, importable, install, packed
 from tests.unit.lanes.chains import Record, inputs_of
 from tests.unit.lanes.test_confine import can_forbid
 from validator.codec.orders import encode_order
@@ -109,7 +109,7 @@ def artefacts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     path = list(sys.path)
     for each in (faulty, fixed):
         spark.sparkContext.addPyFile(str(each))
-    with importable(faulty, fixed):
+    with on_path(faulty, fixed):
         yield
     sys.path[:] = path  # Spark has put its own copies there
 
@@ -245,7 +245,7 @@ def test_each_lane_fails_in_its_own_way_and_one_goes_on(stream: Callable[..., St
 def test_worker_without_the_drivers_version_ends_query_in_one_line(
     stream: Callable[..., Stream], tmp_path: Path
 ) -> None:
-    with importable(install(tmp_path, files_of("faulty", "1.0.2", FIXED))):
+    with on_path(written(tmp_path, files_of("faulty", "1.0.2", FIXED))):
         running = stream({LANE: definition({"name": "faulty", "version": "1.0.2", "from_block": FAULT_AT})})
         running.produce(records(COUNTS))
         query = running.start()

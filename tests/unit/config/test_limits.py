@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.distributions import on_path, written
 from tests.protocol_from_outside import FILES, NAME
-from tests.throwaway import importable, install
 from validator.config import Config, configuration_digest, load_config
 from validator.config.explain import closest
 from validator.core.rules import in_force
@@ -22,7 +22,7 @@ from validator.protocols.router.features import table
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[None]:
-    with importable(install(tmp_path / "plugins", FILES)):
+    with on_path(written(tmp_path / "plugins", FILES)):
         yield
 
 
@@ -84,9 +84,9 @@ def test_invalid_limits_of_plugin_are_reported_when_file_is_read(text: str, line
 
 
 def test_table_of_limits_with_a_key_of_every_chain_is_refused_in_one_line(tmp_path: Path) -> None:
-    files = {name: text.replace('"caps"', '"balances"') for name, text in FILES.items()}
+    files = {name: text.replace(b'"caps"', b'"balances"') for name, text in FILES.items()}
     assert files != FILES
-    with importable(install(tmp_path / "plugins", files)):
+    with on_path(written(tmp_path / "plugins", files)):
         (line,) = errors_of(tmp_path, f"protocol = '{NAME}'")
     assert line.startswith(f"chain a: protocol {NAME} keeps its limits in the table balances, which is a key of every")
 
@@ -119,7 +119,7 @@ def test_limits_of_protocol_installed_later_are_checked_when_lane_is_created(tmp
     strange = load(tmp_path, f"protocol = '{NAME}'\n[chains.a.bounds]\npreset = 'small'")
     with pytest.raises(UserError, match=r"no installed plugin of group .* has this name"):
         lane_definition(config, "a")
-    with importable(install(tmp_path / "plugins", FILES)):
+    with on_path(written(tmp_path / "plugins", FILES)):
         with pytest.raises(UserError) as caught:
             lane_definition(config, "a")
         assert str(caught.value) == (

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.distributions import files_of, on_path, packed
 from tests.hostile import HOSTILE, block_records
-from tests.throwaway import files_of, importable, packed
 from tests.unit.lanes.backend import Attempt, Store
 from tests.unit.lanes.chains import Record, inputs_of
 from tests.unit.lanes.running import Log, chunks_of_items
@@ -148,7 +148,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     known = f"PATHS = {paths!r}\n"
     (folder / "archives").mkdir()
     archive = packed(folder / "archives" / "hostile.zip", files_of("hostile", "1.0.0", known + KINDS))
-    with importable(archive):
+    with on_path(archive):
         yield secret
 
 

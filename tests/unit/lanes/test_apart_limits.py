@@ -13,8 +13,8 @@ from functools import partial
 
 import pytest
 
+from tests.distributions import files_of, on_path, packed
 from tests.hostile import block_records
-from tests.throwaway import files_of, importable, packed
 from tests.unit.lanes.chains import inputs_of
 from tests.unit.lanes.hostile_process import KINDS, NAMES
 from tests.unit.lanes.test_apart import FATAL_AT, LANE, Apart, definition
@@ -33,7 +33,7 @@ records = partial(records_of, names=NAMES)
 @pytest.fixture(scope="module", autouse=True)
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     archive = packed(tmp_path_factory.mktemp("limits") / "hostile.zip", files_of("hostile", "1.0.0", KINDS))
-    with importable(archive):
+    with on_path(archive):
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.throwaway import files_of, importable, install
+from tests.distributions import files_of, on_path, written
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.batches import CHAIN, Batch, cut, live, rebuilt, run
 from tests.unit.lanes.chains import definition_of, inputs_of
@@ -44,9 +44,9 @@ NEVER_PASSED = 10**6
 @pytest.fixture(autouse=True)
 def plugins(tmp_path: Path) -> Iterator[Path]:
     """Install two versions side by side, each as a distribution in its own folder."""
-    old = install(tmp_path / "old", files_of("tally", "1.0.0", TALLY.format(event="counted")))
-    new = install(tmp_path / "new", files_of("tally", "2.0.0", TALLY.format(event="counted-anew")))
-    with importable(old, new):
+    old = written(tmp_path / "old", files_of("tally", "1.0.0", TALLY.format(event="counted")))
+    new = written(tmp_path / "new", files_of("tally", "2.0.0", TALLY.format(event="counted-anew")))
+    with on_path(old, new):
         yield tmp_path
 
 
@@ -210,7 +210,7 @@ def test_journal_of_missing_version_is_refused_in_one_line(plugins: Path) -> Non
     through_the_store(definition(OLD), store, LaneCache(), batches[:5])
     assert Head.decode(store.committed.head or b"").journal_entries
     before = store.attempt()
-    with importable(without=plugins / "old"), pytest.raises(UserError) as refused:
+    with on_path(without=plugins / "old"), pytest.raises(UserError) as refused:
         run(definition({"name": "tally", "version": "2.0.0"}), Store(before), LaneCache(), batches[5])
     assert str(refused.value).startswith(
         f"lane {CHAIN.lane}: its journal was written under plugins that are no longer installed: "

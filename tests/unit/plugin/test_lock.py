@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.plugin.distributions import install, on_path, plugin_source
+from tests.distributions import install, on_path, plugin_source
 from validator.config import Chain, load_config
 from validator.errors import UserError
 from validator.lanes.configured import chain_runtime, configured_lock, lane_definition

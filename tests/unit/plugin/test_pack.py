@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.plugin.distributions import install, on_path, plugin_source
+from tests.distributions import install, on_path, plugin_source
 from validator.errors import UserError
 from validator.plugin.files import distribution_files, files_digest, find_distribution
 from validator.plugin.pack import check_artefact, check_artefacts_in_use, pack, use_artefacts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.plugin.distributions import HANDLERS, IMPORTS, MANIFEST, install, on_path, plugin_source
+from tests.distributions import HANDLERS, IMPORTS, MANIFEST, install, on_path, plugin_source
 from validator.config import Config
 from validator.errors import UserError
 from validator.job.installed import configured_job, of_job

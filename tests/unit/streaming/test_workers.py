@@ -16,7 +16,7 @@ from streaming import lane_operator, workers
 from streaming.batch_watch import Beat
 from streaming.reasons import executed_lane
 from streaming.workers import check_plugins
-from tests.throwaway import files_of, importable, install
+from tests.distributions import files_of, on_path, written
 from tests.unit.lanes.batches import CHAIN
 from tests.unit.lanes.chains import definition_of
 from validator.codec.encode import BlockOutput
@@ -31,8 +31,8 @@ OTHER = NOTHING.replace("x01", "x02")
 @pytest.fixture
 def of(tmp_path: Path) -> LaneDefinition:
     """Return the definition that a driver with plugin quiet 1.0.0 makes."""
-    install(tmp_path / "driver", files_of("quiet", "1.0.0", NOTHING))
-    with importable(tmp_path / "driver"):
+    written(tmp_path / "driver", files_of("quiet", "1.0.0", NOTHING))
+    with on_path(tmp_path / "driver"):
         return definition_of(CHAIN, handlers=[{"name": "quiet"}], ump_weights={}, ump_failing_messages=[])
 
 
@@ -75,7 +75,7 @@ def _no_definition_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plugin_difference_is_reported_in_one_line(
     files: dict[str, str], expected: str, of: LaneDefinition, tmp_path: Path
 ) -> None:
-    with importable(install(tmp_path / "worker", files)), pytest.raises(UserError) as refused:
+    with on_path(written(tmp_path / "worker", files)), pytest.raises(UserError) as refused:
         of.check()
     router = of.epochs[0].plugins()[0].partition("@")[2]
     assert str(refused.value).startswith(f"lane {CHAIN.lane}: {expected.format(router=router)}")
