@@ -81,9 +81,14 @@ def test_positions_that_kafka_no_longer_has_are_refused(kafka: dict[str, object]
         for start in ({0: 2}, {0: 99}, {"offsets": {"0": 6}}):
             with pytest.raises(client.UserError, match=refused):
                 connected.receipts(start=start)
-        with pytest.raises(client.UserError, match=r"^start: expected a partition of client-removed.receipts, which has 0 to 0, found 70"):
+        with pytest.raises(
+            client.UserError,
+            match=r"^start: expected a partition of client-removed.receipts, which has 0 to 0, found 70",
+        ):
             connected.receipts(start={70: 0})
-        with pytest.raises(client.UserError, match=r"^start: expected an offset for at least one partition, found none"):
+        with pytest.raises(
+            client.UserError, match=r"^start: expected an offset for at least one partition, found none"
+        ):
             connected.receipts(start={})
         connected.receipts(start={0: 3}).close()
 
