@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tidy import change_page, metric_page, record_page
+from tests.tidy import change_page, metric_page, names_page, record_page
 from validator.job.start_check import ROWS
 from validator.metrics.definitions import METRICS
 
@@ -17,6 +17,10 @@ from validator.metrics.definitions import METRICS
 def test_table_is_up_to_date(page: Any) -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.render(text) == text, f"run python -m {page.__name__}"
+
+
+def test_page_of_names_is_up_to_date() -> None:
+    assert names_page.PAGE.read_text(encoding="utf-8") == names_page.render(), "run python -m tests.tidy.names_page"
 
 
 def test_page_of_records_and_types_of_the_client_are_up_to_date() -> None:

@@ -36,7 +36,6 @@ from validator.checkpoint.kafka import (
     refuse_written,
 )
 from validator.checkpoint.markers import read_markers
-from validator.config.explain import closest
 from validator.errors import UserError
 from validator.history.emitted import compare_lanes
 from validator.lanes.configured import definition_beside, job_directory
@@ -58,6 +57,7 @@ from validator.lanes.kept_start import (
     rules_changed,
     start_of,
 )
+from validator.names import closest
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:

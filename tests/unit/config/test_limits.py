@@ -12,9 +12,9 @@ import pytest
 from tests.protocol_from_outside import FILES, NAME
 from tests.throwaway import importable, install
 from validator.config import Config, configuration_digest, load_config
-from validator.config.explain import closest
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
+from validator.names import closest
 
 
 @pytest.fixture
