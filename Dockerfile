@@ -1,7 +1,7 @@
 # The product in an image: the job, its commands, the console, and Spark's executors on Kubernetes (docs/cluster.md).
 #   docker build --tag validator .
-# Python's packages are those of deploy/image/requirements.txt, each with the hash of its archive, for Linux x86-64; Java is Debian's. Nothing
-# secret belongs into an image: configuration and passwords come as files or environment variables.
+# Python's packages are lines of requirements.txt, each with the hashes of its archives; Java is Debian's. Nothing secret
+# belongs into an image: configuration and passwords come as files or environment variables.
 FROM python:3.11-slim-bookworm AS base
 # Debian removes a version from its archive once there is a newer one with fixes, so these have none.
 # hadolint ignore=DL3008
@@ -16,10 +16,12 @@ ENV PATH=/opt/validator/bin:$PATH \
 FROM base AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/validator
-COPY deploy/image/requirements-build.txt deploy/image/requirements.txt /requirements/
+COPY requirements.txt /requirements/
 # pyspark has no wheel, hence the build backends first
-RUN pip install --no-deps --only-binary :all: --require-hashes --requirement /requirements/requirements-build.txt \
- && pip install --no-deps --no-build-isolation --require-hashes --requirement /requirements/requirements.txt
+RUN grep -E '# (.* )?build( |$)' /requirements/requirements.txt > /requirements/build.txt \
+ && grep -E '# (.* )?(run|spark|console)( |$)' /requirements/requirements.txt > /requirements/run.txt \
+ && pip install --no-deps --only-binary :all: --require-hashes --requirement /requirements/build.txt \
+ && pip install --no-deps --no-build-isolation --require-hashes --requirement /requirements/run.txt
 WORKDIR /source
 COPY LICENSE README.md CHANGELOG.md pyproject.toml ./
 COPY avro avro

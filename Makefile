@@ -14,23 +14,53 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
-.PHONY: help setup browser demo demo-real demo-channel channel-compiled test test-all generate crash breaks fuzz mutants sbom audit lint deploy-tools format bench bench-quick docs docs-serve clean
+.PHONY: help setup dist browser demo demo-real demo-channel channel-compiled test test-all generate crash breaks fuzz mutants sbom audit lint deploy-tools format bench bench-quick docs docs-serve clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## create the virtual environment with pinned versions, fetch the jars, make the archives of classes
+# Further extras of pyproject.toml, such as EXTRAS=bench,docs; registry, console and plots are there anyway.
+EXTRAS ?=
+comma := ,
+# The lines of requirements.txt that some groups need, and how they are installed: nothing else, and no archive with another hash.
+lines_of = grep -E '\# (.* )?($(1))( |$$)' requirements.txt
+pinned = --quiet --no-deps --no-build-isolation --require-hashes --requirement
+
+setup: $(STAMP) $(addprefix $(STAMP).,$(subst $(comma), ,$(EXTRAS))) ## create the virtual environment with pinned versions and hashes, fetch the jars, make the archives of classes; EXTRAS=
 	@echo "setup: fetching Kafka's jars, and running a job once, so that Java starts faster"
 	@$(BIN)/validator jars
 
-$(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
+$(STAMP): pyproject.toml requirements.txt $(PLUGINS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo "setup: making $(VENV) with pinned packages, about a minute"
-	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --constraint constraints.txt editables hatchling setuptools wheel # build backends of this project and of pyspark
-	@echo "setup: installing the project, its plugins, Spark and the tools of the tests"
-	@$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,dev]' $(PLUGINS:%=--editable ./%)
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(call lines_of,build) > $(VENV)/build.txt
+	@$(call lines_of,run|spark|dev) > $(VENV)/run.txt
+	@$(PIP) install $(pinned) $(VENV)/build.txt # what builds this project and pyspark, which has no wheel
+	@echo "setup: installing Spark and the tools of the tests, then the project and its plugins"
+	@$(PIP) install $(pinned) $(VENV)/run.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index --editable . $(PLUGINS:%=--editable ./%)
+	@$(PIP) check
 	@touch $@
+
+# Not every machine has a wheel of what drives a browser or checks deploy/: tests that need it are then skipped.
+$(STAMP).browser $(STAMP).deploy: $(STAMP).%: $(STAMP)
+	@$(call lines_of,$*) > $(VENV)/$*.txt
+	-$(PIP) install $(pinned) $(VENV)/$*.txt
+	@touch $@
+
+$(STAMP).%: $(STAMP)
+	@$(call lines_of,$*) > $(VENV)/$*.txt || { echo "EXTRAS: pyproject.toml has no extra $*" >&2; exit 2; }
+	$(PIP) install $(pinned) $(VENV)/$*.txt
+	@touch $@
+
+DIST ?= dist
+
+dist: setup ## build wheels and sources of the program and of each plugin into dist/, with the requirements of a deployment and their hashes; DIST=
+	@rm -f $(DIST)/*.whl $(DIST)/*.tar.gz
+	@for folder in . $(PLUGINS); do (cd $$folder && $(abspath $(BIN))/hatchling build --directory $(abspath $(DIST))) || exit; done
+	@$(call lines_of,build) > $(DIST)/build.txt
+	@$(call lines_of,run|spark|console|registry|plots) > $(DIST)/requirements.txt
 
 demo: setup ## run broker, Spark job and a simulated relay chain, with live verdicts and a summary
 	$(BIN)/validator demo
@@ -94,7 +124,7 @@ sbom: setup ## write build/sbom.json: what `make setup` installs, in CycloneDX J
 	$(BIN)/python -m tests.tidy.sbom
 
 audit: setup ## look for known vulnerabilities with pip-audit (pip install pip-audit); fails if it could not be run
-	$(BIN)/python -m pip_audit --requirement constraints.txt --no-deps --disable-pip
+	$(BIN)/python -m pip_audit --requirement requirements.txt --no-deps --disable-pip
 
 format: setup ## format the code with ruff
 	$(BIN)/ruff check --fix .
@@ -106,15 +136,6 @@ bench: setup $(STAMP).bench ## run the benchmarks, print a table and write JSON
 bench-quick: setup $(STAMP).bench ## in five minutes, what became worse than the committed figures by more than noise (PARTS=; KEEP=--keep replaces them)
 	$(BIN)/python -m benchmarks.quick $(PARTS) $(KEEP)
 
-# Without it, the tests that drive a browser are skipped; it has no wheel for every machine.
-$(STAMP).browser: $(STAMP)
-	-$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,browser]'
-	@touch $@
-
-$(STAMP).deploy: $(STAMP)
-	-$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,deploy]'
-	@touch $@
-
 # Without them, the tests that render the chart with Helm are skipped. Compiling takes minutes, once.
 HELM := helm.sh/helm/v3/cmd/helm@v3.22.0
 KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
@@ -124,19 +145,11 @@ deploy-tools: setup $(STAMP).deploy ## compile helm and kubeconform (needs Go, a
 	GOBIN=$(abspath $(BIN)) go install $(KUBECONFORM)
 	$(BIN)/python -m pytest -q tests/deploy/test_generated.py
 
-$(STAMP).bench: $(STAMP)
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,bench]'
-	@touch $@
-
 docs: setup $(STAMP).docs ## build the documentation as a site into build/site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 docs-serve: setup $(STAMP).docs ## show the documentation on a local port, and follow changes of the pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
-
-$(STAMP).docs: $(STAMP)
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,docs]'
-	@touch $@
 
 clean: ## remove everything that make created (jars stay in the user's cache)
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from validator import DISTRIBUTION
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,6 +28,12 @@ class GivenUp(UserError):
 
 class LeaseLost(UserError):
     """A transport is no longer the active process of its name; the command line exits with code 3."""
+
+
+def not_installed(library: str, extra: str, *, for_: str) -> UserError:
+    """Return the error for a library of an extra."""
+    how = f"pip install '{DISTRIBUTION}[{extra}]', or `make setup EXTRAS={extra}` in a checkout"
+    return UserError(f"{for_} needs {library}, which is not installed: {how}")
 
 
 def written_by_newer(path: Path, expected: object, found: object) -> UserError:

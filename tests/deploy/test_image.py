@@ -10,12 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.tidy.image_requirements import FOLDER
 from tests.tidy.tree import ROOT
 from validator.kafka.java import find_java
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-ENTRYPOINT = FOLDER / "entrypoint.sh"
+ENTRYPOINT = ROOT / "deploy" / "image" / "entrypoint.sh"
 
 
 def json_of(instruction: str) -> list[str]:

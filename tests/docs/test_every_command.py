@@ -40,14 +40,16 @@ NOT_RUN: Final = {
     **dict.fromkeys(
         (
             "python3 -m venv --copies environment",
-            "environment/bin/pip install --constraint constraints.txt editables hatchling setuptools wheel",
+            "make dist",
+            "environment/bin/pip install --no-deps --require-hashes --requirement dist/build.txt",
+            "environment/bin/pip install --no-deps --no-build-isolation --require-hashes --requirement dist/requirements.txt",
             (
-                "environment/bin/pip install --constraint constraints.txt --no-build-isolation "
-                "'.[spark]' ./plugins/hrmp-calls ./plugins/balances ./plugins/remark"
+                "environment/bin/pip install --no-index --find-links dist 'relay-validator[spark]' "
+                "validator-hrmp-calls validator-balances validator-remark"
             ),
             "tar cf environment.tar.gz --use-compress-program 'gzip -1' -C environment .",
         ),
-        "it takes minutes; tests/streaming/standalone.py makes an archive of an environment that has its packages elsewhere",
+        "tests/deploy/test_dist.py runs the same; tests/streaming/standalone.py packs an environment that has its packages elsewhere",
     ),
     **dict.fromkeys(
         (

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from deploy import generate as deployed
 from tests.router import generate as router_suite
-from tests.tidy import change_page, dashboard, image_requirements, metric_page, record_page, rule_pages
+from tests.tidy import change_page, dashboard, metric_page, names_page, record_page, rule_pages
 from tests.tidy.tree import ROOT
 
-MAKERS = (change_page, dashboard, image_requirements, metric_page, record_page, rule_pages, router_suite, deployed)
+MAKERS = (change_page, dashboard, metric_page, names_page, record_page, rule_pages, router_suite, deployed)
 
 
 def made() -> Iterator[tuple[Path, str]]:

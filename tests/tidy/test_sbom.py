@@ -1,42 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bill of materials lists what is installed."""
+"""requirements.txt pins what is installed, and the bill of materials lists it."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from importlib.metadata import distributions
 
-from packaging.utils import canonicalize_name
+import pytest
 
-from tests.tidy.sbom import ROOT, archive_hashes, bill
-
-
-def pins() -> set[str]:
-    lines = (ROOT / "constraints.txt").read_text("ascii").splitlines()
-    return {
-        f"{canonicalize_name(line.partition('==')[0])}=={line.partition('==')[2]}"
-        for line in lines
-        if line and not line.startswith("#")
-    }
+from tests.tidy.requirements import FILE, HEADING, LINE, groups, own, pins, regrouped, rendered
+from tests.tidy.sbom import bill
+from validator import __version__
 
 
-def test_every_pin_has_a_hash() -> None:
-    hashes = archive_hashes()
-    assert set(hashes) == pins()
-    assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in hashes.values())
+def test_requirements_are_written_as_the_tool_writes_them() -> None:
+    text = FILE.read_text("ascii")
+    assert all(LINE.fullmatch(line) for line in text.removeprefix(HEADING).splitlines())
+    assert rendered(pins().values()) == text
 
 
-def test_the_bill_lists_distributions_and_jars() -> None:
+def test_each_requirement_names_who_needs_it() -> None:
+    if sys.version_info[:2] != (3, 11) or sys.platform != "linux":
+        pytest.skip("another machine may need others")
+    assert groups().keys() >= {"build", "run", "spark", "dev", "console", "registry", "plots"}, "make setup"
+    assert rendered(regrouped(pins())) == FILE.read_text("ascii"), "run python -m tests.tidy.requirements"
+
+
+def test_every_distribution_has_the_version_of_the_program() -> None:
+    versions = {each.metadata["Name"]: each.version for each in distributions()}
+    assert {versions[name] for name in own()} == {__version__}
+
+
+def test_the_bill_is_complete() -> None:
     document = bill(list(distributions()))
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
     components = {each["bom-ref"]: each for each in document["components"]}
     assert len(components) == len(document["components"])
-    hashes = archive_hashes()
     for each in components.values():
-        pin = f"{each['name']}=={each['version']}"
-        if pin in hashes and "group" not in each:
-            assert each["hashes"] == [{"alg": "SHA-256", "content": hashes[pin]}]
+        assert re.fullmatch(r"[A-Za-z0-9.+() -]+", each["licenses"][0]["expression"]), each
+        assert each["licenses"] != [{"expression": "NOASSERTION"}], each["name"]
+        pin = pins().get(each["name"])
+        if pin is not None and pin.pin.endswith(f"=={each['version']}"):
+            assert {one["content"] for one in each["hashes"]} == pin.hashes
     jars = [each for each in components.values() if "group" in each]
     assert len(jars) > 40
     assert all(each["hashes"] for each in jars)

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from validator import __version__
+from validator import DISTRIBUTION, __version__
 from validator.ask.dry_run import Answerer, Standings
 from validator.codec.dry_runs import answer_format, decode_answer, decode_request, request_format
 from validator.core.limits import DRY_RUN_ANSWER_BYTES_MAX, RECORD_BYTES_MAX
@@ -88,7 +88,7 @@ class DryRunPlugin:
 
 def dry_run_plugin(open_standings: Callable[[DryRunSettings], Standings]) -> Plugin:
     """Return the plugin as the registry returns installed ones."""
-    found = Found("validator.transports", NAME, __name__, "validator", __version__, __file__)
+    found = Found("validator.transports", NAME, __name__, DISTRIBUTION, __version__, __file__)
     return register(found, DryRunPlugin(open_standings))
 
 

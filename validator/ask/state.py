@@ -24,7 +24,7 @@ from validator.core.handlers.errors import HandlerFault
 from validator.core.lane import LaneSettings
 from validator.core.limits import U32_MAX, U64_MAX
 from validator.core.scale import DecodeError
-from validator.errors import UserError
+from validator.errors import UserError, not_installed
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.kept_start import digest_in_force
 from validator.lanes.parked import stored_parts
@@ -90,7 +90,7 @@ def stored_lanes(directory: Path, lanes: Sequence[str] = ()) -> Iterator[StateEx
     Errors, in order: a library is not installed, there is no checkpoint, nothing is committed, the store cannot be read.
     """
     if find_spec("rocksdict") is None:
-        raise UserError("reading a checkpoint needs rocksdict, which is not installed: pip install 'validator[spark]'")
+        raise not_installed("rocksdict", "spark", for_="reading a checkpoint")
     checkpoint = directory / "checkpoint"
     last_committed_batch(checkpoint)
     with reading_folder(directory) as folder:

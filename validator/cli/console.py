@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from validator.cli.common import ConfigPath, connected, say, terminated_as_interrupted
-from validator.errors import UserError
+from validator.errors import not_installed
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -53,7 +53,7 @@ def running_console(config: Config, listen: str, *, read_only: bool = False) -> 
     """Return a console that is not started yet. Raises `UserError`: its libraries are not installed, see `RunningConsole`."""
     for library in ("starlette", "uvicorn", "jinja2", "markdown_it"):
         if find_spec(library) is None:
-            raise UserError(f"the console needs {library}, which is not installed: pip install 'validator[console]'")
+            raise not_installed(library, "console", for_="the console")
     from validator.console.serve import RunningConsole, address_of, is_loopback
 
     host, _ = address_of(listen)

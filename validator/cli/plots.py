@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from validator.errors import UserError
+from validator.errors import UserError, not_installed
 
 try:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 except ModuleNotFoundError as error:
-    raise UserError("--plots: expected matplotlib, found none: install validator[plots]") from error
+    raise not_installed("matplotlib", "plots", for_="--plots") from error
 
 __all__ = ["Figure", "in_style", "save"]
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -34,6 +33,7 @@ from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.document import printable
 from validator.errors import UserError
 from validator.hexadecimal import from_hex, to_hex
+from validator.names import closest
 from validator.visible import shown
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ class _ToAvro(Named):
         fields = {field["name"]: field for field in attributes["fields"]}
         for key in value:
             if key not in fields:
-                close = get_close_matches(str(key), fields, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(fields)}"
+                close = closest(str(key), fields)
+                hint = f"; did you mean {close!r}?" if close else f"; known are {', '.join(fields)}"
                 raise UserError(f"{self.join(path, str(key))}: no such field{hint}")
         converted = {}
         for key, field in fields.items():
@@ -211,8 +211,8 @@ class _ToAvro(Named):
         """Nest a flat request's arguments in its call."""
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in calls:
-            close = get_close_matches(str(kind), calls, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            close = closest(str(kind), calls)
+            hint = f"; did you mean {close!r}?" if close else ""
             refused = self.error(self.join(path, "kind"), f"one of {', '.join(calls)}", kind)
             raise UserError(f"{refused}{hint}")
         outer: dict[str, Any] = {key: value[key] for key in ("lane", "block", "index") if key in value}

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
-from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
@@ -13,6 +11,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from validator.config.table import ARTEFACT_PATTERN, LANE_PATTERN, MEMORY_PATTERN, PLUGIN_PATTERN, PREFIX_PATTERN
 from validator.document import printable
 from validator.errors import UserError
+from validator.names import closest
 from validator.visible import shown
 
 if TYPE_CHECKING:
@@ -70,34 +69,6 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
     elif expected.startswith(("greater", "less")):
         expected = f"a number {expected}"
     return f"{path}: expected {expected}, found {shown(error['input'])}"
-
-
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known key that somebody may have meant, None if no one is close.
-
-    A key that has the same words in their order, some of them abbreviated, goes before one that merely looks alike: ``hrmp_max_msg`` is
-    ``hrmp_max_message_num_per_candidate`` rather than ``hrmp_channel_max_size``.
-    """
-    known = list(known)
-    same_words = [key for key in known if _has_words(key, name.split("_"))]
-    if same_words:
-        return max(same_words, key=lambda key: (_same_start(key, name), -len(key)))
-    return next(iter(get_close_matches(name, known, 1)), None)
-
-
-def _same_start(one: str, other: str) -> int:
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
-
-
-def _has_words(key: str, words: list[str]) -> bool:
-    left = iter(key.split("_"))
-    return all(any(_is_short_for(word, full) for full in left) for word in words)
-
-
-def _is_short_for(word: str, full: str) -> bool:
-    """Return whether a word begins as another one does, and has letters of it in their order."""
-    letters = iter(full)
-    return word[:1] == full[:1] and all(letter in letters for letter in word)
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from validator import exit_codes
 from validator.config import Config
-from validator.errors import Unavailable, UserError
+from validator.errors import Unavailable, UserError, not_installed
 from validator.kafka.process import start_time, stop_process
 from validator.lanes.configured import job_directory
 from validator.private import UMASK, alone, make_private, write_private
@@ -86,7 +86,7 @@ class JobProcess:
     def check(self) -> None:
         """Raise `UserError` if pyspark is not installed, or if another job is using the directory, whose command was not killed."""
         if find_spec("pyspark") is None:
-            raise UserError("the job needs Spark, which is not installed: pip install 'validator[spark]'")
+            raise not_installed("pyspark", "spark", for_="the job")
         pid = running_job(self.directory)
         if pid is not None and not is_abandoned(self.directory):
             raise UserError(

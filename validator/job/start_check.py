@@ -38,7 +38,6 @@ from validator.checkpoint.kafka import (
     refuse_written,
 )
 from validator.checkpoint.markers import read_markers
-from validator.config.explain import closest
 from validator.errors import UserError
 from validator.history.emitted import compare_lanes
 from validator.lanes.configured import (
@@ -68,6 +67,7 @@ from validator.lanes.kept_start import (
     start_of,
     started_epochs,
 )
+from validator.names import closest
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:

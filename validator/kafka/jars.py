@@ -17,7 +17,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from validator.errors import UserError
+from validator.errors import UserError, not_installed
 from validator.kafka.java import find_java
 from validator.private import alone
 from validator.resources import cache_directory
@@ -114,6 +114,4 @@ def _ivy_jar() -> Path:
     for location in (spec.submodule_search_locations or ()) if spec else ():
         for jar in sorted(Path(location, "jars").glob("ivy-*.jar")):
             return jar
-    raise UserError(
-        "pyspark, which has the Ivy that fetches the jars, is not installed: pip install 'validator[spark]'"
-    )
+    raise not_installed("pyspark", "spark", for_="fetching the jars")

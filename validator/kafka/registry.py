@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.codec.framing import ID_HEADER_SIZE, ID_MAX, MAGIC, framed_id, plain_form, plain_header
-from validator.errors import Unavailable, UserError
+from validator.errors import Unavailable, UserError, not_installed
 from validator.kafka.retry import ANSWER_S_MAX
 from validator.registry_keys import REGISTRY_PREFIX
 
@@ -76,9 +76,7 @@ class Registry:
 
             from validator.kafka.bounded_answers import BoundedAnswers
         except ImportError as error:
-            raise UserError(
-                f"[schema_registry]: {error.name} is not installed: pip install 'validator[registry]'"
-            ) from error
+            raise not_installed(str(error.name), "registry", for_="[schema_registry]") from error
         try:
             self._client: Any = SchemaRegistryClient({**settings, "timeout": ANSWER_S, "max.retries": 0})
             self._answers = BoundedAnswers(

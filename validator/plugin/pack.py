@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from validator import DISTRIBUTION
 from validator.errors import UserError
 from validator.plugin.files import belongs, distribution_files, files_digest, find_distribution, is_editable
 from validator.plugin.limited import BUILD_SECONDS_MAX, run_limited
@@ -42,7 +43,7 @@ DIGEST_CHARACTERS: Final = 8
 
 ARTEFACT: Final = re.compile(rf".+-[^-]+-([0-9a-f]{{{DIGEST_CHARACTERS}}})\.zip")
 
-PRESENT: Final = "validator"
+PRESENT: Final = DISTRIBUTION
 PRESENT_EXTRA: Final = "spark"
 """The distribution and extra that every worker has, along with their dependencies."""
 

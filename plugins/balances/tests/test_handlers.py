@@ -29,7 +29,7 @@ def test_transfer_moves_its_value() -> None:
     dispatch = chain.send(encode_transfer(2001, 30))
     assert (dispatch.outcome.value, dispatch.handler, dispatch.kind) == (
         "ok",
-        "balances@0.1.0",
+        "balances@1.0.0",
         "transfer_allow_death",
     )
     assert list(dispatch.events) == [

@@ -38,7 +38,7 @@ def test_channel_is_requested_accepted_used_and_closed() -> None:
     dispatch = chain.send(REQUEST, para=2000)
     assert (dispatch.outcome.value, dispatch.handler, dispatch.kind) == (
         "ok",
-        "hrmp-calls@0.1.0",
+        "hrmp-calls@1.0.0",
         "hrmp_init_open_channel",
     )
     assert list(dispatch.events) == [("open_channel_requested", u32s(2000, 2001, 8, 1024))]

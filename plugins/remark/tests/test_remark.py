@@ -42,7 +42,7 @@ def encode_remark(text: bytes) -> bytes:
 def test_hash_is_stored_under_para_id() -> None:
     chain = Harness(validator_remark)
     dispatch = chain.send(REMARK + HELLO)
-    assert (dispatch.outcome.value, dispatch.handler, dispatch.kind) == ("ok", "remark@0.1.0", "remark")
+    assert (dispatch.outcome.value, dispatch.handler, dispatch.kind) == ("ok", "remark@1.0.0", "remark")
     assert dispatch.events == ()
     assert chain.state == {PARA: HASH}
     dispatch = chain.send(REMARK_WITH_EVENT + b"\x00", para=2001)

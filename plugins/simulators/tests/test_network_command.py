@@ -126,7 +126,8 @@ def test_plots_without_matplotlib_are_refused_before_anything_runs(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for module in ("validator.cli.plots", "validator_simulators.network.plots"):
         monkeypatch.delitem(sys.modules, module, raising=False)
-    expected = "validator: --plots: expected matplotlib, found none: install validator[plots]\n"
+    how = "pip install 'relay-validator[plots]', or `make setup EXTRAS=plots` in a checkout"
+    expected = f"validator: --plots needs matplotlib, which is not installed: {how}\n"
     assert run(*SMALL, "--plots", str(tmp_path / "new")) == (2, "", expected)
     assert not (tmp_path / "new").exists()
 

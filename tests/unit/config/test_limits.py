@@ -13,10 +13,10 @@ import pytest
 from tests.distributions import on_path, written
 from tests.protocol_from_outside import FILES, NAME
 from validator.config import Config, configuration_digest, load_config
-from validator.config.explain import closest
 from validator.core.rules import in_force
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition, rules_runtime
+from validator.names import closest
 from validator.protocols.router.features import table
 
 

@@ -95,7 +95,7 @@ def test_handlers_that_are_no_longer_installed_are_refused_with_a_checkpoint(tmp
     """Also if they have handled nothing yet: the store brings the lane up under all that its journal names."""
     text = "[chains.a]\nhandlers = [{name = 'remark', from_block = 50}]\n"
     before = definition(tmp_path, text)
-    written = before["a"].encode_rules().replace(b"0.1.0", b"0.0.9")
+    written = before["a"].encode_rules().replace(b"1.0.0", b"0.0.9")
     assert written != before["a"].encode_rules()
     kept = {"a": written}
     refuse_changed_past(kept, before, lambda _: 9)

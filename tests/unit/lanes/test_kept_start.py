@@ -132,7 +132,7 @@ CHANGES: dict[str, Any] = {
     f"{CHAIN}.ump_message_weight_max": chain(ump_message_weight_max=2),
     f"{CHAIN}.handlers": chain(handlers=HANDLERS),
     f"{CHAIN}.handlers.name": handlers(name="balances"),
-    f"{CHAIN}.handlers.version": handlers(version="0.1.0"),  # the installed one, so it means the same
+    f"{CHAIN}.handlers.version": handlers(version="1.0.0"),  # the installed one, so it means the same
     f"{CHAIN}.handlers.from_block": handlers(from_block=3),
     f"{CHAIN}.handlers.removed": handlers(removed=True),
     f"{CHAIN}.handlers.config": (

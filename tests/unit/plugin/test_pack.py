@@ -124,7 +124,7 @@ def test_artefact_that_would_hide_one_in_use_is_refused(tmp_path: Path) -> None:
 
 def test_artefact_lists_needed_distributions(tmp_path: Path) -> None:
     requires = (
-        "validator>=0.1",
+        "relay-validator>=1.0",
         "pydantic>2",
         "dist-helper",
         "Dist.Other; python_version > '3'",

@@ -79,7 +79,7 @@ def test_new_project_names_group_bounds_and_api(tmp_path: Path, kind: str) -> No
     metadata = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     assert metadata["entry-points"] == {f"validator.{kind}s": {"my-kind": "validator_my_kind"}}
     (requirement,) = metadata["dependencies"]
-    assert requirement == "validator>=0.1,<1"
+    assert requirement == "relay-validator>=1.0,<2"
     sources = "".join(path.read_text() for path in project.rglob("*.py"))
     assert f"api_version={API_VERSION}" in sources
     assert not [path for path in project.rglob("*") if path.suffix == ".in" or "PACKAGE" in path.name]

@@ -164,7 +164,7 @@ def test_name_without_plugin_is_refused(name: str, text: str) -> None:
 @pytest.mark.long
 def test_product_is_checked_by_name_despite_folder_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])
-    results = [result for result in check_distribution("validator") if result.plugin.startswith("router@")]
+    results = [result for result in check_distribution("relay-validator") if result.plugin.startswith("router@")]
     assert failures(results) == {}
     assert (outcomes(results)[LOADS], outcomes(results)[CLEAN]) == ("ok", "skipped")
 

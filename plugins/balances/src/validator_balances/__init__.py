@@ -37,7 +37,7 @@ __all__ = [
     "transfer_keep_alive",
 ]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 WEIGHT: Final = MessageWeight(1_000)
 """Base weight of a message. Context calls cost extra; bytes cost nothing, because the size is bounded."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channel, profile channel/1: a peer-to-peer protocol of encrypted messages in sessions and topics; `net` is its transport."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 
 def form() -> str:

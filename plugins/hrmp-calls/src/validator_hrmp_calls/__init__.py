@@ -42,7 +42,7 @@ __all__ = [
     "init_open_channel",
 ]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 WEIGHT: Final = MessageWeight(1_000)
 """Base weight of a message. The context call costs extra; bytes cost nothing, because the size is fixed."""

@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from validator.plugin.api import Context, Handler, Manifest, MessageWeight, Reader, hookimpl
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 REMARK = b"\x00\x00"
 REMARK_WITH_EVENT = b"\x00\x07"

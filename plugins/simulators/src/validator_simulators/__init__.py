@@ -16,7 +16,7 @@ from validator_simulators.settings import (
     settings_of_profile,
 )
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "PROFILES",
