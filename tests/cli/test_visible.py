@@ -49,7 +49,7 @@ def test_what_is_not_visible_is_escaped() -> None:
 @pytest.mark.parametrize("topic", rows.ROWS)
 def test_every_cell_of_every_topic_is_visible(topic: str) -> None:
     fields = {
-        "lane": HOSTILE, "kind": HOSTILE, "error": {"kind": HOSTILE, "field": HOSTILE}, "ok": False, "clause": HOSTILE,
+        "lane": HOSTILE, "kind": HOSTILE, "error": {"kind": HOSTILE, "field": HOSTILE, "clause": HOSTILE}, "ok": False,
         "event": HOSTILE, "reason": HOSTILE, "detail": HOSTILE, "topic": HOSTILE, "failure": HOSTILE, "outcome": HOSTILE,
         "payload": "00", "waiting_for": HOSTILE,
         "state_root": HOSTILE, "runtime_digest": HOSTILE, "root": HOSTILE, "valid_watermarks": [], "valid": True,

@@ -11,6 +11,7 @@ import pytest
 from tests.tidy.tree import ROOT
 from validator.ask.plain_view import _sections, _whole
 from validator.cli.rows import ROWS, why
+from validator.codec.json_form import without_never
 from validator.core.limits import U32_MAX
 from validator.protocols.router.configuration import PRESETS
 from validator.protocols.router.state import HrmpChannel, RouterState
@@ -82,7 +83,8 @@ def test_request_that_never_expires_names_no_session() -> None:
     (record,) = (record for topic, record in records() if topic == "verdicts")
     record |= {"ok": True, "kind": "request"}
     assert "expires at session 9" in cells("verdicts", record | {"expires_session": 9})
-    assert "expires" not in cells("verdicts", record | {"expires_session": U32_MAX + 4})
+    assert "expires" not in cells("verdicts", without_never(record | {"expires_session": U32_MAX + 4}))
+    assert "expires at" in cells("verdicts", without_never(record | {"expires_session": U32_MAX - 1}))
 
 
 def test_error_has_words_for_its_values() -> None:
