@@ -63,6 +63,18 @@ def test_kind_prints_clause_fields_and_rule() -> None:
     assert entry["rules"] == ["R-18"]
 
 
+def test_protocol_of_the_configured_chains_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kind = "InsufficientBalance"
+    protocols = [entry["protocol"] for entry in entries(kind)]
+    assert len(protocols) > 1
+    last = protocols[-1]
+    (tmp_path / "validator.toml").write_text(f'[chains.a]\nprotocol = "{last}"\n', encoding="utf-8")
+    assert [entry["protocol"] for entry in entries(kind)] == [last, *protocols[:-1]]
+    (tmp_path / "validator.toml").write_text("[", encoding="utf-8")
+    assert [entry["protocol"] for entry in entries(kind)] == protocols
+
+
 def test_last_part_of_a_kind_prints_all_kinds_that_end_with_it() -> None:
     assert [entry["name"] for entry in entries("capacityexceeded", "--protocol", "router")] == [
         "UpwardMessages/CapacityExceeded",

@@ -366,7 +366,7 @@ def resume_(
         }.get(shown["state"], "")
         typer.echo(json.dumps(shown) if as_json else printable(f"lane {name} is {shown['state']}{detail}"))
 
-    def why() -> str:  # the reason of before the order may be mended
+    def why() -> str:  # the reason of before the order may be outdated
         return f"the order is written, and the job takes it with its next batch, if it runs; until then lane {name} stays parked"
 
     with working("waiting for the job's answer", why):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -227,7 +228,8 @@ def explain(
 ) -> None:
     """Print the rule, reading, invariant or error behind a code, from the pages of all installed protocols.
 
-    A feature prints its rules, a profile what it changes. Without CODE, list all entries.
+    What a protocol of ./validator.toml says comes first. A feature prints its rules, a profile what it changes. Without CODE, list all
+    entries.
     """
     pages = _pages(protocol)
     if not words:
@@ -235,6 +237,8 @@ def explain(
         return
     wanted = " ".join(words)
     entries = find_entries(pages, wanted) or find_feature_or_profile(pages, wanted)
+    if len({entry.protocol for entry in entries}) > 1:
+        entries = _configured_first(entries)
     if not entries:
         close = " or ".join(map(repr, close_features_and_profiles(pages, wanted) or close_names(pages, wanted)))
         where = f"protocol {protocol}" if protocol else "any installed protocol"
@@ -258,6 +262,13 @@ def _pages(protocol: str | None) -> Sequence[RulesPage]:
         known = ", ".join(page.protocol for page in pages)
         raise UserError(f"--protocol: expected one with a page of rules ({known}), found {protocol!r}")
     return chosen
+
+
+def _configured_first(entries: Sequence[RuleEntry]) -> list[RuleEntry]:
+    configured: set[str] = set()
+    with suppress(UserError):  # a file that cannot be used says so to the commands that need it
+        configured = {chain.protocol for chain in load_config(None).chains.values()}
+    return sorted(entries, key=lambda entry: entry.protocol not in configured)
 
 
 def _list(entries: Sequence[RuleEntry], *, as_json: bool) -> None:

@@ -223,7 +223,10 @@ class Client:
     def headroom(
         self, *, lane: str | None = None, para: int | None = None, start: Start = "beginning", follow: bool = False
     ) -> Stream[ParaHeadroom | ChannelHeadroom]:
-        """Return what paras and channels can still send; the topic keeps the last record of each."""
+        """Return what paras and channels can still send after the ``block`` of each record; the topic keeps the last one of each.
+
+        Records come at intervals (`[job] headroom_interval_blocks`), so later blocks may have used some of it.
+        """
         return self._stream("headroom", Wanted(lane, para), start, follow)
 
     def receipts(self, *, lane: str | None = None, start: Start = "beginning", follow: bool = False) -> Stream[Receipt]:

@@ -173,6 +173,11 @@ class Chain(Table):
         """Return the tables that may hold the chain's limits, as written in the file."""
         return {**(self.model_extra or {}), "limits": self.limits}
 
+    def headroom_interval(self) -> int:
+        """Return by default how many blocks are between two emissions of headroom: few paras cost little with every block."""
+        small = self.state is None and len(self.genesis_paras) <= core_limits.HEADROOM_EACH_BLOCK_PARAS_MAX
+        return 1 if small else core_limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
+
     def core_paras(self) -> tuple[Para, ...]:
         """Return the genesis paras, by ascending id."""
         paras = (Para(para.para_id, ParaKind(para.kind), para.balance) for para in self.genesis_paras)

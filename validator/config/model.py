@@ -202,8 +202,8 @@ class Job(Table):
     """Executed blocks in which a redelivered record is recognised as a duplicate; before them it is late."""
     handler_seconds_max: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """Seconds that a handler may take for one upward message; beyond it the lane is parked."""
-    headroom_interval_blocks: U32 = core_limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
-    """Blocks between two emissions of headroom; 0 means at session changes only."""
+    headroom_interval_blocks: U32 | None = None
+    """Blocks between two emissions of headroom; 0 means at session changes only, None that `Chain.headroom_interval` decides."""
     root_interval_blocks: U32 = core_limits.ROOT_INTERVAL_BLOCKS_DEFAULT
     """Blocks between two state roots; 0 means at session changes only."""
 

@@ -68,6 +68,8 @@ DUPLICATE_WINDOW_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that the fingerprints of a lane's executed records may occupy in memory; the last block's always stay."""
 DUPLICATE_WINDOW_BLOCKS_DEFAULT = 256
 """Executed blocks whose record fingerprints a lane keeps."""
+HEADROOM_EACH_BLOCK_PARAS_MAX = 16
+"""Genesis paras up to which a chain emits headroom with every block by default."""
 HEADROOM_INTERVAL_BLOCKS_DEFAULT = 10
 """Blocks between two emissions of headroom, a minute on Polkadot; 1 emits it with every block and triples a busy chain's output."""
 ROOT_INTERVAL_BLOCKS_DEFAULT = 600

@@ -2,7 +2,8 @@
 """Brings the values of other processes to the endpoint: reports of workers and transports, and how far blocks have arrived.
 
 It reads committed records as any consumer does, in a separate thread, and nothing waits for it. A report's increments are counted once,
-from the end that the topic had when the thread began: a counter begins at 0 with the process that serves it, as Prometheus expects.
+from the end that the topic had when the thread began: a counter begins at 0 with the process that serves it, as Prometheus expects. Until a
+lane reports, its status on the topic `lanes` stands for a report: a lane may have executed blocks before `[metrics]` was configured.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
 
 from validator.codec.decode import decode_record
+from validator.codec.json_form import to_json
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, Newest, TopicReader, TopicRecord
+from validator.lanes.meter import OUTCOMES
 from validator.lanes.parked import shortened
 from validator.metrics.limits import ARRIVALS_MAX, ARRIVALS_READ_AGAIN
 from validator.metrics.report import LANE, Report
-from validator.topics import METRICS
+from validator.topics import LANES, METRICS
 from validator.waiting import UNFORESEEN_S
 
 if TYPE_CHECKING:
@@ -91,6 +94,8 @@ class Feed:
         self._arrivals = {lane: LaneArrivals() for lane in lanes}
         self._counted: dict[int, int] | None = None
         self._has_read = False
+        self._have_reported: set[str] = set()
+        """Lanes of which a report was read."""
         self._newest = Newest()
         self._lock = threading.Lock()
         store.before_scrape.append(self.refresh)
@@ -110,13 +115,15 @@ class Feed:
                     arrivals.execute(first - 1)
 
     def has_read(self) -> None:
-        """Note that both topics have been read to their ends once: what has not arrived is not there."""
+        """Note that the topics have been read to their ends once: what has not arrived is not there."""
         self._has_read = True
 
     def take(self, record: TopicRecord) -> None:
-        """Take a record of either topic."""
+        """Take a record of one of the topics."""
         if record.topic == METRICS:
             self._take_report(record)
+        elif record.topic == LANES:
+            self._take_status(record)
         else:
             self._take_block(record)
 
@@ -150,6 +157,29 @@ class Feed:
             counted[record.partition] = record.offset + 1
         if not self._newest.takes(record) and not is_new:
             return
+        if report.of == LANE:
+            self._have_reported.add(report.reporter)
+        self._show(report, record, is_new=is_new)
+
+    def _take_status(self, record: TopicRecord) -> None:
+        lane = (record.key or b"").decode("utf-8", "replace")
+        if lane not in self._arrivals or lane in self._have_reported:  # other keys than a lane's name have no status
+            return
+        status = to_json(LANES, record.value)
+        report = Report(LANE, lane)
+        if status["executed_block"] is not None:
+            report.put("validator_lane_executed_block", status["executed_block"])
+        if status["last_receipt"] is not None:
+            report.put("validator_lane_session", status["last_receipt"]["session"])
+        for outcome in OUTCOMES:
+            report.put("validator_lane_records_total", status[outcome], outcome)
+        report.put("validator_lane_waiting_records", status["waiting"])
+        report.put("validator_lane_waiting_blocks", status["waiting_blocks"])
+        report.put("validator_lane_waiting_memory_bytes", status["waiting_resident_bytes"])
+        report.put("validator_lane_window_memory_bytes", status["window_bytes"])
+        self._show(report, record, is_new=False)
+
+    def _show(self, report: Report, record: TopicRecord, *, is_new: bool) -> None:
         self._store.take(report, is_new=is_new)
         if report.of == LANE and (arrivals := self._arrivals.get(report.reporter)) is not None:
             self._store.set("validator_lane_status_timestamp_seconds", record.timestamp_ms / 1000, report.reporter)
@@ -208,10 +238,11 @@ class FeedThread(threading.Thread):
                 with (
                     TopicReader(self._kafka, self._prefix, [METRICS]) as reports,
                     TopicReader(self._kafka, self._prefix, [BLOCKS]) as blocks,
+                    TopicReader(self._kafka, self._prefix, [LANES]) as statuses,
                 ):
                     self._feed.begin({partition: end for (_, partition), (_, end) in reports.spans().items()})
                     self._go_to_blocks(blocks)
-                    self._follow(reports, blocks)
+                    self._follow(reports, blocks, statuses)
             except UserError:
                 self._pause()
             except Exception as error:  # noqa: BLE001 - such as what a registry's answer does to a parser
@@ -242,16 +273,18 @@ class FeedThread(threading.Thread):
             offsets[topic, partition] = self._blocks.get(partition, max(low, consumed - ARRIVALS_READ_AGAIN))
         reader.start_at(offsets)
 
-    def _follow(self, reports: TopicReader, blocks: TopicReader) -> None:
+    def _follow(self, reports: TopicReader, blocks: TopicReader, statuses: TopicReader) -> None:
         is_up = False
         while not self._end.is_set():
             for record in reports.poll(POLL_S):
+                self._take(record)
+            for record in statuses.poll(0.0):
                 self._take(record)
             for record in blocks.poll(0.0):
                 self._take(record)
                 self._blocks[record.partition] = record.offset + 1
             if (
-                not is_up and reports.at_end and blocks.at_end
+                not is_up and reports.at_end and blocks.at_end and statuses.at_end
             ):  # not before: a record may end this each time that it is read
                 is_up = True
                 self._feed.has_read()

@@ -275,7 +275,7 @@ def note_executed(config: Config) -> None:
 
 
 def refuse_without_kafka(config: Config, accepted: Accepted) -> None:
-    """Raise `UserError` for a changed lane that `look` would refuse, by what `note_executed` has kept; the lane may have gone on since."""
+    """Raise `UserError` for a changed lane that `look` would refuse, by what `note_executed` has kept, which may be old."""
     checkpoint, folder = checkpoint_of(config), job_directory(config) / "lanes"
     if not has_checkpoint(checkpoint):
         return

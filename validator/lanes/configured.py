@@ -60,6 +60,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         kept = genesis_path(kept_in, lane, digest, protocol.encoding_version)
         first_block, genesis = kept_genesis(kept, lambda: _start(chain, runtime, lane))
     job = config.job
+    headroom = chain.headroom_interval() if job.headroom_interval_blocks is None else job.headroom_interval_blocks
     return LaneDefinition(
         name=lane,
         runtime_digest=digest,
@@ -70,7 +71,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
             blocks_ahead_max=job.blocks_ahead_max,
             waiting_bytes_max=job.waiting_bytes_max,
             duplicate_window_blocks=job.duplicate_window_blocks,
-            intervals=Intervals(headroom=job.headroom_interval_blocks, root=job.root_interval_blocks),
+            intervals=Intervals(headroom=headroom, root=job.root_interval_blocks),
         ),
         upward_weights=chain.core_ump_weights(),
         upward_default_weight=chain.ump_default_weight,

@@ -104,7 +104,7 @@ def test_every_key_of_example_has_comment() -> None:
 
 def test_example_shows_defaults(tmp_path: Path) -> None:
     config = load(tmp_path, uncommented())
-    assert config.job == Job()
+    assert config.job == Job(headroom_interval_blocks=10)
     assert config.dead_letters == DeadLetters()
     assert config.topics == Topics(retention_ms={"verdicts": 2_592_000_000})
     polkadot = config.chains["polkadot"]

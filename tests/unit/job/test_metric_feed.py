@@ -10,12 +10,15 @@ from typing import ClassVar, Self
 import pytest
 
 from tests.codecs import codec_for
+from validator.codec.encode import Encoder, LaneStatus
 from validator.codec.json_form import encode_input
+from validator.core.counters import Counters
 from validator.core.inputs import RecordKind
 from validator.errors import Unavailable
 from validator.job import metric_feed
 from validator.job.metric_feed import Feed, FeedThread
 from validator.kafka.reader import TopicRecord
+from validator.lanes.parked import running
 from validator.metrics.report import LANE, Report
 from validator.metrics.store import MetricStore
 
@@ -132,6 +135,37 @@ def test_earlier_report_from_a_former_partition_does_not_replace_the_newest() ->
     for partition, offset, block, at_ms in ((1, 8, 70, 500), (0, 3, 60, 400), (0, 4, 61, 400)):
         feed.take(TopicRecord("metrics", partition, offset, LANE_NAME.encode(), report(block, 1), at_ms))
     assert taken == [(70, False), (61, True)]
+
+
+def test_status_stands_for_the_report_of_a_lane_that_has_none() -> None:
+    """A job that begins with `[metrics]` has series of an idle lane before the lane's next block."""
+
+    def status(lane: str, consumed: int) -> TopicRecord:
+        counters = Counters(consumed=consumed, accepted=consumed)
+        made = Encoder(lane, bytes(32)).lane_status(LaneStatus(7, 0, 0, "", counters, None, 0, 11))
+        return TopicRecord("lanes", 0, 1, lane.encode(), made.value, 5_000)
+
+    def value(name: str, **labels: str) -> float | None:
+        samples = [sample for metric in store.collect() for sample in metric.samples]
+        return next((each.value for each in samples if each.name == name and each.labels == labels), None)
+
+    store = MetricStore([LANE_NAME])
+    feed = Feed(store, [LANE_NAME], codec_for())
+    assert value("validator_lane_executed_block", lane=LANE_NAME) is None
+    for parked in running(LANE_NAME).records:
+        feed.take(TopicRecord("lanes", 0, 0, parked.key, parked.value, 4_000))
+    feed.take(status("of another job", 1))
+    feed.take(status(LANE_NAME, 3))
+    feed.has_read()
+    assert value("validator_lane_executed_block", lane=LANE_NAME) == 7
+    assert value("validator_lane_records_total", lane=LANE_NAME, outcome="accepted") == 3
+    assert value("validator_lane_blocks_behind", lane=LANE_NAME) == 0
+    assert value("validator_lane_status_timestamp_seconds", lane=LANE_NAME) == 5
+    report = Report(LANE, LANE_NAME)
+    report.put("validator_lane_executed_block", 8)
+    feed.take(record(0, report.encode()))
+    feed.take(status(LANE_NAME, 4))
+    assert value("validator_lane_executed_block", lane=LANE_NAME) == 8
 
 
 def block_record(block: int, at_s: float) -> TopicRecord:

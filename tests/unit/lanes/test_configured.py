@@ -86,6 +86,17 @@ def test_lane_settings_come_from_configuration() -> None:
     assert (definition.upward_default_weight, definition.upward_failing) == (8, frozenset({b"\xcd"}))
 
 
+def test_small_chain_emits_headroom_with_every_block_by_default(tmp_path: Path) -> None:
+    def interval(paras: int, **job: int) -> int:
+        genesis = [{"para_id": 2000 + at} for at in range(paras)]
+        return definition_of(table(genesis_paras=genesis), job).settings.intervals.headroom
+
+    assert (interval(16), interval(17), interval(16, headroom_interval_blocks=5)) == (1, 10, 5)
+    assert interval(16, headroom_interval_blocks=0) == 0, "at session changes only"
+    of_state = definition_of(table(state=write(tmp_path / "state.json", STATE)))
+    assert of_state.settings.intervals.headroom == 10
+
+
 @pytest.mark.parametrize(("shape", "first_block"), [("whole", 5000), ("keys", 1000), ("keys and first_block", 7)])
 def test_chain_may_start_from_state_file(shape: str, first_block: int, tmp_path: Path) -> None:
     documents = {
