@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
-.PHONY: help setup browser demo demo-real demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint deploy-tools format bench bench-quick docs docs-serve clean
+.PHONY: help setup browser demo demo-real demo-channel channel-compiled test test-all generate crash breaks fuzz mutants sbom audit lint deploy-tools format bench bench-quick docs docs-serve clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ KILLS   ?= 220
 BROKERS ?= 1
 CLUSTER ?=
 SEED    ?= 1
+
+generate: setup ## write every file that is made of another one: pages of rules, records, metrics and keys, conformance suites, dashboard, chart
+	$(BIN)/python -m tests.tidy.made
 
 crash: setup ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=, BROKERS=3, CLUSTER=--cluster
 	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS) --brokers $(BROKERS) $(CLUSTER)

@@ -204,7 +204,7 @@ def _listener(folder: Path, meter: _Meter) -> Listener:
             meter.count_one()
 
     peers = {CHANNEL: Peer(peering=peering_of(Role.LISTENER), sessions_max=max(IDLE_SESSIONS, SET_UPS))}
-    limits = ListenerLimits(connects_per_second=100_000, connects_burst=100_000)
+    limits = ListenerLimits(connects_per_s=100_000, connects_burst=100_000)
     return Listener(files_of(folder, Role.LISTENER), lambda: peers, receive, SETTINGS, limits)
 
 
@@ -258,8 +258,8 @@ Report = Callable[[Connection, Event], None]
 
 
 async def _connect(folder: Path, port: int, report: Report, session: int = 0) -> Connection:
-    peering, files = peering_of(Role.CONNECTOR), files_of(folder, Role.CONNECTOR)
-    return await connect(HOST, port, files, peering, session, report, SETTINGS)
+    peer, files = Peer(peering=peering_of(Role.CONNECTOR)), files_of(folder, Role.CONNECTOR)
+    return await connect(HOST, port, files, peer, session, report, SETTINGS)
 
 
 async def _leave(connection: Connection) -> None:
@@ -313,8 +313,8 @@ async def _send_slowly(folder: Path, port: int, size: int, count: int, rate: flo
                 done.set()
 
     counters = Counters()
-    peering, files = peering_of(Role.CONNECTOR), files_of(folder, Role.CONNECTOR)
-    connection = await connect(HOST, port, files, peering, 0, report, SETTINGS, counters=counters)
+    peer, files = Peer(peering=peering_of(Role.CONNECTOR)), files_of(folder, Role.CONNECTOR)
+    connection = await connect(HOST, port, files, peer, 0, report, SETTINGS, counters=counters)
     began, waited = loop.time(), _waited_s()
     while len(sent) < count:
         for _ in range(min(count, int((loop.time() - began) * rate)) - len(sent)):

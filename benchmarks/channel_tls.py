@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from validator_channel.hello import Peering
-from validator_channel.net.authority import Order, Usage, create_authority, issue_files
+from validator_channel.net.authority import Usage, create_authority, issue_files
 from validator_channel.net.tls import Tls, TlsFiles
 from validator_channel.wire import Role
 
@@ -26,8 +26,9 @@ def write_files(folder: Path) -> None:
     """Write a certificate authority, and a certificate with its key for each role."""
     create_authority(folder / "ca", "benchmark", days=2, crl_days=1)
     for name, peer in zip(NAMES, PEERS, strict=True):
-        order = Order(name=name, peers=[peer], addresses=[HOST], usages=tuple(Usage), days=1)
-        issue_files(folder / "ca", order, folder / name)
+        issue_files(
+            folder / "ca", folder / name, name=name, peers=[peer], addresses=[HOST], usages=tuple(Usage), days=1
+        )
 
 
 def files_of(folder: Path, role: Role) -> TlsFiles:

@@ -23,7 +23,7 @@ TOML: Final = "base/validator.toml"
 TOPICS_FILE, USERS_FILE, RULES_FILE = "strimzi/topics.yaml", "strimzi/users.yaml", "monitoring/rules.yaml"
 RULES: Final = ROOT / "deploy" / "prometheus" / "validator.rules.yml"
 
-MADE: Final = "# Made by `python -m deploy.generate` from {source}: change that.\n"
+MADE: Final = "# Made by `make generate` from {source}: change that.\n"
 
 CLUSTER: Final = "kafka"
 """Name of the cluster of brokers in `kubernetes/strimzi/kafka.yaml`."""

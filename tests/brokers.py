@@ -24,13 +24,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, PartitionMetadata
 
 from tests.links import HOST, Link, Links
-from validator.kafka.broker import EmbeddedBroker, _free_ports, new_cluster_id
+from validator.kafka.broker import FILE as SECRET
+from validator.kafka.broker import EmbeddedBroker, _free_ports, kept_secret, new_cluster_id, server_login
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
-from validator.kafka.login import FILE as SECRET
-from validator.kafka.login import kept_secret, server_login
 from validator.kafka.settings import admin_config
-from validator.private import make_private, write_private
+from validator.private import alone, make_private, write_private
 
 NODES: Final = (1, 2, 3)
 
@@ -85,7 +84,7 @@ class Node(EmbeddedBroker):
 
     def launch(self) -> None:
         """Start the process unless it runs, and return at once."""
-        with self._lock():
+        with alone(self.directory / "broker.lock"):
             if self._running() is None:
                 self._spawn(find_java(), ensure_jars())
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import class_data, scheduling
+from tests import class_data, hypothesis_profile, scheduling
 from validator.kafka.broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+hypothesis_profile.load()
 
 
 def pytest_configure() -> None:

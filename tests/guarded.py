@@ -18,8 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from validator.kafka import broker as broker_module
-from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.login import USER
+from validator.kafka.broker import USER, EmbeddedBroker
 from validator.kafka.settings import admin_config
 
 PASSWORD: Final = "not a secret"

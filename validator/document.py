@@ -13,6 +13,7 @@ from validator.core.limits import U32_MAX, U128_MAX
 from validator.core.types import Para, ParaKind
 from validator.errors import UserError
 from validator.strict_json import JsonRefused, read_json
+from validator.visible import cut
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -147,5 +148,4 @@ def printable(text: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return cut(json.dumps(value, default=str))

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from validator.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ADMINISTRATOR: Final = 0
@@ -55,3 +57,11 @@ def open_private(path: Path) -> BinaryIO:
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
     os.fchmod(file.fileno(), 0o600)
     return file
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made if it is missing; one program at a time does."""
+    with open_private(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

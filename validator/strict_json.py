@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from validator.visible import cut
+
 DEPTH_MAX: Final = 64
 """Levels of arrays and objects in a document."""
 
@@ -135,5 +137,4 @@ def _is_deeper(value: Any, depth_max: int) -> bool:
 
 
 def _quoted(name: str) -> str:
-    text = json.dumps(name)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return cut(json.dumps(name))

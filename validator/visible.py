@@ -18,3 +18,16 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Return text whose lines are each `printable`; its line ends stay. For text that the product itself has put together."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def cut(text: str, characters_max: int = 60) -> str:
+    """Return text for an error, cut."""
+    return text if len(text) <= characters_max else f"{text[: characters_max - 3]}..."
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it, cut."""
+    try:
+        return cut(repr(value))
+    except ValueError:  # Python's own limit
+        return "a number of more than 4,300 digits"

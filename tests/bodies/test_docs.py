@@ -12,10 +12,8 @@ import pytest
 from typer.main import get_command
 from validator_xcmp_bodies import limits
 from validator_xcmp_bodies.cli import app
-from validator_xcmp_bodies.errors import KINDS
-from validator_xcmp_bodies.job import BodiesJob
-from validator_xcmp_bodies.options import _RANGES, Options
-from validator_xcmp_bodies.outcomes import Settings
+from validator_xcmp_bodies.job import _RANGES, BodiesJob, Options
+from validator_xcmp_bodies.outcomes import KINDS, Settings
 from validator_xcmp_bodies.parts import measure
 
 from validator.cli.common import load_job_config

@@ -16,6 +16,8 @@ from tests.codecs import decoded, encoded
 from tests.sending import send
 from tests.unit.lanes.backend import Store, rows_of
 from validator.ask import state
+from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.settings import producer_config
 from validator.lanes.configured import lane_definition
@@ -116,12 +118,34 @@ class Job:
         return invoke("state", "verify", *arguments, self.chain.option())
 
 
-def write_store(
-    output: Path, store: Store, consumed: dict[tuple[str, int], int], lanes: Sequence[str], lane: str = LANE
-) -> None:
+def write_store(output: Path, store: Store, consumed: dict[tuple[str, int], int], lanes: Sequence[str]) -> None:
     """Write the same file as the reader of a job's checkpoint with one lane."""
-    rows = rows_of(lane, store.committed)
-    write_export(output, BATCH, consumed, [row for row in rows if row[1] is Part.HEAD or not lanes or lane in lanes])
+    rows = rows_of(LANE, store.committed)
+    write_export(output, BATCH, consumed, [row for row in rows if row[1] is Part.HEAD or not lanes or LANE in lanes])
+
+
+class KeptLane:
+    """A lane in the checkpoint of a job without topics, which took one batch; commands read the lane in this process."""
+
+    def __init__(
+        self, folder: Path, patch: pytest.MonkeyPatch, table: dict[str, Any], items: list[Input | DeadLetter]
+    ) -> None:
+        self.config_path = folder / "validator.toml"
+        job = {"directory": str(folder / "job")}
+        self.config_path.write_text(to_toml({"job": job, "chains": {LANE: table}}), encoding="utf-8")
+        self.definition, self.store = lane_definition(load_config(self.config_path), LANE), Store()
+        attempt = self.store.attempt()
+        list(process_batch(self.definition, attempt, LaneCache(), [items]))
+        self.store.commit(attempt)
+        commits = folder / "job" / "checkpoint" / "commits"
+        commits.mkdir(parents=True)
+        (commits / str(BATCH)).write_text("v1\n{}")
+        patch.setattr(state, "read_checkpoint", lambda _, output, lanes: write_store(output, self.store, {}, lanes))
+
+    def processor(self) -> LaneProcessor:
+        restored = restore_lane(self.definition, self.store.attempt())
+        assert restored is not None
+        return restored
 
 
 def maker(directory: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:

@@ -7,19 +7,21 @@ import json
 import random
 import subprocess
 import sys
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.codecs import codec_for, decoded, encoded
-from tests.sending import send
+from tests.sending import in_transactions, send
 from validator.codec.encode import encode_dead_letter
 from validator.codec.json_form import shown_json
+from validator.config.toml import to_toml
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.errors import UserError
-from validator.kafka.settings import WHOLE, consumer_config
+from validator.kafka.settings import WHOLE, consumer_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.letters.dead_letters import DeadLetterOffset
 from validator.letters.replayer import Replayer, Task
@@ -388,3 +390,69 @@ def test_foreign_record_is_reported_and_others_are_listed(letters: Letters) -> N
         "validator: dead-letters 0/0: dead-letters: expected a record of validator.DeadLetter"
     )
     assert letters.run("show", "0").exit_code == 2
+
+
+PREFIX = "letter-places."
+
+
+@pytest.mark.broker
+def test_end_of_a_transaction_is_no_dead_letter_and_the_nearest_ones_are_named(
+    kafka: dict[str, object], tmp_path: Path
+) -> None:
+    create_topics(kafka, prefix=PREFIX)
+    path = tmp_path / "validator.toml"
+    path.write_text(to_toml({"kafka": kafka, "topics": {"prefix": PREFIX}}))
+
+    def said(place: str) -> str:
+        result = invoke("dead-letters", "show", place, f"--config={path}")
+        assert result.exit_code == 2
+        return result.stderr.removeprefix(f"validator: no dead letter at {place}: ").strip()
+
+    assert said("0/0") == f"there is none near it in partition 0 of {PREFIX}dead-letters"
+    source = Source(f"{PREFIX}candidates", 0, 0)
+    letter = encode_dead_letter(DeadLetter("polkadot", DeadReason.UNDECODABLE, "broken", source, b"raw", None, None))
+    in_transactions(kafka, [(PREFIX + letter.topic, letter.key, letter.value)] * 2)
+    listed = lines(invoke("dead-letters", "list", "--json", f"--config={path}").stdout)
+    assert [row["place"] for row in listed] == ["0/0", "0/2"]
+    assert said("0/1") == "the nearest are 0/0 and 0/2"
+    assert said("0/3") == said("0/99") == "the nearest is 0/2"
+    assert said("7/0") == f"{PREFIX}dead-letters has 1 partition"
+
+
+__all__ = ["letters"]
+
+
+def test_oversized_record_is_fetched_from_where_it_was_read(
+    letters: Letters,
+    tmp_path: Path,
+) -> None:
+    raw = bytes(10 << 20)  # a broker checks the size of the compressed batch, and takes it
+    topic = letters.prefix + "candidates"
+    placed: list[Source] = []
+    large = {"message.max.bytes": 16 << 20, "compression.type": "zstd"}
+    producer = Producer(producer_config(letters.kafka) | large)
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        placed.append(Source(topic, message.partition() or 0, message.offset() or 0))
+
+    producer.produce(topic, raw, b"polkadot", on_delivery=delivered)
+    assert producer.flush(60) == 0
+    place = letters.put(raw, reason=DeadReason.LIMIT, source=placed[0])
+    other = letters.put(bytes(9 << 20), reason=DeadReason.LIMIT, source=placed[0])
+    gone = letters.put(raw, reason=DeadReason.LIMIT, source=placed[0]._replace(offset=placed[0].offset + 1000))
+
+    digest = f"0x{blake2b(raw, digest_size=32).hexdigest()}"
+    file = tmp_path / "raw"
+    (shown,) = lines(letters.run("show", place, "--json", "--raw", str(file)).stdout)
+    assert (shown["bytes"], shown["whole_hash"], shown["raw"]) == (len(raw), digest, f"0x{bytes(8192).hex()}")
+    assert file.read_bytes() == raw
+    text = letters.run("show", place).stdout
+    assert f"{len(raw)}: too many to keep, so here are the first and last 4096; BLAKE2b-256 of all is {digest}" in text
+
+    refused = letters.run("replay", place)
+    assert refused.exit_code == 1
+    assert f"LIMIT: expected at most 8388608 bytes, found {len(raw)}" in refused.stderr
+    replaced = letters.run("replay", other, "--force")
+    assert "holds another record: expected 9437184 bytes" in replaced.stderr
+    assert "is gone" in letters.run("replay", gone).stderr

@@ -9,51 +9,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from validator_simulators.settings import SimulationSettings
 
-from tests.cli.follower import invoke
-from tests.cli.stored_job import BATCH, refused, write_store
-from tests.unit.lanes.backend import Store
+from tests.cli.follower import LANE, invoke
+from tests.cli.stored_job import KeptLane, refused
 from tests.unit.lanes.chains import chain, inputs_of
-from validator.ask import state
-from validator.config import load_config
 from validator.config.toml import to_toml
 from validator.core.rules import pages
-from validator.lanes.configured import lane_definition
-from validator.lanes.store import LaneCache, process_batch, restore_lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from validator.lanes.processor import LaneProcessor
 
-LANE = "rococo"
 BLOCKS = 40
 
 
-class Lane:
+class Lane(KeptLane):
     """A lane in a checkpoint, and what would come next."""
 
-    def __init__(self, folder: Path, protocol: str) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, protocol: str) -> None:
         of = chain(SimulationSettings(seed=31, blocks=BLOCKS + 1, lane=LANE), protocol)
-        self.protocol = protocol
-        self.config_path = folder / "validator.toml"
-        job = {"directory": str(folder / "job")}
-        self.config_path.write_text(to_toml({"job": job, "chains": {LANE: of.table}}), encoding="utf-8")
-        self.definition = lane_definition(load_config(self.config_path), LANE)
-        self.store = Store()
-        attempt = self.store.attempt()
         taken = [each for each in of.records if each.block <= BLOCKS]
-        list(process_batch(self.definition, attempt, LaneCache(), [inputs_of(taken, protocol)]))
-        self.store.commit(attempt)
-        commits = folder / "job" / "checkpoint" / "commits"
-        commits.mkdir(parents=True)
-        (commits / str(BATCH)).write_text("v1\n{}")
+        super().__init__(folder, patch, of.table, inputs_of(taken, protocol))
         self.next = of.blocks[BLOCKS]
-
-    def processor(self) -> LaneProcessor:
-        restored = restore_lane(self.definition, self.store.attempt())
-        assert restored is not None
-        return restored
 
     def ask(self, record: Any, *arguments: str) -> Any:
         option = f"--config={self.config_path}"
@@ -69,14 +46,7 @@ class Lane:
 
 @pytest.fixture
 def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Lane]:
-    def make(protocol: str = "router") -> Lane:
-        made = Lane(tmp_path, protocol)
-        monkeypatch.setattr(
-            state, "read_checkpoint", lambda _, output, lanes: write_store(output, made.store, {}, lanes, LANE)
-        )
-        return made
-
-    return make
+    return lambda protocol: Lane(tmp_path, monkeypatch, protocol)
 
 
 @pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp", "xcmp-network"])
@@ -202,7 +172,7 @@ def test_state_file_is_asked_instead_of_the_checkpoint(tmp_path: Path, monkeypat
         ("{", "standard input"),
         ({"para_id": -1, "hrmp_watermark": 1}, "standard input: para_id: expected an integer from 0"),
         ({"para_id": 1, "hrmp_watermark": 1, "block": 3}, f"block: expected a block after {BLOCKS}"),
-        ({"para_id": 1, "hrmp_watermark": 1, "lane": "kusama"}, "lane: expected 'rococo', found 'kusama'"),
+        ({"para_id": 1, "hrmp_watermark": 1, "lane": "kusama"}, "lane: expected 'polkadot', found 'kusama'"),
         ({"para_id": 1, "watermark": 1}, "watermark: no such field; did you mean 'hrmp_watermark'?"),
     ],
 )

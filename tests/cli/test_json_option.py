@@ -55,7 +55,7 @@ ELSEWHERE: Final = {
     "run": "tests/cli/test_run_up.py",
     "schemas register": "tests/cli/test_schemas.py",
     "state show": "tests/cli/test_state.py",
-    "state verify": "tests/cli/test_state_verify.py",
+    "state verify": "tests/cli/test_state.py",
     "up": "tests/cli/test_run_up.py",
     "what-if": "tests/cli/test_what_if.py",
 }

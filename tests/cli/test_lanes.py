@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator lanes` and `validator lanes import`."""
+"""`validator lanes` and `validator lanes import`, and what lanes say of themselves."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from validator_relay_chain.oracle.records import own_topics
 
 from tests.cli.follower import Follower, follower, invoke, lines
+from tests.codecs import encoded
 from tests.sending import send
 from validator import __version__
 from validator.codec.orders import encode_order
@@ -20,6 +24,7 @@ from validator.job import lag
 from validator.job.start_check import Look
 from validator.kafka.process import start_time
 from validator.kafka.topics import create_topics
+from validator.lanes.auditing import AuditFault, fault_record
 from validator.lanes.configured import (
     imported_state_path,
     job_directory,
@@ -30,6 +35,7 @@ from validator.lanes.configured import (
 from validator.lanes.kept_start import NOTHING, StartedEpoch, start_of
 from validator.lanes.marker import Marker
 from validator.lanes.parked import Fault, Parked, Span, running
+from validator.topics import TOPICS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -391,3 +397,75 @@ def test_import_refuses_a_lane_with_a_checkpoint(chain: Follower, tmp_path: Path
     assert result.stderr.startswith(
         f"validator: lane polkadot: it has already executed block 4, with its state in {checkpoint}: "
     )
+
+
+SOURCE = f'rpc = ["ws://127.0.0.1:1"]\ngenesis = "0x{"00" * 32}"\nfolder = "polkadot"'
+
+
+def test_lane_that_a_transport_feeds_shows_the_age_of_its_newest_block(
+    chain: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = chain.config_path.read_text(encoding="utf-8")
+
+    def feed(last: str = "") -> dict[str, Any] | None:
+        table = (
+            f"[transports.relay-chain]\nsilent_after = 7200\n[transports.relay-chain.chains.polkadot]\n{SOURCE}\n{last}"
+        )
+        chain.config_path.write_text(f"{plain}\n{table}\n", encoding="utf-8")
+        (row,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+        found: dict[str, Any] | None = row["feed"]
+        return found
+
+    def printed() -> str:
+        return invoke("lanes", chain.option()).stdout
+
+    nothing = {"transport": "relay-chain", "silent_after_s": 7200, "newest_block": None, "age_s": None, "silent": True}
+    assert feed() == nothing
+    assert "SILENT: no block among the last records, expected one within 2 h: transport relay-chain waits" in printed()
+    blocks = [(kind, b"polkadot", encoded(kind, record)) for kind, record in chain.records if kind == "blocks"]
+    send(chain.config.kafka, chain.config.topics.prefix, blocks)
+    found = feed()
+    assert found is not None
+    assert (found["newest_block"], found["silent"]) == (len(blocks), False)
+    assert 0 <= found["age_s"] < 7200
+    assert f"newest block {len(blocks)} arrived " in printed()
+    monkeypatch.setattr("validator.cli.lanes.time", SimpleNamespace(time=lambda: time.time() + 8_000))
+    why = "transport relay-chain waits, has ended, or was never started"
+    assert f"SILENT: no new block for 2 h, expected one within 2 h: {why}" in printed()
+    assert feed("to_block = 9") is None, "a lane that ends may be silent"
+
+
+def test_lanes_shows_that_the_audit_is_on_and_its_faults_have_an_exit_code(chain: Follower) -> None:
+    chain.judge(chain.records)
+    plain = chain.config_path.read_text(encoding="utf-8")
+    assert "audit" not in invoke("lanes", chain.option()).stdout
+    chain.config_path.write_text(f"{plain}\n[audit]\nshare = 0.125\n", encoding="utf-8")
+    sound = invoke("lanes", "--audit-since=0", chain.option())
+    assert sound.exit_code == 0
+    assert sound.stdout.splitlines()[-1] == "          audit of 12.5 % of all blocks: no fault found"
+    (row,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+    assert (row["audit"], row["audit_share"]) == (None, 0.125)
+
+    fault = fault_record("polkadot", AuditFault(3, "pages", "the state differs"))
+    send(chain.config.kafka, chain.config.topics.prefix, [("lanes", fault.key, fault.value)])
+    for since, code in ((0, 1), (3, 1), (4, 0)):
+        found = invoke("lanes", f"--audit-since={since}", chain.option())
+        assert found.exit_code == code
+        assert found.stdout.startswith("polkadot  AUDIT FAULT in block 3 (pages): the state differs\n")
+    assert invoke("lanes", "--parked", chain.option()).exit_code == 0
+
+    *_, last = invoke("watch", "lanes", chain.option()).stdout.splitlines()
+    assert last.split() == ["polkadot", "3", "audit", "fault", "pages:", "the", "state", "differs"]
+    status, audit = lines(invoke("watch", "lanes", "--json", chain.option()).stdout)[-2:]
+    assert status["executed_block"] == 4
+    assert audit == {"lane": "polkadot", "block": 3, "check": "pages", "detail": "the state differs"}
+
+
+def test_watch_shows_why_a_lane_is_parked(chain: Follower) -> None:
+    parked = Parked(Fault.MEMORY, "lane polkadot: no memory", 7)
+    records = [parked.record("polkadot"), running("polkadot")]
+    values = [("lanes", each.key, each.value) for output in records for each in output.records]
+    create_topics(chain.config.kafka, prefix=chain.config.topics.prefix, topics=TOPICS)
+    send(chain.config.kafka, chain.config.topics.prefix, values)
+    shown = [line.split(maxsplit=3) for line in invoke("watch", "lanes", chain.option()).stdout.splitlines()[1:]]
+    assert shown == [["polkadot", "7", "parked", "memory: no memory"], ["polkadot", "running"]]

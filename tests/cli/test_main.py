@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line starts quickly and reports errors in one line."""
+"""The command line starts quickly, completes commands, and reports errors in one line."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from validator import __version__, exit_codes
+from validator.cli.job_log import log_printer
 from validator.cli.main import COMMANDS, app, main
 from validator.errors import UserError
 
@@ -241,3 +244,74 @@ def test_closed_output_is_dropped() -> None:
 def test_output_of_another_encoding_takes_every_character() -> None:
     names = os.environ | {"PYTHONIOENCODING": "ascii"}
     assert ended("simulate", "--help", stdout=subprocess.DEVNULL, env=names) == (exit_codes.OK, "")
+
+
+PROGRAM = str(Path(sys.executable).with_name("validator"))
+LINES = {
+    "sc": ["schemas"],
+    "dead-letters re": ["replay"],
+    "watch ver": ["verdicts"],
+    "watch --fo": ["--follow"],
+    "submit ch": ["channel-requests"],
+}
+"""Words typed after ``validator``, with what the last one becomes."""
+
+
+def completed(shell: str, **variables: str) -> list[str]:
+    environment = {**os.environ, "_VALIDATOR_COMPLETE": f"complete_{shell}", **variables}
+    done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_bash(words: str) -> None:
+    environment = {**os.environ, "PATH": f"{Path(PROGRAM).parent}{os.pathsep}{os.environ['PATH']}"}
+    typed = f"validator {words}"
+    script = f"""eval "$(_VALIDATOR_COMPLETE=source_bash validator)"
+        COMP_WORDS=({typed}) COMP_CWORD={len(typed.split()) - 1}
+        _validator_completion validator
+        printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == LINES[words], done.stderr
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_zsh(words: str) -> None:
+    assert f'"{LINES[words][0]}"' in " ".join(completed("zsh", _TYPER_COMPLETE_ARGS=f"validator {words}")).replace(
+        "\\", ""
+    ).replace(":", '"')
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_fish(words: str) -> None:
+    variables = {"_TYPER_COMPLETE_ARGS": f"validator {words}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert completed("fish", **variables)[0] == LINES[words][0]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_of_every_shell_is_printed(shell: str) -> None:
+    environment = {**os.environ, "_VALIDATOR_COMPLETE": f"source_{shell}"}
+    done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    assert "_VALIDATOR_COMPLETE" in done.stdout
+    assert f"complete_{shell}" in done.stdout
+
+
+OF_THE_JOB = {"event": "ready", "level": "info", "timestamp": "2026-11-25T10:00:00.000000Z"}
+
+
+@pytest.mark.parametrize(("name", "level"), [("killed", "error"), ("taking over", "warning"), ("broker", "info")])
+def test_what_the_command_logs_itself_has_level_and_time(
+    capsys: pytest.CaptureFixture[str], name: str, level: str
+) -> None:
+    before = datetime.now(UTC)
+    log_printer(as_json=True)({"event": name, "pid": 7})
+    printed = json.loads(capsys.readouterr().err)
+    assert (printed["event"], printed["pid"], printed["level"]) == (name, 7, level)
+    assert abs(datetime.fromisoformat(printed["timestamp"]) - before) < timedelta(hours=1)
+
+
+def test_events_of_the_job_keep_their_time(capsys: pytest.CaptureFixture[str]) -> None:
+    log_printer(as_json=True)(OF_THE_JOB)
+    assert json.loads(capsys.readouterr().err) == OF_THE_JOB
+    log_printer(as_json=False)(OF_THE_JOB)
+    assert capsys.readouterr().err.startswith("10:00:00  ready")

@@ -199,8 +199,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-@pytest.mark.parametrize("command", [["submit", "blocks", "BLOCKS"], ["watch", "verdicts"], ["topics", "list"]])
+@pytest.mark.parametrize(
+    ("command", "case"),
+    [
+        *((["watch", "verdicts"], case) for case in REFUSED),
+        (["submit", "blocks", "BLOCKS"], "another password"),
+        (["topics", "list"], "another password"),
+    ],
+    ids=lambda each: str(each)[:40],
+)
 def test_reason_of_a_missing_connection_is_named(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch, command: list[str], case: str
 ) -> None:

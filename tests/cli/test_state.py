@@ -1,21 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator state show`, on states made in this process; `tests/streaming` runs it during a job."""
+"""`validator state`, on states made in this process; `tests/streaming` runs it during a job."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from validator_simulators.settings import SimulationSettings
 
 from tests.cli.follower import LANE, invoke
-from tests.cli.stored_job import BATCH, Job, refused
-from validator.ask import state
+from tests.cli.stored_job import BATCH, Job, KeptLane, maker, refused
+from tests.protocol_from_outside import FILES, NAME
+from tests.throwaway import files_of, importable, install
+from tests.unit.lanes.chains import chain, inputs_of
+from tests.unit.lanes.test_upgrades import TALLY
+from validator.ask.state import read_checkpoint
 from validator.config import load_config
+from validator.config.toml import to_toml
+from validator.core.handlers.state import HandlerStates
+from validator.errors import UserError
+from validator.kafka.settings import admin_config
 from validator.lanes.configured import lane_definition
 from validator.lanes.kept_start import keep_start, start_of
+from validator.plugin.runtime import installed_protocol
+from validator.protocols.router.rules import ROUTER
 from validator.protocols.router.statefile import write_state
 
 if TYPE_CHECKING:
@@ -188,9 +203,355 @@ def test_damaged_store_is_one_error_line(job: Callable[..., Job], damage: Callab
     refused(followed.show(), "lane polkadot: its state in the checkpoint cannot be used: ")
 
 
-def test_error_of_the_reader_is_passed_on(
-    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_error_of_the_reader_is_passed_on(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no checkpoint"):
+        read_checkpoint(tmp_path / "checkpoint", tmp_path / "output", [])
+
+
+def test_lane_equal_to_its_topics_verifies(job: Callable[..., Job]) -> None:
+    followed = job(blocks=60)
+    followed.follow(followed.chain.records[:-1], batches=7)
+    result = followed.verify()
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1].startswith(
+        f"OK: lane {LANE} after block 59, batch {BATCH} equals the lane rebuilt from "
+    )
+    assert "differs" not in result.stdout
+    (printed,) = [json.loads(line) for line in followed.verify("--json", f"--lane={LANE}").stdout.splitlines()]
+    assert (printed["ok"], printed["records"], printed["executed_block"]) == (True, len(followed.chain.records) - 1, 59)
+    checks = {check["what"]: check for check in printed["checks"]}
+    assert checks["waiting records"]["stored"] != "0 records"
+    assert checks["last receipts on the topic"]["stored"].startswith("59 compared, ")
+    assert all(check["same"] for check in checks.values())
+
+
+def test_later_inputs_and_duplicates_do_not_matter(job: Callable[..., Job]) -> None:
+    followed = job()
+    records = followed.chain.records
+    half = len(records) // 2
+    # records sent again are late or duplicates in any batch; and the topics continue beyond the consumed offsets
+    again = [*records[:half], *records[: half // 2], *records[half:], *records[-40:]]
+    followed.follow(again, batches=5)
+    before = dict(followed.consumed)
+    followed.follow(records[:30], batches=1, judged=[])
+    assert followed.consumed == before
+    result = followed.verify("--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["records"] == len(again)
+
+
+def test_lane_with_another_history_differs(job: Callable[..., Job]) -> None:
+    followed = job()
+    records = followed.chain.records
+    accepted = {
+        (each["block"], each["index"]) for each in followed.chain.expected if each["kind"] == "downward" and each["ok"]
+    }
+    place = next(
+        at
+        for at, (kind, record) in enumerate(records)
+        if kind == "downward-messages" and (record["block"], record["index"]) in accepted
+    )
+    forged = deepcopy(records)
+    forged[place][1]["msg"] = "ff" + forged[place][1]["msg"][2:]
+    followed.follow(records, judged=forged)
+    para = records[place][1]["para_id"]
+    result = followed.verify()
+    assert result.exit_code == 1, result.output
+    assert f"DIFFERENT: lane {LANE} after block 30" in result.stdout
+    assert f"  pages of paras: para {para}\n" in result.stdout, result.stdout
+    printed = json.loads(followed.verify("--json").stdout)
+    differing = {check["what"] for check in printed["checks"] if not check["same"]}
+    assert not printed["ok"]
+    assert {"state root", "pages of paras", "fingerprints of records"} <= differing
+    assert not {"executed block", "consumed", "accepted", "waiting records"} & differing
+
+
+def test_lost_record_is_found(job: Callable[..., Job]) -> None:
+    followed = job()
+    followed.follow(followed.chain.records, judged=followed.chain.records[:-1])
+    kind = followed.chain.records[-1][0]
+    followed.consumed[followed.prefix + kind, 0] += 1
+    printed = json.loads(followed.verify("--json").stdout)
+    differing = {check["what"] for check in printed["checks"] if not check["same"]}
+    assert {"executed block", "consumed", "waiting records"} <= differing
+
+
+def test_inputs_removed_by_retention_are_named(job: Callable[..., Job]) -> None:
+    followed = job()
+    followed.follow(followed.chain.records)
+    admin = AdminClient(admin_config(followed.chain.config.kafka))
+    for future in admin.delete_records([TopicPartition(f"{followed.prefix}blocks", 0, 3)]).values():
+        future.result()
+    refused(followed.verify(), f"block 1 is missing: {followed.prefix}blocks begins with block 4")
+
+
+def test_topics_other_than_the_jobs_are_refused(job: Callable[..., Job]) -> None:
+    followed = job()
+    followed.follow(followed.chain.records)
+    place = (f"{followed.prefix}blocks", 0)
+    followed.consumed[place] += 1
+    refused(followed.verify(), f"{place[0]}[0] ends at offset 30, but the checkpoint's batch has consumed it up to 31")
+    followed.consumed = {("other.blocks", 0): 30}
+    refused(followed.verify(), "[topics] prefix: the checkpoint belongs to the topics other.blocks, expected ")
+
+
+def test_unconfigured_lane_cannot_be_verified(job: Callable[..., Job]) -> None:
+    followed = job()
+    followed.follow(followed.chain.records)
+    refused(followed.verify("--lane=kusama"), "--lane: its first block is unknown: no chain 'kusama' is configured")
+    text = followed.chain.config_path.read_text(encoding="utf-8").replace("chains.polkadot", "chains.kusama")
+    followed.chain.config_path.write_text(text, encoding="utf-8")
+    result = followed.verify()
+    assert result.exit_code == 2
+    assert "lane polkadot is skipped: it is not configured" in result.stderr
+    assert "none of the configured lanes is in the checkpoint" in result.stderr
+
+
+def test_changed_configuration_is_reported(job: Callable[..., Job]) -> None:
+    followed = job()
+    followed.follow(followed.chain.records)
+    text = followed.chain.config_path.read_text(encoding="utf-8")
+    followed.chain.config_path.write_text(
+        text.replace("ump_default_weight = ", "ump_default_weight = 1"), encoding="utf-8"
+    )
+    result = followed.verify()
+    # the lane is rebuilt under the configuration that it is stored under
+    assert result.exit_code == 0, result.output
+    assert "the configuration differs from the one that its state was stored with" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]) -> Iterator[Job]:
+    """A job whose upward messages are counted by the plugin tally; tests only look at it."""
+    folder = tmp_path_factory.mktemp("plugins")
+    plugin = install(folder / "plugins", files_of("tally", "1.0.0", TALLY.format(event="counted")))
+    with importable(plugin), pytest.MonkeyPatch.context() as patch:
+        yield with_tally(maker(folder, kafka, patch)())
+
+
+def with_tally(made: Job) -> Job:
+    path = made.chain.config_path
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    chain = tables["chains"][LANE]
+    for name in ("ump_weights", "ump_failing_messages"):
+        chain.pop(name, None)
+    chain["handlers"] = [{"name": "tally", "version": "1.0.0"}]
+    path.write_text(to_toml(tables), encoding="utf-8")
+    made.chain.config = load_config(path)
+    made.follow(made.chain.records)
+    assert kept(made), "an empty state would prove little"
+    return made
+
+
+def kept(followed: Job) -> list[tuple[bytes, bytes]]:
+    states: HandlerStates = followed.state().handler_states
+    return [(key, value) for _, key, value in states.entries("tally")]
+
+
+def test_show_prints_active_plugins_and_their_bytes(followed: Job) -> None:
+    document = followed.shown()
+    router, tally = document["plugins"]
+    assert (router.partition("@")[0], tally) == ("router", "tally@1.0.0")
+    assert document["kept_by_plugins"] == [
+        {"plugin": "tally", "keys": len(kept(followed)), "bytes": 8 * len(kept(followed))}
+    ]
+    printed = followed.show()
+    assert printed.exit_code == 0, printed.output
+    assert f"{router}, {tally}" in printed.stdout
+    assert "kept by handlers" in printed.stdout
+
+
+@pytest.mark.parametrize("limit", [2, 0])
+def test_entries_of_a_plugin_are_listed_in_hex_up_to_a_limit(limit: int, followed: Job) -> None:
+    entries = kept(followed)
+    assert len(entries) > 2
+    document = followed.shown("--plugin=tally", f"--limit={limit}")
+    assert (document["plugin"], document["keys"], document["bytes"]) == ("tally", len(entries), 8 * len(entries))
+    expected = entries[:limit] if limit else entries
+    assert document["entries"] == [{"key": key.hex(), "value": value.hex()} for key, value in expected]
+    table = followed.show("--plugin=tally", f"--limit={limit}").stdout
+    assert [key.hex() in table for key, _ in entries] == [(key, value) in expected for key, value in entries]
+
+
+def test_plugin_without_state_is_one_error_line(followed: Job) -> None:
+    refused(
+        followed.show("--plugin=remark"),
+        "--plugin: remark keeps nothing in lane polkadot after block 30; these do: tally",
+    )
+    refused(followed.show("--plugin=tally", "--para=1000"), "found --para and --plugin")
+
+
+def test_plugin_state_is_exported_and_imported(followed: Job, tmp_path: Path) -> None:
+    exported = tmp_path / "STATE.json"
+    exported.write_text(json.dumps(followed.shown()))
+    other = tmp_path / "other.toml"
+    text = followed.chain.config_path.read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    tables["job"]["directory"] = str(tmp_path / "elsewhere")
+    tables["chains"][LANE].pop("genesis_paras", None)
+    other.write_text(to_toml(tables), encoding="utf-8")
+    result = invoke("lanes", "import", str(exported), f"--lane={LANE}", f"--config={other}")
+    assert result.exit_code == 0, result.output
+    rules = lane_definition(load_config(other), LANE).create().rules
+    assert rules.rule_set is ROUTER
+    assert [(key, value) for _, key, value in rules.state.handler_states.entries("tally")] == kept(followed)
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ({"Tally": {}}, "state.handler_states.Tally: expected a plugin's name as key, found 'Tally'"),
+        ({"tally": {"0": ""}}, "expected bytes in hex, found"),
+        ({"tally": {"": "00"}}, "expected a key of 1 to 128 bytes, found 0"),
+        ({"tally": {"00" * 129: "00"}}, "expected a key of 1 to 128 bytes, found 129"),
+        ({"tally": {"00": "00" * 65_537}}, "expected at most 65536 bytes, found 65537"),
+        ({"tally": []}, "state.handler_states.tally: expected an object"),
+    ],
+)
+def test_impossible_plugin_state_is_one_error_line(
+    states: dict[str, object], expected: str, followed: Job, tmp_path: Path
 ) -> None:
-    monkeypatch.undo()
-    with pytest.raises(state.UserError, match="there is no checkpoint"):
-        state.read_checkpoint(tmp_path / "checkpoint", tmp_path / "output", [])
+    document = followed.shown()
+    document["state"]["handler_states"] = states
+    file = tmp_path / "STATE.json"
+    file.write_text(json.dumps(document))
+    refused(invoke("lanes", "import", str(file), f"--lane={LANE}", followed.chain.option()), expected)
+
+
+def test_plugin_state_is_verified(followed: Job) -> None:
+    printed = followed.verify()
+    assert printed.exit_code == 0, printed.output
+
+
+PARAS = [{"para_id": 2000, "balance": 5}, {"para_id": 2001, "balance": 1_000_000}]
+
+
+class Stored(KeptLane):
+    """A lane that `validator state show` is asked for."""
+
+    def show(self, *arguments: str) -> Any:
+        return invoke("state", "show", f"--lane={LANE}", *arguments, f"--config={self.config_path}")
+
+    def shown(self, *arguments: str) -> dict[str, Any]:
+        result = self.show(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        document: dict[str, Any] = json.loads(result.stdout)
+        return document
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stored]:
+    return lambda table, items: Stored(tmp_path, monkeypatch, table, items)
+
+
+@pytest.mark.parametrize("protocol", ["early-hrmp", "xcmp"])
+def test_protocol_without_a_view_is_shown_by_its_state_keys(protocol: str, stored: Callable[..., Stored]) -> None:
+    of = chain(SimulationSettings(seed=31, blocks=40, lane=LANE), protocol)
+    lane = stored(of.table, inputs_of(of.records, protocol))
+    definition = installed_protocol(protocol)
+    assert definition is not None
+    view = json.loads(json.dumps(definition.traces.view(lane.processor().lane.rules.state)))
+    document = lane.shown()
+    assert document["state"] == view
+    assert document["executed_block"] == 40
+    assert "kept_by_plugins" not in document
+    text = lane.show().stdout
+    assert f"{LANE} · after block 40 · batch {BATCH}" in text
+    for key, value in view.items():
+        assert [key, f"{len(value):,}"] in [line.split() for line in text.splitlines()], text
+
+    para = int(next(iter(view["watermarks"])))
+    about = lane.shown(f"--para={para}")
+    assert about["state"]["watermarks"] == {str(para): view["watermarks"][str(para)]}
+    assert about["state"]["paras"] == [para]
+    assert "watermarks (1)" in lane.show(f"--para={para}").stdout
+    refused(lane.show("--para=99999"), "knows no para 99999 after block 40; valid paras: ")
+    refused(lane.show("--channel=1,2"), "has no channel 1,2 and no request for it; channels of either para: none")
+    refused(
+        lane.show("--plugin=remark"), f"--plugin: remark keeps nothing in lane {LANE} after block 40; these do: none"
+    )
+
+
+def test_protocol_with_a_view_shows_ingress_queues(stored: Callable[..., Stored]) -> None:
+    of = chain(SimulationSettings(seed=31, blocks=41, lane=LANE), "xcmp-network")
+    lane = stored(of.table, inputs_of(of.records, "xcmp-network"))
+    definition = installed_protocol("xcmp-network")
+    assert definition is not None
+    view = json.loads(json.dumps(definition.traces.view(lane.processor().lane.rules.state)))
+    document = lane.shown()
+    assert document["state"] == view
+    assert (document["channels"], document["intra_block"], document["require_bodies"]) == ("xcmp", "prefix", True)
+    assert "ingress queues (" in lane.show().stdout
+
+    recipient, unread = next(iter(view["ingress"].items()))
+    about = lane.shown(f"--para={recipient}")["state"]
+    assert [[each["sent_at"], each["sender"]] for each in about["ingress"]] == unread
+    assert about["watermark"] == view["watermarks"].get(recipient, {"block": 0, "acked": []})
+    assert f"ingress queue ({len(unread)})" in lane.show(f"--para={recipient}").stdout
+
+    block, sender = unread[0]
+    channel = lane.shown(f"--channel={sender},{recipient}")
+    assert channel["state"]["unread"][0]["sent_at"] == block
+    assert f"unread ({len(channel['state']['unread'])})" in lane.show(f"--channel={sender},{recipient}").stdout
+    egress = lane.shown(f"--para={sender}")["state"]["egress"]
+    assert [[each["sent_at"], each["recipient"]] for each in egress] == sorted(view["egress"][str(sender)])
+    refused(lane.show("--para=99999"), "knows no para 99999")
+    refused(lane.show(f"--channel={sender},99999"), f"has no channel {sender},99999")
+
+
+def test_channel_is_shown_by_the_state_keys_that_name_it(stored: Callable[..., Stored]) -> None:
+    of = chain(SimulationSettings(seed=31, blocks=40, lane=LANE), "early-hrmp")
+    lane = stored(of.table, inputs_of(of.records, "early-hrmp"))
+    channels = lane.shown()["state"]["channels"]
+    name = next(iter(channels))
+    sender, recipient = name.split("->")
+    document = lane.shown(f"--channel={sender},{recipient}")
+    assert document["channel"] == [int(sender), int(recipient)]
+    assert document["state"]["channels"] == {name: channels[name]}
+    assert document["state"]["watermarks"] == {}
+    shown = lane.show(f"--channel={sender},{recipient}").stdout
+    assert f"channel {sender} -> {recipient}" in shown
+    assert "sender_deposit" in shown
+    refused(lane.show(f"--channel={sender},9"), f"channels of either para: {sender},{recipient}")
+
+
+def test_protocol_from_outside_is_shown_by_its_view(stored: Callable[..., Stored], tmp_path: Path) -> None:
+    with importable(install(tmp_path / "plugins", FILES)):
+        lane = stored({"protocol": NAME, "caps": {"preset": "large"}, "genesis_paras": PARAS}, [])
+        document = lane.shown()
+        assert (document["places"], document["state"]) == (500, {"paras": PARAS})
+        text = lane.show().stdout
+        assert "paras of outside" in text
+        assert ["2001"] in [line.split() for line in text.splitlines()]
+        assert lane.shown("--para=2001")["state"] == {"registered": True}
+        assert "1,000,000 [units]" in lane.show("--para=2001").stdout
+        refused(lane.show("--para=7"), "knows no para 7 after block 0; valid paras: 2000, 2001")
+        refused(lane.show("--channel=2000,2001"), "has no channel 2000,2001")
+
+
+def test_exported_state_of_a_protocol_from_outside_is_imported(stored: Callable[..., Stored], tmp_path: Path) -> None:
+    with importable(install(tmp_path / "plugins", FILES)):
+        exported = tmp_path / "STATE.json"
+        exported.write_text(json.dumps(stored({"protocol": NAME, "genesis_paras": PARAS}, []).shown()))
+        other = tmp_path / "other.toml"
+        job = {"directory": str(tmp_path / "other")}
+        other.write_text(to_toml({"job": job, "chains": {LANE: {"protocol": NAME, "caps": {"preset": "small"}}}}))
+        result = invoke("lanes", "import", str(exported), f"--lane={LANE}", f"--config={other}")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.startswith(f"lane {LANE} starts with block 1: 2 paras; stored as ")
+        rules: Any = lane_definition(load_config(other), LANE).create().rules
+        assert sorted(rules.state.paras) == [2000, 2001]
+        assert rules.state.configuration.hrmp_channel_max_places == 2
+        refused_file = tmp_path / "refused.json"
+        refused_file.write_text('{"paras": 3}')
+        line = invoke("lanes", "import", str(refused_file), f"--lane={LANE}", f"--config={other}")
+        refused(line, "refused.json.paras: expected an array, found 3")
+
+
+def test_protocol_without_state_files_is_refused_in_one_line(tmp_path: Path) -> None:
+    config_path, file = tmp_path / "validator.toml", tmp_path / "STATE.json"
+    file.write_text("{}")
+    job = {"directory": str(tmp_path / "job")}
+    config_path.write_text(to_toml({"job": job, "chains": {LANE: {"protocol": "early-hrmp"}}}))
+    result = invoke("lanes", "import", str(file), f"--lane={LANE}", f"--config={config_path}")
+    refused(result, f"chains.{LANE}.state: protocol early-hrmp cannot start from a state file")

@@ -28,6 +28,12 @@ def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
     return follower(tmp_path, kafka, f"submit-{tmp_path.name}.", blocks=4)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]) -> Follower:
+    """A chain for tests that send nothing."""
+    return follower(tmp_path_factory.mktemp("submit"), kafka, "submit.", blocks=1)
+
+
 def on_topic(chain: Follower, kind: str) -> list[tuple[bytes | None, dict[str, Any]]]:
     with TopicReader(chain.config.kafka, chain.config.topics.prefix, [kind]) as reader:
         return [(record.key, to_json(kind, record.value, codec_for())) for record in reader.read_to_end()]
@@ -54,72 +60,12 @@ def test_every_kind_goes_to_its_topic_with_lane_as_key(chain: Follower, tmp_path
     assert on_topic(chain, kind) == [(LANE.encode(), record) for record in records]
 
 
-@pytest.mark.parametrize(
-    ("topic", "records"),
-    [
-        (
-            "channel-requests",
-            [
-                {"kind": "cancel_open_request", "origin": 1000, "channel": [1000, 2000]},
-                {
-                    "kind": "force_open_channel",
-                    "sender": 1000,
-                    "recipient": 2000,
-                    "max_places": 8,
-                    "max_message_size": 1024,
-                },
-                {"kind": "establish_system_channel", "sender": 1000, "recipient": 1001},
-                {"kind": "establish_channel_with_system", "origin": 2000, "target": 1000},
-                {"kind": "poke_channel_deposits", "sender": 1000, "recipient": 2000},
-                {
-                    "kind": "service_overweight",
-                    "para_id": 2000,
-                    "page": 0,
-                    "message_index": 3,
-                    "weight_limit": 2**64 - 1,
-                },
-            ],
-        ),
-        (
-            "blocks",
-            [
-                {"session_change": {"outgoing": [], "onboarding": [], "new_config": change, "limits": {}}}
-                for change in (
-                    {"hrmp_notification_xcm_version": 5},
-                    {"hrmp_system_channel_max_places": 0, "hrmp_system_channel_max_message_size": 2**32 - 1},
-                    {"message_queue_heap_size": 65_536},
-                )
-            ],
-        ),
-    ],
-)
-def test_requests_and_limits_of_later_rules_go_to_their_topic(
-    chain: Follower, tmp_path: Path, topic: str, records: list[dict[str, Any]]
-) -> None:
-    block = {"block": 1, "parent_number": 0, "block_hash": None, "candidates": 0, "requests": 0, "downward": 0}
-    place: dict[str, Any] = (
-        {"block": 1, "index": 0} if topic != "blocks" else {**block, "included": [], "timed_out": []}
-    )
-    full = [{"lane": LANE, **place, **record} for record in records]
-    result = invoke("submit", topic, written(tmp_path / "r.jsonl", *full), chain.option())
-    assert result.exit_code == 0, result.output
-    assert on_topic(chain, topic) == [(LANE.encode(), record) for record in full]
-
-
-def test_misspelt_request_gets_a_suggestion(chain: Follower, tmp_path: Path) -> None:
-    request = {"lane": LANE, "block": 1, "index": 0, "kind": "poke_chanel_deposits", "sender": 1, "recipient": 2}
-    result = invoke("submit", "channel-requests", written(tmp_path / "r.jsonl", request), chain.option())
-    assert result.exit_code == 2
-    assert "line 1: kind: expected one of init_open_channel, " in result.stderr
-    assert result.stderr.endswith("found 'poke_chanel_deposits'; did you mean 'poke_channel_deposits'?\n")
-
-
-def test_file_with_a_bad_line_sends_nothing(chain: Follower, tmp_path: Path) -> None:
+def test_file_with_a_bad_line_sends_nothing(shared: Follower, tmp_path: Path) -> None:
     file = written(tmp_path / "r.jsonl", downward(0), "", downward(1, para_id=-1), downward(2))
-    result = invoke("submit", "downward-messages", file, chain.option())
+    result = invoke("submit", "downward-messages", file, shared.option())
     assert result.exit_code == 2
     assert result.stderr == f"validator: {file}, line 3: para_id: expected an integer from 0 to 4294967295, found -1\n"
-    assert on_topic(chain, "downward-messages") == []
+    assert on_topic(shared, "downward-messages") == []
 
 
 def test_standard_input_is_sent_up_to_the_first_bad_line(chain: Follower) -> None:
@@ -162,18 +108,18 @@ def test_keep_going_reports_bad_lines_and_sends_the_others(chain: Follower, tmp_
         (json.dumps(downward(0, lane="zzz")), "lane: no chain 'zzz' is configured; configured are polkadot"),
     ],
 )
-def test_bad_line_is_one_error_line_with_its_number(chain: Follower, tmp_path: Path, line: str, words: str) -> None:
+def test_bad_line_is_one_error_line_with_its_number(shared: Follower, tmp_path: Path, line: str, words: str) -> None:
     file = written(tmp_path / "r.jsonl", downward(0), line)
-    result = invoke("submit", "downward-messages", file, chain.option())
+    result = invoke("submit", "downward-messages", file, shared.option())
     assert result.exit_code == 2
     assert result.stderr.startswith(f"validator: {file}, line 2{'' if words.startswith(',') else ': '}{words}")
     assert result.stderr.count("\n") == 1
 
 
-def test_bytes_that_are_not_text_are_reported(chain: Follower, tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_reported(shared: Follower, tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     file.write_bytes(b"\xff\xfe{}\n")
-    result = invoke("submit", "candidates", str(file), chain.option())
+    result = invoke("submit", "candidates", str(file), shared.option())
     assert result.exit_code == 2
     assert "line 1: not UTF-8 at byte 0 in " in result.stderr
     assert result.stderr.count("\n") == 1
@@ -187,15 +133,15 @@ def test_unknown_kind_gets_a_suggestion() -> None:
     )
 
 
-def test_missing_file_is_reported(chain: Follower, tmp_path: Path) -> None:
-    result = invoke("submit", "blocks", str(tmp_path / "none.jsonl"), chain.option())
+def test_missing_file_is_reported(shared: Follower, tmp_path: Path) -> None:
+    result = invoke("submit", "blocks", str(tmp_path / "none.jsonl"), shared.option())
     assert result.exit_code == 2
     assert result.stderr == f"validator: {tmp_path / 'none.jsonl'}: cannot be read: No such file or directory\n"
 
 
-def test_missing_topic_is_reported(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_topic_is_reported(shared: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
-    result = invoke("submit", "blocks", "-", chain.option(), stdin=b"")
+    result = invoke("submit", "blocks", "-", shared.option(), stdin=b"")
     assert result.exit_code == 2
     assert result.stderr.startswith("validator: topic nowhere.blocks does not exist at 127.0.0.1:")
 

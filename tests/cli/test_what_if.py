@@ -184,6 +184,38 @@ def test_other_configuration_applies_from_a_block(folder: Path) -> None:
     )
 
 
+def test_each_block_separates_causes_from_consequences(folder: Path) -> None:
+    """A block under the other limit, on the lane's own state, is what a lane says that has the other limit from that block on."""
+    (whole,) = answers(folder, f"--set={LIMIT}=1", "--limit=0")
+    *causes, both = answers(folder, f"--set={LIMIT}=1", "--each-block", "--limit=10000")
+    assert {name: value for name, value in both.items() if name != "causes"} == whole
+    assert both["causes"]["changes"]["newly_rejected"] > 0
+    assert sum(both["causes"]["changes"].values()) < sum(whole["changes"].values())
+    assert {each["other"]["error"]["kind"] for each in causes if each["change"] == "newly_rejected"} == {
+        "OutboundHrmp/MoreMessagesThanPermitted"
+    }
+    for block in (1, 17, 42):
+        *alone, _ = answers(
+            folder, f"--set={LIMIT}=1", f"--from-block={block + 1}", f"--to-block={block + 1}", "--limit=10000"
+        )
+        assert [each for each in causes if each["block"] == block + 1] == alone
+    printed = ask(folder, f"--set={LIMIT}=1", "--each-block", "--limit=2").stdout
+    assert f"{sum(both['causes']['changes'].values())} of them differ by the configuration itself" in " ".join(
+        printed.split()
+    )
+
+
+def test_rules_are_named_without_another_file(folder: Path, tmp_path: Path) -> None:
+    (named,) = answers(folder, "--rules=router/2024-12", "--limit=0")
+    table = load_config(folder / "validator.toml").chains[LANE].model_dump(mode="json", exclude_none=True)
+    table["rules"] = [{"from_block": 1, "profile": "router/2024-12"}]
+    other = tmp_path / "other.toml"
+    other.write_text(to_toml({"chains": {LANE: table}}), encoding="utf-8")
+    (of_file,) = answers(folder, f"--config={other}", "--limit=0")
+    assert sum(named["changes"].values()) > 0
+    assert named == {**of_file, "configuration": "rules router/2024-12"}
+
+
 def test_plots_show_queues_and_headroom(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra plots is not installed")
     result = ask(folder, f"--sweep={LIMIT}=1,2", f"--plots={tmp_path / 'plots'}")
@@ -198,7 +230,13 @@ def test_plots_show_queues_and_headroom(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "expected --config OTHER.toml, --sweep LIMIT=N,N,... or both, found neither"),
+        (
+            [],
+            "expected --config OTHER.toml, --rules PROFILE, --set LIMIT=N or --sweep LIMIT=N,N,..., found none of them",
+        ),
+        (["--set=places"], "--set: expected LIMIT=NUMBER, found 'places'"),
+        (["--set=places=1"], "chains.polkadot.host_configuration.places"),
+        (["--rules=router/2099-01"], "router/2099-01"),
         (["--sweep=places"], "--sweep: expected LIMIT=NUMBER,NUMBER,..., found 'places'"),
         (["--sweep=places=1"], "chains.polkadot.host_configuration.places"),
         (["--sweep=hrmp_channel_max_places=-1"], "--sweep: expected LIMIT=NUMBER"),

@@ -1,21 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people read has words for what is missing and for what has no limit, and a full channel is full."""
+"""People read words for what is missing or has no limit, and nothing that a stranger has written reaches a terminal or a pipe raw."""
 
 from __future__ import annotations
 
+import ast
 import json
-from typing import Any
+import re
+from io import StringIO
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from tests.tidy.tree import ROOT
 from validator.ask.plain_view import _sections, _whole
+from validator.cli import compare, rows, rules, state
+from validator.cli.common import say
+from validator.cli.job_log import log_printer
+from validator.cli.main import app
 from validator.cli.rows import ROWS, why
+from validator.cli.table import PlainTable, VisibleConsole, cells, print_table
 from validator.codec.json_form import without_never
 from validator.core.limits import U32_MAX
+from validator.errors import UserError
+from validator.history import expectation
+from validator.history.expectation import Difference
+from validator.plugin.protocol_api import StateSection
+from validator.plugin.rule_pages import RuleEntry, Sort
 from validator.protocols.router.configuration import PRESETS
 from validator.protocols.router.state import HrmpChannel, RouterState
 from validator.protocols.router.state_view import channel_sections, para_sections
+from validator.visible import printable, printable_lines
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 
 SENTINELS = ("None", "null", str(U32_MAX), f"{U32_MAX:,}")
 
@@ -47,7 +68,7 @@ def records() -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def cells(topic: str, record: dict[str, Any]) -> str:
+def row_text(topic: str, record: dict[str, Any]) -> str:
     return "  ".join(ROWS[topic](record))
 
 
@@ -56,7 +77,7 @@ def test_record_with_nothing_optional_has_no_sentinel_in_its_row() -> None:
     for topic, record in records():
         if topic == "verdicts":
             record |= {"ok": True, "kind": "candidate"}
-        text = cells(topic, record)
+        text = row_text(topic, record)
         assert not any(sentinel in text for sentinel in SENTINELS), (topic, text)
         seen.add(topic)
     assert seen == set(ROWS)
@@ -66,7 +87,7 @@ def test_headroom_without_a_limit_says_so() -> None:
     found = dict.fromkeys(
         ("upward_count_left", "upward_bytes_left", "places_left", "bytes_left", "message_size_max"), U32_MAX
     )
-    texts = [cells(topic, record | {"valid": True, "open": True} | {k: v for k, v in found.items() if k in record})
+    texts = [row_text(topic, record | {"valid": True, "open": True} | {k: v for k, v in found.items() if k in record})
              for topic, record in records() if topic == "headroom"]  # fmt: skip
     assert len(texts) == 2
     assert all("any number of bytes" in text for text in texts)
@@ -75,16 +96,16 @@ def test_headroom_without_a_limit_says_so() -> None:
 
 def test_full_channel_is_full_in_its_headroom() -> None:
     (record,) = (record for topic, record in records() if "places_left" in record)
-    assert "full: 0 places, 7 bytes" in cells("headroom", record | {"open": True, "places_left": 0})
-    assert "full" not in cells("headroom", record | {"open": True})
+    assert "full: 0 places, 7 bytes" in row_text("headroom", record | {"open": True, "places_left": 0})
+    assert "full" not in row_text("headroom", record | {"open": True})
 
 
 def test_request_that_never_expires_names_no_session() -> None:
     (record,) = (record for topic, record in records() if topic == "verdicts")
     record |= {"ok": True, "kind": "request"}
-    assert "expires at session 9" in cells("verdicts", record | {"expires_session": 9})
-    assert "expires" not in cells("verdicts", without_never(record | {"expires_session": U32_MAX + 4}))
-    assert "expires at" in cells("verdicts", without_never(record | {"expires_session": U32_MAX - 1}))
+    assert "expires at session 9" in row_text("verdicts", record | {"expires_session": 9})
+    assert "expires" not in row_text("verdicts", without_never(record | {"expires_session": U32_MAX + 4}))
+    assert "expires at" in row_text("verdicts", without_never(record | {"expires_session": U32_MAX - 1}))
 
 
 def test_error_has_words_for_its_values() -> None:
@@ -133,3 +154,140 @@ def test_view_of_a_protocol_without_one_has_words() -> None:
     assert ("next", "none") in whole[0].facts
     (section,) = _sections({"watermarks": {"1": None}}) or []
     assert list(section.rows) == [("1", "none")]
+
+
+HOSTILE = "\x1b]0;owned\x07\u202egnp\u200b\r\n\x9b2J\ud800"
+SHOWN = r"\x1b]0;owned\x07\u202egnp\u200b\r\n\x9b2J\ud800"
+
+
+def is_visible(text: str) -> bool:
+    return all(char.isprintable() for char in text)
+
+
+def test_what_is_not_visible_is_escaped() -> None:
+    assert printable(HOSTILE) == SHOWN
+    assert printable("sender→recipient ✔ …") == "sender→recipient ✔ …"
+    assert printable_lines("one\ntwo\x1b\r") == "one\ntwo\\x1b\\r"
+
+
+@pytest.mark.parametrize("topic", rows.ROWS)
+def test_every_cell_of_every_topic_is_visible(topic: str) -> None:
+    fields = {
+        "lane": HOSTILE, "kind": HOSTILE, "error": {"kind": HOSTILE, "field": HOSTILE, "clause": HOSTILE}, "ok": False,
+        "event": HOSTILE, "reason": HOSTILE, "detail": HOSTILE, "topic": HOSTILE, "failure": HOSTILE, "outcome": HOSTILE,
+        "payload": "00", "waiting_for": HOSTILE,
+        "state_root": HOSTILE, "runtime_digest": HOSTILE, "root": HOSTILE, "valid_watermarks": [], "valid": True,
+    }  # fmt: skip
+    numbers = (
+        "block", "index", "para_id", "session", "sender", "recipient", "weight", "accepted", "rejected", "enacted", "dispatched",
+        "weight_used", "partition", "offset", "upward_count_left", "upward_bytes_left", "downward_pending", "watermark",
+        "sender_reserved", "sender_returned", "recipient_reserved", "recipient_returned", "sent_at", "size", "executed_block",
+    )  # fmt: skip
+    cells = rows.ROWS[topic]({**dict.fromkeys(numbers, 1), **fields})
+    assert any("owned" in cell for cell in cells)
+    assert all(map(is_visible, cells))
+
+
+def test_lines_for_the_user_are_visible(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"one {HOSTILE}")
+    log_printer(as_json=False)({"event": "failed", "reason": HOSTILE})
+    shown = capsys.readouterr().err
+    assert is_visible(shown.replace("\n", ""))
+    assert shown.count("owned") == 2
+
+
+def test_error_line_is_visible(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object) -> None:
+        raise UserError(f"found {HOSTILE}")
+
+    monkeypatch.setattr("validator.cli.main._load", fail)
+    with pytest.raises(SystemExit):
+        app(["lanes"])
+    shown = capsys.readouterr().err
+    assert "owned" in shown
+    assert is_visible(shown.replace("\n", ""))
+
+
+def test_json_escapes_what_is_not_visible() -> None:
+    assert is_visible(json.dumps({"detail": HOSTILE}))
+
+
+# --- tables -------------------------------------------------------------------------------------------------------------------------------
+
+MARKUP = "[bold]x[/bold] [link=http://a]y[/link] :smile:"
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(shown: RenderableType) -> str:
+    """Return what a terminal gets, without the escape sequences of the product's own styles."""
+    file = Terminal()
+    VisibleConsole(file=file, force_terminal=True, width=400, color_system="standard").print(shown)
+    return re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
+
+
+@pytest.mark.parametrize("text", [HOSTILE, MARKUP], ids=["control", "markup"])
+def test_a_table_shows_text_as_text(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("a", text, title=text)
+    table.add_row(text, *cells([text]))
+    group = Group(table, Text(text), text)
+    print_table(group)
+    piped, shown = capsys.readouterr().out, on_terminal(group)
+    for output in (piped, shown):
+        assert all(map(is_visible, output.split("\n")))
+        assert "owned" in output or MARKUP in output
+
+
+@pytest.mark.parametrize("text", [HOSTILE, MARKUP], ids=["control", "markup"])
+def test_a_cell_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for table in (state._table(("a", "b"), [(text, text)]), state._table(("a",), [(text,)], left=("a",))):
+        print_table(table)
+        assert len(capsys.readouterr().out.splitlines()) == 2
+    lines = PlainTable(("a", "b")).lines([(text, text)])
+    assert len(lines.split("\n")) == 3
+    assert all(map(is_visible, lines.split("\n")))
+
+
+def test_a_section_of_a_plugin_is_visible(capsys: pytest.CaptureFixture[str]) -> None:
+    section = StateSection(
+        HOSTILE, facts=((HOSTILE, HOSTILE),), columns=("a",), rows=((HOSTILE,),), left=("a",), text=HOSTILE
+    )
+    print_table(Group(*state._shown([section])))
+    shown = capsys.readouterr().out
+    assert shown.count("owned") == 5
+    assert all(map(is_visible, shown.split("\n")))
+
+
+def test_a_rule_of_a_plugin_is_visible(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = RuleEntry(
+        protocol=HOSTILE, name=HOSTILE, sort=Sort.ERROR, group=HOSTILE, title=HOSTILE, text=HOSTILE, clauses=(HOSTILE,), sources=(HOSTILE,),
+        fields=(((HOSTILE, HOSTILE),),), rules=(HOSTILE,), reference=HOSTILE,
+    )  # fmt: skip
+    rules._list([entry], as_json=False)
+    rules._print_entries([entry], as_json=False)
+    piped = capsys.readouterr().out
+    rendered = on_terminal(Group(*rules._rendered(entry)))
+    for output in (piped, rendered):
+        assert "owned" in output
+        assert all(map(is_visible, output.split("\n")))
+
+
+def test_a_difference_is_visible() -> None:
+    difference = Difference(
+        {"lane": HOSTILE, "block": 1}, expectation.Sort.DIFFERS, {"detail": HOSTILE}, {"detail": HOSTILE}
+    )
+    assert is_visible(compare._line(difference))
+
+
+def test_only_one_module_makes_a_console() -> None:
+    """Every other console would read markup and print control characters."""
+    made = []
+    for folder in (ROOT / "validator", ROOT / "plugins" / "xcmp-bodies" / "src", ROOT / "streaming"):
+        for path in folder.rglob("*.py"):
+            calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+            names = [node.func.id for node in calls if isinstance(node.func, ast.Name)]
+            made += [path.name] if "Console" in names else []
+    assert made == []

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from starlette.testclient import TestClient
@@ -15,6 +16,7 @@ from validator.console.app import WebConsole
 from validator.console.context import ConsoleContext
 from validator.console.model import Model
 from validator.console.security import Secrets
+from validator.errors import UserError
 from validator.lanes.configured import configured_codec
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from validator.config import Config
     from validator.console.model import KeptVerdict, LaneModel
+    from validator.job.lag import Lag
     from validator.kafka.reader import TopicRecord
 
 PORT = 8480
@@ -38,6 +41,23 @@ def chain_records() -> Sequence[TopicRecord]:
 def console_config() -> Config:
     """Return the configuration of that chain, whose job has no folder."""
     return config_of(simulated(), job={"directory": "nowhere"})
+
+
+class NoKafka:
+    """Stands in for what reads Kafka and the checkpoint: nothing is read, and nothing can be."""
+
+    stale_since_ms = None
+    problem = ""
+    lags: ClassVar[dict[str, Lag]] = {}
+    caught_up = Event()
+
+    def para(self, *_: object) -> Any:
+        raise UserError("there is no Kafka here")
+
+    show = raw = check = put_back = para
+
+
+NoKafka.caught_up.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +96,7 @@ def web(chain_records: Sequence[TopicRecord], console_config: Config) -> Web:
     model.take(chain_records)
     model.take([dead_letter(f"lane: {HOSTILE}", b"\x00<script>")])
     log: list[str] = []
-    app = WebConsole(ConsoleContext(console_config, model), Secrets(), log.append)
+    app = WebConsole(ConsoleContext(console_config, model, *[NoKafka()] * 3), Secrets(), log.append)
     client = client_of(app)
     assert client.get(f"/?token={app.secrets.token}").status_code == 303
     return Web(app, client, model, log)

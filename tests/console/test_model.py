@@ -11,8 +11,9 @@ import pytest
 from tests.console.records import BLOCK_MS, LATENCY_MS, START_MS, dead_letter, simulated, verdict
 from validator.codec.json_form import shown_json
 from validator.console import model as model_module
-from validator.console.channels import draw
+from validator.console.channels import draw_circle, draw_matrix
 from validator.console.model import KeptChannel, LaneModel, Model
+from validator.console.names import LaneLink
 from validator.console.overview import causes
 from validator.console.verdicts import Wanted, listed
 from validator.core.limits import U32_MAX
@@ -251,8 +252,25 @@ def test_wrong_filter_is_named(query: dict[str, str]) -> None:
 
 def test_map_draws_full_channels_first(lane: LaneModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("validator.console.channels.MAP_CHANNELS_MAX", 5)
-    drawn = draw(lane.channels, "/lanes/polkadot")
+    link = LaneLink.of("polkadot")
+    drawn = draw_circle(lane.channels, link)
     assert drawn.channels == 5
     assert str(drawn.svg).count("e-bad") == 5
+    cells = draw_matrix(lane.channels, link)
+    assert (cells.channels, cells.channels_left_out) == (5, drawn.channels_left_out)
+    assert str(cells.svg).count('class="cell"') == str(cells.svg).count("f-full") == 5
     open_ones = sum(channel.state != "gone" for channel in lane.channels.values())
     assert drawn.channels_left_out == open_ones - 5
+
+
+def test_paras_are_named_and_amounts_have_the_token() -> None:
+    link = LaneLink.of("polkadot-archive", {"4711": "Ours", "2000": "Another"})
+    assert (link, link.names[2004], link.names[4711], link.names[2000]) == (
+        "/lanes/polkadot-archive", "Moonbeam", "Ours", "Another",
+    )  # fmt: skip
+    assert [link.amount(value) for value in (0, 1, 10**10, 12_345_678 * 10**8)] == [
+        "0 DOT", "0.0000000001 DOT", "1 DOT", "123,456.78 DOT",
+    ]  # fmt: skip
+    assert LaneLink.of("polkadotx").names == {}
+    assert LaneLink.of("devnet").amount(10**10) == "10,000,000,000"
+    assert [link.called(text) for text in ("moonb", "hydration", "b", "nobody")] == [2004, 2034, None, None]

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
+from unittest.mock import ANY
 from urllib.parse import quote
 
 import pytest
@@ -31,7 +32,7 @@ CAPACITY = "OutboundHrmp/CapacityExceeded"
 class Outline(HTMLParser):
     """Checks that elements are closed, and collects what assistive programs need."""
 
-    VOID = frozenset({"meta", "link", "input", "br", "hr", "img", "path", "rect", "circle"})
+    VOID = frozenset({"meta", "link", "input", "br", "hr", "img", "path", "rect", "circle", "wbr"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -107,9 +108,8 @@ def test_a_part_of_every_live_page_is_what_the_page_shows(web: Web) -> None:
         path = paths(web)[pattern]
         text = web.get(path)
         names = re.findall(r'data-part="(\w+)"', text)
-        lane = {"lane": "polkadot"} if path.startswith("/lanes/") else {}
-        match = next(re.compile(each.pattern).match(path) for each in web.app.compiled if each.page is page)  # type: ignore[union-attr]
-        found = parts(page(web.app.console, lane | (match.groupdict() if match else {}), {}), web.app._more(live=True))
+        assert web.app.live_page(path) == (page, ANY)
+        found = parts(page(web.app.console, web.app.live_page(path)[1], {}), web.app._more(live=True))
         assert sorted(names) == sorted(found), path
         for name, html in found.items():
             assert html in text or name.startswith(("live_rate", "live_latency")), (path, name)
@@ -220,8 +220,7 @@ def frames(web: Web, page: str, between: list[TopicRecord]) -> list[dict[str, st
     """Return the parts of the first frame, and of the next after some records have arrived."""
 
     async def run() -> list[dict[str, str]]:
-        target = next((each, match) for each in web.app.compiled if (match := each.pattern.match(page)))
-        stream = web.app._frames(target[0].page, target[1].groupdict(), {})
+        stream = web.app._frames(*web.app.live_page(page), {})
         found = []
         async for text in stream:
             if text.startswith("event: parts"):

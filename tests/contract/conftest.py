@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,19 +17,22 @@ if TYPE_CHECKING:
     from tests.contract.transport_backends import Backend
 
 
+@pytest.fixture
+def declared() -> dict[str, Any]:
+    """Return what the transport declares besides the topics that it receives."""
+    return {}
+
+
 @pytest.fixture(params=["kafka", "memory", "measured"])
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    if request.param != "kafka":
-        made: Backend = InMemory() if request.param == "memory" else Measured()
+def backend(request: pytest.FixtureRequest, declared: dict[str, Any]) -> Iterator[Backend]:
+    if request.param == "kafka":
+        yield request.getfixturevalue("on_kafka")
     else:
-        name = request.getfixturevalue("tmp_path").name
-        made = OnKafka(request.getfixturevalue("kafka"), f"transport-{name}.")
-    yield made
-    made.close()
+        with closing(InMemory(**declared) if request.param == "memory" else Measured(**declared)) as made:
+            yield made
 
 
 @pytest.fixture
-def on_kafka(kafka: dict[str, object], tmp_path: Path) -> Iterator[OnKafka]:
-    made = OnKafka(kafka, f"transport-{tmp_path.name}.")
-    yield made
-    made.close()
+def on_kafka(kafka: dict[str, object], tmp_path: Path, declared: dict[str, Any]) -> Iterator[OnKafka]:
+    with closing(OnKafka(kafka, f"transport-{tmp_path.name}.", **declared)) as made:
+        yield made

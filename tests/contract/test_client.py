@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client library on a real broker; this process executes the lane in place of the job."""
+"""The client library on a real broker; this process executes the lane in place of the job, and answers dry runs."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from secrets import token_bytes
-from typing import TYPE_CHECKING
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -13,18 +16,27 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cli.follower import LANE, follower
 from tests.sending import committed, send
 from validator import client
+from validator.ask.dry_run_transport import dry_run_plugin, own_topics
+from validator.client import UserError, aio, connect, in_memory
+from validator.client.backend import MemoryBackend
 from validator.codec.decode import decode_record
 from validator.codec.encode import BlockOutput
+from validator.config import Config
 from validator.core.inputs import Input, Source
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.kafka.sender import RecordSender
 from validator.kafka.settings import admin_config
+from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec
 from validator.lanes.parked import Fault, Parked, running
-from validator.topics import INPUT_TOPICS, LANES
+from validator.plugin.registry import configure, transports_of
+from validator.topics import CURSORS_TOPIC, DRY_RUN_TOPICS, INPUT_TOPICS, LANES, TOPICS
+from validator.transports.lines import transport_lines
+from validator.transports.runner import Chosen, TransportGroup, record_forms, run_transport
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 PREFIX = "client-library."
 
@@ -81,9 +93,14 @@ def test_positions_that_kafka_no_longer_has_are_refused(kafka: dict[str, object]
         for start in ({0: 2}, {0: 99}, {"offsets": {"0": 6}}):
             with pytest.raises(client.UserError, match=refused):
                 connected.receipts(start=start)
-        with pytest.raises(client.UserError, match=r"^start: expected a partition of client-removed.receipts, which has 0 to 0, found 70"):
+        with pytest.raises(
+            client.UserError,
+            match=r"^start: expected a partition of client-removed.receipts, which has 0 to 0, found 70",
+        ):
             connected.receipts(start={70: 0})
-        with pytest.raises(client.UserError, match=r"^start: expected an offset for at least one partition, found none"):
+        with pytest.raises(
+            client.UserError, match=r"^start: expected an offset for at least one partition, found none"
+        ):
             connected.receipts(start={})
         connected.receipts(start={0: 3}).close()
 
@@ -163,3 +180,62 @@ def test_sender_works_again_after_a_record_that_kafka_did_not_accept(kafka: dict
         sender.send("blocks", b"lane", value)
         sender.flush()
     assert [each.value for each in committed(kafka, "client-refused.", ["blocks"])] == [b"1", b"2"]
+
+
+PARAS = [{"para_id": 2000, "balance": 10**12}, {"para_id": 2004, "balance": 10**12}]
+CHAINS = {LANE: {"host_configuration": {"preset": "polkadot-2023"}, "genesis_paras": PARAS}}
+BAD = {"para_id": 2000, "hrmp_watermark": 9, "horizontal_messages": [{"recipient": 2004, "data": b"x"}]}
+GOOD = {"para_id": 2000, "hrmp_watermark": 0, "upward_messages": [b"x"]}
+
+
+def test_client_is_answered_on_topics_as_in_memory(kafka: dict[str, Any], tmp_path: Path) -> None:
+    prefix = f"dry-{tmp_path.name}."
+    tables = {"chains": CHAINS, "kafka": kafka, "topics": {"prefix": prefix}}
+    config = Config.model_validate(tables)
+    create_topics(kafka, prefix=prefix, topics=[*TOPICS, CURSORS_TOPIC])
+    with in_memory({"chains": CHAINS}) as lanes, connect(tables) as client:
+        with pytest.raises(UserError, match="dry-run-requests does not exist"):
+            client.dry_run(LANE, GOOD)
+        create_topics(kafka, prefix=prefix, topics=DRY_RUN_TOPICS)
+        with pytest.raises(TimeoutError, match="does `validator transport run dry-run` run"):
+            client.dry_run(LANE, GOOD, timeout_s=0.2)  # it is answered later, to nobody
+        standings = lanes._backend
+        assert isinstance(standings, MemoryBackend)
+        plugin = dry_run_plugin(lambda _: standings)
+        (transport,) = transports_of(plugin, "{}")
+        chosen = Chosen("dry-run", plugin, transport, configure(plugin, "{}"), record_forms(config, own=own_topics()))
+        group = TransportGroup(kafka, prefix, "dry-run")
+        stop, active, standby = Event(), [Event(), Event()], Event()
+        threads = [
+            Thread(
+                target=run_transport,
+                args=(chosen, group, stop, lambda _: standby.set(), lambda _, ready=ready: ready.set()),
+                daemon=True,
+            )
+            for ready in active
+        ]
+        try:
+            threads[0].start()
+            assert active[0].wait(60)
+            threads[1].start()
+            for record in (BAD, GOOD):
+                assert client.dry_run(LANE, record) == lanes.dry_run(LANE, record)
+
+            async def ask() -> Any:
+                async with await aio.connect(tables) as asking:
+                    return await asking.dry_run(LANE, BAD)
+
+            assert asyncio.run(ask()) == lanes.dry_run(LANE, BAD)
+            with pytest.raises(UserError, match="hrmp_watermark"):
+                client.dry_run(LANE, {**GOOD, "hrmp_watermark": -1})
+            assert standby.wait(60)
+            said = transport_lines(config)
+            assert list(said) == [LANE]
+            assert re.fullmatch(r"dry runs: \S+@\S+:\d+ \(.+\) answers dry-run-requests", said[LANE][0])
+            assert not active[1].is_set()
+        finally:
+            stop.set()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join(60)
+        assert transport_lines(config) == {}

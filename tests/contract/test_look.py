@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A start compares its configuration with the checkpoint and with the topics before it is ready; this process plays the earlier job."""
+"""A start compares its configuration with the checkpoint and with the topics before it is ready; this process plays the job's part."""
 
 from __future__ import annotations
 
@@ -15,20 +15,36 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from validator_simulators import SimulationSettings
 
+from streaming import taking_over
+from streaming.taking_over import known_of_lanes, writers
+from streaming.transactions import TransactionalWriter
 from tests.sending import send
 from tests.unit.lanes.chains import Chain, chain, config_of
 from validator.checkpoint.kafka import SecondLook
-from validator.codec.encode import OutputRecord
+from validator.checkpoint.markers import LaneOnKafka
+from validator.codec.encode import OutputRecord, encode_dead_letter
+from validator.codec.inflight import NO_LANE
 from validator.config import Config
+from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
-from validator.history.engine import InputPartition, by_block
+from validator.history.engine import InputPartition, by_block, skipped_records
 from validator.job import start_check
-from validator.job.start_check import Look, look, look_offline, note_executed, refuse_without_kafka
+from validator.job.orders import lane_reports
+from validator.job.start_check import (
+    Look,
+    check_accepted,
+    look,
+    look_offline,
+    note_executed,
+    refusal_of,
+    refuse_without_kafka,
+)
 from validator.kafka.settings import admin_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
-from validator.lanes.kept_start import NOTHING, Accepted
+from validator.lanes.kept_start import NOTHING, Accepted, kept_starts, started_epochs
 from validator.lanes.marker import Marker
+from validator.lanes.parked import Fault, Parked
 from validator.lanes.processor import LaneProcessor
 from validator.topics import INPUT_TOPICS
 
@@ -396,3 +412,72 @@ def test_rebuild_after_a_crash_does_not_wait_for_an_open_transaction(deployment:
         assert "block 5 would not be rebuilt" in deployment.refused(richer(CHAIN), rebuild=True)
     finally:
         producer.abort_transaction(60.0)
+
+
+def test_refusal_that_validator_lanes_predicts_is_that_of_the_start(deployment: Deployment) -> None:
+    deployment.run(CHAIN)
+
+    def predicted(of: Chain) -> str | None:
+        config = deployment.config(of)
+        kept = kept_starts(deployment.folder / "lanes")[CHAIN.lane]
+        return refusal_of(config, CHAIN.lane, kept, started_epochs(lane_definitions(config)[CHAIN.lane].epochs), LAST)
+
+    rules = {"profile": "router/2021-09"}
+    limits = {**CHAIN.table["host_configuration"], "hrmp_channel_max_size": 7}
+    handlers = {"handlers": [{"name": "remark"}], "ump_weights": {}, "ump_failing_messages": []}
+    for keys in (
+        {"ump_default_weight": 7},
+        {"host_configuration": limits, **handlers},
+        handlers,
+        {"rules": [{"from_block": LAST, **rules}]},
+        {"enactment": "on-inclusion"},
+    ):
+        changed = with_keys(CHAIN, **keys)
+        assert predicted(changed) == deployment.refused(changed)
+    assert predicted(richer(CHAIN)) == deployment.refused(richer(CHAIN))
+    for fits in (CHAIN, with_keys(CHAIN, rules=[{"from_block": LAST + 1, **rules}])):
+        assert predicted(fits) is None
+        deployment.start(fits)
+
+
+def test_accepted_change_of_an_unknown_lane_is_refused_without_kafka(deployment: Deployment) -> None:
+    deployment.run(CHAIN, OTHER)
+    config = deployment.config(CHAIN)
+    with pytest.raises(UserError) as refused:
+        check_accepted(config, Accepted(blocks={"poladot": 4}))
+    assert str(refused.value) == (
+        "--accept-change poladot:4: no such lane, did you mean polkadot; lanes are kusama, polkadot"
+    )
+    elsewhere = Accepted(removed=frozenset({"elsewhere"}))
+    for known in (GENESIS, Accepted(removed=frozenset({"kusama"})), Accepted(blocks={CHAIN.lane: 4})):
+        check_accepted(config, known)
+    with pytest.raises(UserError, match="--accept-change elsewhere:removed: no such lane; lanes"):
+        check_accepted(config, elsewhere)
+    deployment.remove_checkpoint()
+    check_accepted(config, elsewhere)  # its topics may still know it
+
+
+SKIPPED = Source("candidates", 0, 7)
+
+
+@pytest.mark.parametrize("killed", ["kusama", "removed", NO_LANE])
+def test_what_stands_behind_an_open_transaction_is_known(
+    kafka: dict[str, Any], killed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Kafka ends the transaction by itself after minutes, which must not be what lets this pass
+    monkeypatch.setattr(taking_over, "ABANDONED_S_MAX", 20.0)
+    prefix = f"without-checkpoint-{killed}."
+    create_topics(kafka, prefix=prefix)
+    config = Config.model_validate({"kafka": kafka, "topics": {"prefix": prefix}})
+    parked = Parked(Fault.BUG, "a bug", 3).record("polkadot").records
+    (other,) = Parked(Fault.BUG, "a bug", 3).record("kusama").records
+    letter = DeadLetter("polkadot", DeadReason.SKIPPED, "skipped", SKIPPED, b"raw")
+    abandoned = TransactionalWriter(LaneOnKafka(kafka, prefix, killed), "job-1")
+    abandoned.write([encode_dead_letter(letter._replace(lane=killed, reason=DeadReason.LATE)), other])
+    assert abandoned._writer.producer.flush(60) == 0
+    writer = TransactionalWriter(LaneOnKafka(kafka, prefix, "polkadot"), "job-1")
+    writer.write([encode_dead_letter(letter), *parked])
+    writer.commit(Marker(3))
+    assert (skipped_records(kafka, prefix), lane_reports(config).parked) == ({}, {}), "it is hidden"
+    found = known_of_lanes(config, writers(["polkadot", "kusama"], ["removed"]))
+    assert found == {"skipped": {"polkadot": frozenset({SKIPPED})}, "parked": frozenset({"polkadot"})}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lease of a transport: one holder at a time, whose commits alone Kafka takes."""
+"""The lease of a transport, whose holder's commits alone Kafka takes; and what a measured context counts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from threading import Event
 from typing import Any, NamedTuple
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.contract.transport_backends import acquire
+from tests.contract.transport_backends import LANE, Measured, acquire
+from validator.config import Config
 from validator.errors import LeaseLost, UserError
 from validator.kafka.settings import COMMITS, consumer_config
 from validator.kafka.topics import create_topics
 from validator.transports import lease as module
 from validator.transports.lease import Lease
+from validator.transports.meter import measuring
 from validator.transports.runner import TransportGroup
 
 WAIT_S = 60.0
@@ -214,3 +217,70 @@ def test_session_timeout_that_the_brokers_refuse_is_one_error_line(group: Transp
         pytest.raises(UserError, match=r"^transport t: error from .*INVALID_SESSION_TIMEOUT"),
     ):
         acquire(lease)
+
+
+@pytest.fixture
+def measured() -> Measured:
+    return Measured()
+
+
+def test_records_are_counted_once_kafka_has_them(measured: Measured) -> None:
+    context = measured.start()
+    context.submit("blocks", LANE.encode(), b"12345")
+    answers: list[str | None] = []
+    assert context.enqueue("candidates", LANE.encode(), b"123", answers.append)
+    assert answers in ([], [None])
+    context.receive(0)
+    measured.close()
+    assert answers == [None]
+    assert measured.figure("written_records_total", "blocks") == 1
+    assert measured.figure("written_bytes_total", "blocks") == 5
+    assert measured.figure("written_records_total", "candidates") == 1
+    assert measured.figure("unconfirmed_records") == 0
+
+
+def test_refused_records_are_counted(measured: Measured) -> None:
+    context = measured.start()
+    with pytest.raises(ValueError, match="verdicts"):
+        context.submit("verdicts", b"", b"")
+    with pytest.raises(ValueError, match="verdicts"):
+        context.enqueue("verdicts", b"", b"", lambda _: None)
+    assert measured.figure("refused_records_total") == 2
+    assert measured.figure("unconfirmed_records") == 0
+    measured.close()
+
+
+def test_received_records_are_counted_until_they_are_acknowledged(measured: Measured) -> None:
+    measured.send(("verdicts", b"a", b"1"), ("verdicts", b"a", b"2"))
+    context = measured.start()
+    assert context.receive(0)
+    assert context.receive(0)
+    assert measured.figure("received_records_total", "verdicts") == 2
+    assert measured.figure("unacknowledged_records") == 2
+    context.acknowledge()
+    assert measured.figure("unacknowledged_records") == 0
+    reader = context.reader(["verdicts"])
+    assert reader.receive(0)
+    assert measured.figure("received_records_total", "verdicts") == 3
+    measured.close()
+
+
+def test_without_metrics_the_context_is_the_same(measured: Measured) -> None:
+    context = measured.start()
+    lines: list[str] = []
+    with measuring(Config(), "t", lines.append, context) as given:
+        assert given is context
+    assert lines == []
+    measured.close()
+
+
+def test_transport_serves_its_figures_at_its_address(measured: Measured) -> None:
+    config = Config.model_validate({"metrics": {"transports": {"t": "127.0.0.1:0"}}})
+    lines: list[str] = []
+    with measuring(config, "t", lines.append, measured.start()) as context:
+        context.submit("blocks", LANE.encode(), b"12345")
+        (line,) = lines
+        with urlopen(line.rpartition(" ")[2]) as answer:
+            text = answer.read().decode()
+    assert 'validator_transport_written_bytes_total{topic="blocks",transport="t"} 5.0' in text
+    measured.close()

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from threading import Event, Timer
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -150,3 +151,16 @@ Backend = OnKafka | InMemory
 def wait(context: TransportContext, of: Backend) -> Record | None:
     """Wait for a record: joining a group takes time, memory answers immediately."""
     return context.receive(60 if isinstance(of, OnKafka) else 0)
+
+
+Mistakes = list[tuple["Callable[[TransportContext], Any]", str]]
+"""Calls with a wrong argument, and the beginning of the error of each."""
+
+
+def assert_refused(context: TransportContext, mistakes: Mistakes) -> None:
+    """Make each call; it raises a `ValueError` of one line."""
+    for call, text in mistakes:
+        with pytest.raises(ValueError, match=r"expected|no such") as caught:
+            call(context)
+        assert str(caught.value).startswith(text), f"{text}\n{caught.value}"
+        assert "\n" not in str(caught.value)

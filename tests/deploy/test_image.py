@@ -10,9 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.image_requirements import FOLDER, files
+from tests.tidy.image_requirements import FOLDER
 from tests.tidy.tree import ROOT
 from validator.kafka.java import find_java
 
@@ -23,13 +21,6 @@ ENTRYPOINT = FOLDER / "entrypoint.sh"
 def json_of(instruction: str) -> list[str]:
     """Return the arguments of an instruction in its JSON form; the last one counts."""
     return [list(json.loads(found)) for found in re.findall(rf"(?m)^(?:{instruction}) (\[.*\])$", DOCKERFILE)][-1]
-
-
-def test_requirements_are_up_to_date() -> None:
-    if sys.version_info[:2] != (3, 11) or sys.platform != "linux":
-        pytest.skip("the image has CPython 3.11 on Linux")
-    for name, text in files().items():
-        assert (FOLDER / name).read_text(encoding="ascii") == text, "run python -m tests.tidy.image_requirements"
 
 
 def test_image_copies_what_exists_and_nothing_more() -> None:

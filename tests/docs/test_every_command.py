@@ -65,13 +65,13 @@ NOT_RUN: Final = {
     "python add_partitions.py 4 validator.blocks validator.candidates": "tests/added_partitions.py makes the same call",
     "validator topics list": "tests/cli/ runs it",
     "make demo": "tests/cli/test_demo.py runs `validator demo`; make sets up this very environment",
-    "make demo-real": "tests/cli/test_demo_real.py runs what it runs",
+    "make demo-real": "tests/cli/test_demo.py runs what it runs",
     "make demo-channel": "tests/channel/test_demo.py runs examples/channel/demo.py",
     "git pull": "the tests run what is there",
     "make setup": "make sets up this very environment",
     "make test": "it would run itself",
     "validator console": "it runs until Ctrl-C; tests/console/test_serve.py runs what it runs",
-    "validator demo --real": "tests/cli/test_demo_real.py runs it",
+    "validator demo --real": "tests/cli/test_demo.py runs it",
     "validator follow --lane polkadot": "it needs a live node; tests/streaming/test_relay_chain.py runs the transport with a mock node",
     **dict.fromkeys(
         (

@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages that need nothing else work: the test writes every file, runs every command and compares the output with the page."""
+"""Pages work: the test writes every file, runs every command and compares the output with the page; and the site is built."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import socket
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, blocks, run
+from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Block, blocks, run
+from tests.registry_stand_in import stand_in
+from tests.tidy.tree import ROOT
+from validator.config import Config
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 PORT = "9443"
 """The port of channel-peers.md, which another process may have."""
@@ -82,3 +93,66 @@ def test_script_of_checks_in_ci_fails_for_everything_that_is_wrong(break_it: str
     failed = run([], tmp_path, [*AS_ON_A_TERMINAL, break_it, "! sh checks.sh"]).done
     assert failed.returncode == 0, failed.stdout
     assert words in failed.stdout
+
+
+REGISTRY_PAGE = (DOCS / "schema-registry.md").read_text(encoding="utf-8")
+
+
+def test_page_of_the_registry_works(tmp_path: Path) -> None:
+    with stand_in() as registry:
+        before = [*AS_ON_A_TERMINAL, f"export VALIDATOR_SCHEMA_REGISTRY__URL={registry.url}"]
+        run([block for block in blocks(REGISTRY_PAGE) if block.language == "console"], tmp_path, before).check()
+        assert "validator.verdicts-validator.Verdict" in registry.subjects
+
+
+def test_configuration_of_that_page_is_valid() -> None:
+    (shown,) = [block.content for block in blocks(REGISTRY_PAGE) if block.language == "toml"]
+    assert Config(**tomllib.loads(shown)).schema_registry.url == "http://localhost:8081"
+
+
+UPGRADE_PAGE = DOCS / "upgrade.md"
+DEPLOYMENT = """\
+$ validator up
+$ validator submit channel-requests channel-requests.jsonl
+$ validator submit blocks blocks.jsonl
+$ validator submit candidates candidates.jsonl
+$ validator watch verdicts --count 4
+"""
+"""What docs/first-channel.md does before."""
+
+
+def section(title: str) -> list[Block]:
+    text = UPGRADE_PAGE.read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^## {title}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return [block for block in blocks(found) if block.language == "console"]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.broker
+def test_deployment_is_backed_up_restored_rebuilt_and_moved(tmp_path: Path) -> None:
+    made = [*AS_ON_A_TERMINAL, "validator init first-channel > made.log", "cd first-channel"]
+    run([Block("console", DEPLOYMENT, None)], tmp_path, made).check()
+    folder = tmp_path / "first-channel"
+    for title in ("Back up", "Restore", "Without a backup"):
+        parts = section(title)
+        assert parts, title
+        run(parts, folder, AS_ON_A_TERMINAL).check()
+    elsewhere = tmp_path / "another-machine"
+    elsewhere.mkdir()
+    shutil.move(tmp_path / "backup.tar.gz", elsewhere)
+    folder.rename(tmp_path / "gone")
+    run(section("Move to another machine"), elsewhere, AS_ON_A_TERMINAL).check()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs comes with the extra docs: `make docs`")
+def test_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in ("index", "ARCHITECTURE", "readers/operators", "api/client", "source/examples/validator.toml"):
+        assert (tmp_path / f"{name}.html").exists() or (tmp_path / f"{name}.md.html").exists(), name
+    index = (tmp_path / "search" / "search_index.json").read_text(encoding="utf-8")
+    assert "OutboundHrmp/CapacityExceeded" in index
+    assert "class DuplicateWindow" not in index, "the tree's own files are not searched"

@@ -29,8 +29,8 @@ from validator.codec.framing import id_header
 from validator.codec.json_form import to_json
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.core.inputs import Source
+from validator.kafka.broker import java_properties
 from validator.kafka.jars import ensure_jars
-from validator.kafka.login import java_properties
 from validator.kafka.settings import admin_config, producer_config
 from validator.lanes.configured import configured_codec
 from validator.topics import INPUT_TOPICS

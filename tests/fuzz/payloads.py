@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets that read payloads: calls of handlers in SCALE, pages of bodies, and frames of Channel."""
+"""Targets that read payloads: calls of handlers in SCALE."""
 
 from __future__ import annotations
-
-import sys
-from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from validator_balances.calls import decode_transfer, encode_transfer
 from validator_hrmp_calls import calls
@@ -16,10 +10,6 @@ from validator_remark import decode_remark
 from tests.fuzz.target import Target
 from validator.core.scale import DecodeError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-CHANNEL = Path(__file__).resolve().parents[2] / "plugins" / "channel" / "fuzz" / "targets.py"
 CALLS = (calls.InitOpenChannel(2, 3, 4), calls.AcceptOpenChannel(2), calls.CloseChannel(2, 3))
 DECODERS = (calls.decode_init_open_channel, calls.decode_accept_open_channel, calls.decode_close_channel)
 
@@ -53,22 +43,6 @@ def _check_remark(data: bytes) -> bool:
     return True
 
 
-def _channel() -> Any:
-    spec = spec_from_file_location("tests_fuzz_channel_targets", CHANNEL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def _holds(check: Callable[[bytes], None], data: bytes) -> bool:
-    check(data)
-    return True
-
-
-_CHANNEL = _channel()
 TARGETS = (
     Target(
         "calls-balances",
@@ -77,13 +51,4 @@ TARGETS = (
     ),
     Target("calls-hrmp", lambda: [calls.encode(call) for call in CALLS], _check_calls),
     Target("calls-remark", lambda: [b"\0\0\x08ab", b"\0\7\0"], _check_remark),
-    *(
-        Target(
-            f"channel-{name}",
-            partial(lambda of: list(_CHANNEL.seeds(of)), name),
-            partial(_holds, check),
-            per_test=4_000,
-        )
-        for name, check in _CHANNEL.TARGETS.items()
-    ),
 )

@@ -10,14 +10,13 @@ from functools import partial
 from typing import Any
 
 from validator_relay_chain import storage, upward
-from validator_relay_chain.answers import fault
 from validator_relay_chain.block import read_block
 from validator_relay_chain.candidates import read_inherent, read_pending_v1
-from validator_relay_chain.errors import NodeError
+from validator_relay_chain.channels import Channels
+from validator_relay_chain.errors import NodeError, fault
 from validator_relay_chain.header import Header, to_hex
-from validator_relay_chain.hidden import Channels
 from validator_relay_chain.position import Pending, Position
-from validator_relay_chain.reading import read_keys, read_values, read_version
+from validator_relay_chain.source import read_keys, read_values, read_version
 from validator_relay_chain.storage import Channel, Queued
 from validator_relay_chain.trie import ProofError, make_proof, read_proof
 from validator_simulators.relay_chain.made import MadeCandidate, MadeState, inherent

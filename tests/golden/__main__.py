@@ -11,6 +11,7 @@ import typer
 
 from tests import class_data
 from tests.golden import layers
+from tests.golden.documents import SAMPLES
 
 SHOWN_MAX = 60
 
@@ -41,6 +42,10 @@ Kafka = Annotated[
 @app.command()
 def record(layer: OfLayer = Layer.ALL, kafka: Kafka = None) -> None:
     """Make a new recording from the current code. With --layer documents, the recorded inputs and what lanes emit stay as they are."""
+    if layer is not Layer.JOB and not SAMPLES.is_dir():
+        raise typer.BadParameter(
+            f"{SAMPLES} does not exist, and a recording made without it has no replays of its traces: put it there"
+        )
     if layer is Layer.DOCUMENTS:
         typer.echo(layers.record_documents())
         return

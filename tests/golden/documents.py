@@ -60,7 +60,7 @@ def _generated_suites() -> Iterator[Line]:
     with _importable(ROOT / "plugins" / "early-hrmp" / "tests", ROOT / "plugins" / "xcmp" / "tests"):
         early, xcmp = import_module("early_hrmp_suite"), import_module("xcmp_suite")
     texts |= {f"early-hrmp/{group}.json": early.text_of(group) for group in early.GROUPS}
-    texts |= {f"xcmp/{name}": text for name, text in xcmp.files().items()}
+    texts |= {f"xcmp/{path.name}": text for path, text in xcmp.made().items()}
     for name, text in texts.items():
         parsed = json.loads(text)
         parts = parsed.items() if isinstance(parsed, dict) else ((each["id"], each) for each in parsed)

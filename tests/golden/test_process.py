@@ -37,7 +37,7 @@ def test_recording_covers_every_protocol_reason_and_outcome() -> None:
             outcomes[decode_bytes(line["group"], bytes.fromhex(line["value"]))["outcome"]] += 1
         elif kind == "stored":
             stored[topic] += 1
-    # records far ahead and orders of operators are in tests/unit/lanes/test_orders.py and tests/unit/core/test_lane_limits.py
+    # records far ahead and orders of operators are in tests/unit/lanes/test_orders.py and tests/unit/core/test_lane.py
     assert set(reasons) == {reason.name for reason in DeadReason} - {"TOO_FAR_AHEAD", "SKIPPED"}
     assert set(outcomes) == {"ok", "failed", "out_of_weight", "no_handler"}
     assert set(stored) == {"head", "slots", "journal", "own-page", "lane-page", "snapshot"}

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Router's property test draws from: few paras, tiny limits, lists of rules by height, all kinds of requests."""
+"""What the Router's machine does: its inputs, the events that they must give, and the headroom that they leave."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
+from validator_simulators import size_of
 from validator_simulators.router.later_rules import FEATURES, LASTING, PROFILES, REQUESTS, with_implied
-from validator_simulators.router.model import NaiveRouter
+from validator_simulators.router.model import Channel, NaiveRouter
 
 from tests.property.shapes import Json
 from validator.core.rules import RulesEpoch
 from validator.document import Node
-from validator.plugin.protocol_parts import RuleProfiles
+from validator.plugin.protocol_api import RuleProfiles
 from validator.plugin.rule_choice import read_rules
 from validator.plugin.runtime import installed_protocol
 
@@ -183,4 +186,110 @@ def quiet_candidate(naive: NaiveRouter, para: int, watermark: int, horizontal: l
         "upward_messages": [],
         "processed_downward_messages": min(1, len(naive.dmq.get(para, []))),
         "horizontal_messages": horizontal,
+    }
+
+
+AT_LEAST: Final = {
+    "horizontal messages accepted": 150,
+    "partial prunes": 15,
+    "full prunes": 40,
+    "channels removed with contents": 15,
+    "messages refused by a full channel": 25,
+}
+"""How often all examples together must meet an event."""
+FULL: Final = ("OutboundHrmp/CapacityExceeded", "OutboundHrmp/TotalSizeExceeded")
+
+
+class Met(Counter[str]):
+    """The number of events, by name."""
+
+    def before(self, naive: NaiveRouter) -> Watch:
+        """Return the watch over one change of the model."""
+        return Watch(self, naive, _contents(naive))
+
+
+class Watch(NamedTuple):
+    """The model before a change."""
+
+    met: Met
+    naive: NaiveRouter
+    contents: dict[Channel, list[Json]]
+
+    def after(self, results: Sequence[Json], candidate: Json | None = None) -> None:
+        """Count what the change has done. ``candidate`` is the one that it checked, if any."""
+        now = _contents(self.naive)
+        for channel, messages in self.contents.items():
+            left = [message for message in messages if any(message is other for other in now.get(channel, ()))]
+            if channel not in now:
+                self.met["channels removed with contents"] += bool(messages)
+            elif len(left) < len(messages):
+                self.met["partial prunes" if left else "full prunes"] += 1
+        for result in results:
+            if candidate is not None and result["ok"]:
+                self.met["horizontal messages accepted"] += len(candidate["horizontal_messages"])
+            self.met["messages refused by a full channel"] += not result["ok"] and result["error"]["kind"] in FULL
+
+
+def missed(met: Met) -> dict[str, int]:
+    """Return the events that were met less often than they must be, with their numbers."""
+    return {name: met[name] for name, least in AT_LEAST.items() if met[name] < least}
+
+
+def _contents(naive: NaiveRouter) -> dict[Channel, list[Json]]:
+    return {channel: list(fields["messages"]) for channel, fields in naive.channels.items()}
+
+
+WATERMARKS_MAX = 64
+"""Watermarks that the record of a para lists."""
+
+
+def headroom_of(naive: NaiveRouter, emitted: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], Json]:
+    """Return the headroom of all paras and channels, by id: those that exist, and those in ``emitted``, which may be gone."""
+    ids = {(para,) for para in naive.kinds} | naive.channels.keys() | set(emitted)
+    return {each: _of_channel(naive, each) if len(each) == 2 else _of_para(naive, each[0]) for each in ids}
+
+
+def _of_para(naive: NaiveRouter, para: int) -> Json:
+    gone = {
+        "para_id": para,
+        "valid": False,
+        "upward_count_left": 0,
+        "upward_bytes_left": 0,
+        "downward_pending": 0,
+        "watermark": None,
+        "valid_watermarks": (),
+    }
+    if para not in naive.kinds:
+        return gone
+    waiting = naive.upward_waiting(para)
+    return {
+        **gone,
+        "valid": True,
+        "upward_count_left": max(0, naive.config["max_upward_queue_count"] - len(waiting)),
+        "upward_bytes_left": max(0, naive.config["max_upward_queue_size"] - sum(map(size_of, waiting))),
+        "downward_pending": len(naive.dmq.get(para, [])),
+        "watermark": naive.watermarks.get(para),
+        "valid_watermarks": tuple(_valid_watermarks(naive, para)[:WATERMARKS_MAX]),
+    }
+
+
+def _valid_watermarks(naive: NaiveRouter, para: int) -> list[int]:
+    landings = sorted({block for block, _ in naive.digests.get(para, [])})
+    last = naive.watermarks.get(para)
+    if naive.has("relaxed_watermark") or naive.has("watermark_may_stay"):
+        landings = [block for block in landings if last is None or block > last]
+    return [last, *landings] if naive.has("watermark_may_stay") and last is not None else landings
+
+
+def _of_channel(naive: NaiveRouter, channel: Channel) -> Json:
+    sender, recipient = channel
+    found = naive.channels.get(channel)
+    limits = found or {"limit_used_places": 0, "limit_used_bytes": 0, "limit_message_size": 0}
+    return {
+        "sender": sender,
+        "recipient": recipient,
+        "open": found is not None,
+        "places_left": limits["limit_used_places"] - (naive.used_places(channel) if found else 0),
+        "bytes_left": limits["limit_used_bytes"] - (naive.used_bytes(channel) if found else 0),
+        "message_size_max": limits["limit_message_size"],
     }

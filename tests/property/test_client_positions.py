@@ -149,7 +149,7 @@ class Program:
         try:
             if self._stream is None:
                 start = "beginning" if self._kept is None else json.loads(self._kept)
-                self._stream = self._world.open(start, follow=False)  # which would let an iteration wait for ever
+                self._stream = self._world.open(start, follow=False)  # which would let an iteration wait forever
             for receipt in self._records(self._stream, way, count):
                 self.taken.append(receipt.block)
         except TimeoutError:
@@ -213,7 +213,7 @@ def each_record_is_there_once(world: World, script: list[tuple[str, int, bool]])
                     world.add_partition()
                 case _:
                     program.read(step, count)
-        for _ in range(3):  # the first may find that the topic was made again, and the second begins anew
+        for _ in range(3):  # the first may find that the topic was made again, and the second begins again
             program.save()
             program.stop()
             program.read("iterate", 2 * BLOCKS_MAX)

@@ -24,8 +24,6 @@ from validator_simulators.router.model import NaiveRouter
 
 from tests.hypothesis_profile import examples
 from tests.property.meddling import MeddlingDispatcher
-from tests.property.router_events import Met, missed
-from tests.property.router_headroom import headroom_of
 from tests.property.router_inputs import (
     ENDS,
     FAILING,
@@ -33,10 +31,13 @@ from tests.property.router_inputs import (
     LIMITS,
     PARAS,
     WEIGHTS,
+    Met,
     changes_of_rules,
     epochs_of,
+    headroom_of,
     kinds,
     later_request_of,
+    missed,
     new_configs,
     onboardings,
     paras,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A compact builder for conformance scenarios: every call adds an input with its expected result.
 
-The suite's scenarios in `tests/router/*_scenarios.py` use it. `python -m tests.router.generate` writes them to the JSON files of the
+The suite's scenarios in `tests/router/*_scenarios.py` use it. `make generate` writes them to the JSON files of the
 package, and a test compares the two.
 """
 

@@ -19,10 +19,9 @@ import pytest
 from validator_relay_chain import keys
 from validator_relay_chain.block import ChainBlock
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.metadata import MetadataCache, Runtime
 from validator_relay_chain.oracle import records
-from validator_relay_chain.pool import NodePool, RealTime
+from validator_relay_chain.pool import Clock, NodePool
 from validator_relay_chain.prepare import configuration, prepare
 from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import decode_channel
@@ -95,13 +94,10 @@ def runs() -> dict[str, Followed]:
 
 def tables(name: str, run: Followed, url: str, folder: Path) -> dict[str, Any]:
     """Return the configuration of a lane, made as `validator follow` makes it."""
-    pool = NodePool([url], RealTime(threading.Event()))
+    pool = NodePool([url], Clock())
     try:
         chain = Chain(pool, MetadataCache(folder / "metadata"))
-        prepared = prepare(
-            chain, name, folder, from_block=run.joined + 1, to_block=run.last, progress=lambda *_: None,
-            tell=lambda _: None,
-        )  # fmt: skip
+        prepared = prepare(chain, name, folder, from_block=run.joined + 1, to_block=run.last)
     finally:
         pool.close()
     made = configuration(prepared, [url], str(folder), run.last)

@@ -21,8 +21,7 @@ from tests.streaming.reference import IMMEDIATE, chains, reference
 from validator import exit_codes
 from validator.config.toml import to_toml
 from validator.kafka import refusals, retry
-from validator.kafka.broker import HOST, EmbeddedBroker, _free_ports
-from validator.kafka.login import server_login
+from validator.kafka.broker import HOST, EmbeddedBroker, _free_ports, server_login
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.topics import INPUT_TOPICS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of `docs/changing.md`: when a change of each key takes effect. Run it with ``python -m tests.tidy.change_page``."""
+"""Writes the table of `docs/changing.md`: when a change of each key takes effect."""
 
 from __future__ import annotations
 
@@ -91,10 +91,7 @@ def table() -> str:
     return "\n".join(rows)
 
 
-def render(text: str) -> str:
+def made() -> dict[Path, str]:
     """Return the page with the present table."""
-    return re.sub(r"^\| key \|.*?(?=\n\n)", lambda _: table(), text, count=1, flags=re.MULTILINE | re.DOTALL)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    return {PAGE: re.sub(r"^\| key \|.*?(?=\n\n)", lambda _: table(), text, count=1, flags=re.MULTILINE | re.DOTALL)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the Grafana dashboard `deploy/grafana/validator.json`. Run it with ``python -m tests.tidy.dashboard``."""
+"""Writes the Grafana dashboard `deploy/grafana/validator.json`."""
 
 from __future__ import annotations
 
@@ -390,10 +390,6 @@ def _variable(name: str, query: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rendered() -> str:
+def made() -> dict[Path, str]:
     """Return the file's text."""
-    return json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    DASHBOARD.write_text(rendered(), encoding="utf-8")
+    return {DASHBOARD: json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m tests.tidy.image_requirements`: writes what the container image installs, each with the hash of its archive.
+"""Makes the list of what the container image installs, each with the hash of its archive.
 
 It lists what the product and its plugins need to run the job and the console, by the metadata of this environment, and the build backends.
 Versions and hashes come from `constraints.sha256`, which is for CPython 3.11 on Linux x86-64.
@@ -7,8 +7,10 @@ Versions and hashes come from `constraints.sha256`, which is for CPython 3.11 on
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from importlib.metadata import distribution
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -22,7 +24,7 @@ EXTRAS = ("console", "spark")
 BACKENDS = ("editables", "hatchling", "setuptools", "wheel")
 """What builds this project and pyspark."""
 
-HEADING = "# Made by `python -m tests.tidy.image_requirements`, for CPython 3.11 on Linux x86-64.\n"
+HEADING = "# Made by `make generate`, for CPython 3.11 on Linux x86-64.\n"
 
 
 def own() -> tuple[str, ...]:
@@ -55,14 +57,11 @@ def rendered(names: set[str]) -> str:
     return HEADING + "".join(lines)
 
 
-def files() -> dict[str, str]:
-    """Return the content of each file by its name."""
+def made() -> dict[Path, str]:
+    """Return each file, or none where the interpreter is another one than the image's."""
+    if sys.version_info[:2] != (3, 11) or sys.platform != "linux":
+        return {}
     ours = frozenset(map(canonicalize_name, own()))
     run = needed(iter([Requirement(f"validator[{','.join(EXTRAS)}]"), *map(Requirement, own())]), without=ours)
     build = needed(map(Requirement, BACKENDS))
-    return {RUN.name: rendered(run - build), BUILD.name: rendered(build)}
-
-
-if __name__ == "__main__":
-    for file, text in files().items():
-        (FOLDER / file).write_text(text, encoding="ascii")
+    return {RUN: rendered(run - build), BUILD: rendered(build)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of `docs/metrics.md` from the definitions. Run it with ``python -m tests.tidy.metric_page``."""
+"""Writes the tables of `docs/metrics.md` from the definitions."""
 
 from __future__ import annotations
 
@@ -62,10 +62,7 @@ def _row(metric: Metric) -> str:
     return f"| `{metric.name}` | {metric.kind.value} | {labels} | {_KNOWN_BY[metric.origin]} | {metric.help} |"
 
 
-def render(text: str) -> str:
+def made() -> dict[Path, str]:
     """Return the page with the present tables, which are its end."""
-    return re.sub(r"^### The job\n.*", lambda _: tables() + "\n", text, count=1, flags=re.MULTILINE | re.DOTALL)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    return {PAGE: re.sub(r"^### The job\n.*", lambda _: tables() + "\n", text, count=1, flags=re.MULTILINE | re.DOTALL)}

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes all that is made of the schemas: `docs/records.md`, and the types of `validator/client/records.py`.
-
-Run it with ``python -m tests.tidy.record_page``.
-"""
+"""Makes all that is made of the schemas: `docs/records.md`, and the types of `validator/client/records.py`."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ _MODULE: Final = '''\
 # SPDX-License-Identifier: Apache-2.0
 """The records of output topics as typed values. Hashes and payloads are bytes; docs/records.md explains every field.
 
-Made of the schemas by ``python -m tests.tidy.record_page``.
+Made of the schemas by ``make generate``.
 """
 
 from __future__ import annotations
@@ -85,7 +82,7 @@ _PAGE: Final = """\
 # Records
 
 Every field of every record on Kafka, for protocol `router`. The schemas in [avro/](../avro) are the source of this page;
-`python -m tests.tidy.record_page` writes it. `validator schemas show NAME` prints a schema, and [commands.md](commands.md#sending) has an
+`make generate` writes it. `validator schemas show NAME` prints a schema, and [commands.md](commands.md#sending) has an
 example of each input. Candidates, channel requests and headroom are different for each protocol.
 
 Types are types of JSON, as `validator submit` takes it and `validator watch --json` prints it. `u32` is an integer from 0 to 2^32 - 1,
@@ -131,6 +128,11 @@ _VERDICT: Final = {
 """Rows of a verdict's fields that JSON has in place of those of Avro, or that say more than the schema."""
 
 _NUMBERS: Final = {"validator.U128": "u128", "validator.U64": "u64"}
+
+
+def made() -> dict[Path, str]:
+    """Return the page and the module."""
+    return {PAGE: render(), MODULE: render_module()}
 
 
 def render() -> str:
@@ -337,8 +339,3 @@ def _sentence(text: str) -> str:
 
 def _short(name: str) -> str:
     return name.removeprefix("validator.").removeprefix("router.")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(render(), encoding="utf-8")
-    MODULE.write_text(render_module(), encoding="utf-8")

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the errors of the pages that protocols ship, and `docs/rules/`: copies of these pages, and their index.
-
-Run it with ``python -m tests.tidy.rule_pages``.
-"""
+"""Makes the errors of the pages that protocols ship, and `docs/rules/`: copies of these pages, and their index."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ entry as `rule`.
 |---|---|
 {pages}
 
-The files of this folder are copies of what each protocol ships; `python -m tests.tidy.rule_pages` writes them. A protocol from elsewhere
+The files of this folder are copies of what each protocol ships; `make generate` writes them. A protocol from elsewhere
 brings its own page ([plugins.md](../plugins.md#protocols)).
 
 ## Readings
@@ -96,6 +93,11 @@ def pages() -> dict[Path, tuple[str, RulesPage]]:
     return found
 
 
+def made() -> dict[Path, str]:
+    """Return the text of every shipped page and of every file in the folder."""
+    return sources() | render()
+
+
 def render() -> dict[Path, str]:
     """Return the text of every file in the folder."""
     found = pages()
@@ -128,9 +130,3 @@ def _error_row(entry: RuleEntry) -> str:
     forms = "; or ".join(", ".join(name for name, _ in form) for form in entry.fields)
     page = entry.reference.partition("#")[0].removeprefix("docs/rules/").removesuffix(".md")
     return f"| `{entry.name}` | {forms} | {_link(page, entry)} |"
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for path, text in {**sources(), **render()}.items():
-        path.write_text(text, encoding="utf-8")

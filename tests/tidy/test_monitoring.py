@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.tidy.dashboard import COLUMNS, DASHBOARD, rendered
+from tests.tidy.dashboard import COLUMNS, DASHBOARD
 from tests.tidy.metric_page import OF_PLUGINS
 from tests.tidy.tree import ROOT
 from validator.metrics.definitions import BY_NAME as OF_PRODUCT
@@ -99,9 +99,8 @@ def test_series_of_the_rule_tests_are_complete() -> None:
         assert set(re.findall(r'(\w+)="', labels)) == expected, name
 
 
-def test_dashboard_is_up_to_date_and_uses_what_exists() -> None:
+def test_dashboard_uses_what_exists() -> None:
     text = DASHBOARD.read_text(encoding="utf-8")
-    assert text == rendered(), "run python -m tests.tidy.dashboard"
     panels: list[dict[str, Any]] = [each for each in json.loads(text)["panels"] if each["type"] != "row"]
     assert len(panels) > 20
     shown: set[str] = set()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -107,3 +108,27 @@ def test_files_that_are_scheduled_first_exist() -> None:
     listed = [file for group in LONGEST_FIRST for file in group]
     assert len(set(listed)) == len(listed)
     assert [file for file in listed if not (ROOT / file).is_file()] == []
+
+
+def test_every_plugin_is_in_the_lists_of_plugins() -> None:
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    lists = [
+        names
+        for table in (linter, *linter["contracts"])
+        for names in table.values()
+        if isinstance(names, list) and "validator_remark" in names
+    ]
+    table = (ROOT / "plugins" / "README.md").read_text(encoding="utf-8")
+    assert len(lists) == 4
+    for path in ROOT.glob("plugins/*/pyproject.toml"):
+        folder = path.parent.name
+        package = f"validator_{folder.replace('-', '_')}"
+        assert f"]({folder}/README.md) |" in table, f"add a row of {folder} to plugins/README.md"
+        there = [
+            names
+            for names in lists
+            if package in names or ("validator_simulators" not in names and folder == "simulators")
+        ]
+        assert there == lists, (
+            f"[tool.importlinter] of pyproject.toml: add {package} to each list that has validator_remark"
+        )

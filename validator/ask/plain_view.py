@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from validator.plugin.protocol_parts import StateSection, StateView, section_title
+from validator.plugin.protocol_api import StateSection, StateView, section_title
 
 if TYPE_CHECKING:
     from validator.core.types import ChannelId, ParaId

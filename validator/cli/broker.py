@@ -15,11 +15,10 @@ from validator import exit_codes
 from validator.cli.common import embedded_broker, say, terminated_as_interrupted
 from validator.cli.progress import jar_progress, working
 from validator.errors import UserError
-from validator.kafka.broker import BrokerStatus
+from validator.kafka.broker import BrokerStatus, java_properties
 from validator.kafka.class_archive import PROGRAMS, class_archive
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
-from validator.kafka.login import java_properties
 from validator.private import write_private
 
 WHERE: Final = (

@@ -43,7 +43,7 @@ from validator.errors import UserError
 from validator.hexadecimal import PREFIX, to_hex
 from validator.lanes.configured import configured_codec, definition_beside, job_directory
 from validator.plugin.pack import use_artefacts
-from validator.plugin.protocol_parts import section_title
+from validator.plugin.protocol_api import section_title
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:

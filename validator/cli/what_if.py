@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -22,11 +23,22 @@ from validator.config import load_config
 from validator.config.explain import chain_of
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.history.what_if import Change, Replayed, Sample, Sweep, case_of, other_cases, read_sweep, replay
+from validator.history.what_if import (
+    Change,
+    Changes,
+    Replayed,
+    Sample,
+    Sweep,
+    case_of,
+    other_cases,
+    read_limits,
+    read_sweep,
+    replay,
+)
 from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from validator.config import Config
     from validator.history.what_if import Comparison, Difference, Levels
@@ -48,6 +60,23 @@ def what_if(
         str | None,
         typer.Option(metavar="LIMIT=N,N,...", help="Try several values of one limit of the other configuration."),
     ] = None,
+    rules: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="Rules of the other configuration, for all blocks: a profile that `validator rules list` names.",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="LIMIT=N", help="A limit of the other configuration. May be repeated."),
+    ] = None,
+    each_block: Annotated[
+        bool,
+        typer.Option(
+            "--each-block", help="Also judge each block on the lane's own state: causes apart from their consequences."
+        ),
+    ] = False,
     from_block: Annotated[
         int | None,
         typer.Option(min=1, max=U32_MAX, help="The other configuration applies from this block. Default: the first."),
@@ -74,8 +103,10 @@ def what_if(
     the job may run. Without --from-block, each begins with its own first state. With it, the other one begins with the lane's state before
     that block, and limits that both files give alike keep the values in force there.
     """
-    if config is None and sweep is None:
-        raise UserError("expected --config OTHER.toml, --sweep LIMIT=N,N,... or both, found neither")
+    if config is None and sweep is None and rules is None and not set_:
+        raise UserError(
+            "expected --config OTHER.toml, --rules PROFILE, --set LIMIT=N or --sweep LIMIT=N,N,..., found none of them"
+        )
     if image not in ("svg", "png", "both"):
         raise UserError(f"--image: expected svg, png or both, found {image!r}")
     if image != "svg" and plots is None:
@@ -83,6 +114,7 @@ def what_if(
     if from_block is not None and to_block < from_block:
         raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
     swept = None if sweep is None else read_sweep(sweep)
+    changes = Changes(rules, read_limits(set_ or ()))
     mine = load_config(own)
     lane = lane_of(mine, lane)
     chain_of(mine.chains, lane)
@@ -92,7 +124,8 @@ def what_if(
 
         draw = drawing(plots, ("svg", "png") if image == "both" else (image,))
     with terminated_as_interrupted():
-        replayed = _replay(mine, lane, config, swept, records, from_block, to_block)
+        replay_ = partial(replay, from_block=from_block, to_block=to_block, each_block=each_block)
+        replayed = _replay(mine, lane, config, swept, changes, records, replay_)
     if replayed.blocks == 0:
         raise UserError(f"lane {lane}: no block could be executed: {replayed.waits_for}")
     if as_json:
@@ -111,19 +144,19 @@ def _replay(
     lane: str,
     config: Path | None,
     sweep: Sweep | None,
+    changes: Changes,
     records: Path | None,
-    from_block: int | None,
-    to_block: int,
+    replay: Callable[..., Replayed],
 ) -> Replayed:
     other = None if config is None else load_config(config)
     for each in (own, other):
         if each is not None:
             use_artefacts(each.plugins.artefacts)
     mine = case_of("own", own, lane)
-    cases = other_cases(own, other, "own" if config is None else str(config), lane, sweep)
+    cases = other_cases(own, other, "own" if config is None else str(config), lane, sweep, changes)
     with counting(f"lane {lane}: replaying its inputs") as progress:
         inputs = inputs_of(own, mine.definition, records, progress)
-        return replay(inputs, mine, cases, from_block=from_block, to_block=to_block)
+        return replay(inputs, mine, cases)
 
 
 KINDS_SHOWN: Final = 20
@@ -183,6 +216,21 @@ def _sweep(replayed: Replayed) -> Table:
 def _comparison(replayed: Replayed, comparison: Comparison, limit: int) -> Iterator[Any]:
     different = sum(comparison.kinds.values())
     yield Text(f"  {comparison.name}: {different:,} of {comparison.verdicts:,} verdicts differ")
+    causes = comparison.causes
+    if causes is not None:
+        caused = sum(causes.kinds.values())
+        yield Text(
+            f"  {caused:,} of them differ by the configuration itself, if each block is judged on the lane's own state:"
+        )
+        if caused:
+            yield from (Text(""), _kinds(causes), Text(""), _paras(causes), Text(""), _blocks(causes))
+        if limit and causes.differences:
+            yield from (Text(""), _differences(replayed.lane, causes.differences[:limit]))
+            if caused > limit:
+                yield Text(f"  and {caused - limit:,} more")
+        yield Text("")
+        yield Text("  all differences, consequences of earlier ones included:")
+        limit = 0
     if different:
         yield from (Text(""), _kinds(comparison), Text(""), _paras(comparison), Text(""), _blocks(comparison))
     yield from (Text(""), _levels(replayed.levels, comparison.levels))
@@ -285,7 +333,7 @@ def _said(verdict: dict[str, Any]) -> str:
 def difference_documents(replayed: Replayed, limit: int) -> Iterator[dict[str, Any]]:
     """Yield the first differences of each comparison as JSON."""
     for comparison in replayed.comparisons:
-        for each in comparison.differences[:limit]:
+        for each in (comparison.causes or comparison).differences[:limit]:
             yield {"configuration": comparison.name, **_document(replayed.lane, each)}
 
 
@@ -313,21 +361,28 @@ def summary_documents(replayed: Replayed) -> Iterator[dict[str, Any]]:
             "blocks": replayed.blocks,
             "records": replayed.records,
             "verdicts": each.verdicts,
-            "changes": {change.value: each.count(change) for change in Change},
-            "kinds": [
-                {"change": change, "kind": kind, "before": before or None, "after": after or None, "number": number}
-                for (change, kind, before, after), number in _by_number(each.kinds.items())
-            ],
-            "paras": [
-                {"para_id": para, "change": change, "number": number}
-                for (para, change), number in sorted(each.paras.items())
-            ],
-            "differing_blocks": dict(sorted(each.blocks.items())),
+            **_counts(each),
+            **({} if each.causes is None else {"causes": _counts(each.causes)}),
             "levels": {
                 name: [dict(zip(Sample._fields, sample, strict=True)) for sample in levels.samples]
                 for name, levels in (("own", replayed.levels), ("other", each.levels))
             },
         }
+
+
+def _counts(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "changes": {change.value: comparison.count(change) for change in Change},
+        "kinds": [
+            {"change": change, "kind": kind, "before": before or None, "after": after or None, "number": number}
+            for (change, kind, before, after), number in _by_number(comparison.kinds.items())
+        ],
+        "paras": [
+            {"para_id": para, "change": change, "number": number}
+            for (para, change), number in sorted(comparison.paras.items())
+        ],
+        "differing_blocks": dict(sorted(comparison.blocks.items())),
+    }
 
 
 def _by_number(items: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:

@@ -133,8 +133,8 @@ class KafkaBackend:
 class _KafkaReading:
     """Reads all partitions of a topic, also those that are added later.
 
-    The topic's id is asked before the first offsets and behind each poll with records, so every record that is returned is of the topic
-    that the positions are of: an id never comes back.
+    The topic's id is asked before the first offsets and behind each poll with records, so every record that is returned comes from the
+    topic of the positions: an id never comes back.
     """
 
     def __init__(self, kafka: KafkaTable, prefix: str, topic: str, begin: Begin) -> None:

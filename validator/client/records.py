@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The records of output topics as typed values. Hashes and payloads are bytes; docs/records.md explains every field.
 
-Made of the schemas by ``python -m tests.tidy.record_page``.
+Made of the schemas by ``make generate``.
 """
 
 from __future__ import annotations

@@ -59,13 +59,13 @@ class Begin(NamedTuple):
     def resolved(self, topic: str, topic_id: str | None, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Return the offset that comes first in each partition: that of its first record where the positions have none.
 
-        ``topic`` has the prefix; ``spans`` are the first available offset and the one after the last. Raises `UserError`: the positions are
-        of another topic; a partition does not exist; Kafka does not have what comes next there.
+        ``topic`` has the prefix; ``spans`` are the first available offset and the one after the last. Raises `UserError`: the positions
+        belong to another topic; a partition does not exist; Kafka does not have what comes next there.
         """
         if self.topic_id is not None and topic_id is not None and self.topic_id != topic_id:
             raise UserError(
                 f"start: expected positions of {topic}, whose id is {topic_id}, found id {self.topic_id}: the topic was deleted and made "
-                "again since they were kept, or they are of another one; start='beginning' reads what there is"
+                "again since they were kept, or they belong to another one; start='beginning' reads what there is"
             )
         if self.offsets is None:
             return {partition: end for partition, (_, end) in spans.items()}

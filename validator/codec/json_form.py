@@ -27,13 +27,14 @@ from validator.codec.decode import check_ranges, decode_record
 from validator.codec.encode import LONG_MAX, avro_long, write
 from validator.codec.framing import described
 from validator.codec.schemas import HEADER_SIZE, short_name
-from validator.codec.strict import ITEMS_MAX, Named, NotCanonical, record_reader
+from validator.codec.strict import ITEMS_MAX, Named, NotCanonical, SourceLines, record_reader
 from validator.core.errors import LimitError
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.document import printable
 from validator.errors import UserError
 from validator.hexadecimal import from_hex, to_hex
+from validator.visible import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,11 +136,6 @@ def _schema_of(topic: str, value: bytes, codec: Codec) -> Schema:
         found = schema.name if schema else described(value)
         raise UserError(f"{topic}: expected a record of {' or '.join(expected)}, found {found}")
     return schema
-
-
-def _found(value: Json) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class _ToAvro(Named):
@@ -314,7 +310,7 @@ class _ToAvro(Named):
 
     @staticmethod
     def error(path: str, expected: str, value: Json) -> UserError:
-        return UserError(f"{path or 'record'}: expected {expected}, found {_found(value)}")
+        return UserError(f"{path or 'record'}: expected {expected}, found {shown(value)}")
 
 
 class _ToJson(Named):
@@ -419,7 +415,7 @@ def quick_writer(schema: Any, header: bytes, is_plain: Callable[[dict[str, Any]]
 
     ``header`` is what every value begins with. ``is_plain`` says, by a record's attributes, whether its JSON is an object of its fields.
     """
-    source = _Source(Named(schema), is_plain)
+    source = _Writing(Named(schema), is_plain)
     try:
         value = source.value(schema, "given")
     except NotImplementedError:
@@ -439,30 +435,20 @@ def quick_writer(schema: Any, header: bytes, is_plain: Callable[[dict[str, Any]]
     return write
 
 
-class _Source:
-    """Lines of source, what they refer to by name, and the parts of the value that the next line adds."""
+class _Writing(SourceLines):
+    """Source that writes the values of a schema, and the parts of the value that the next line adds."""
 
     def __init__(self, types: Named, is_plain: Callable[[dict[str, Any]], bool]) -> None:
-        self.types, self.is_plain = types, is_plain
+        super().__init__(types)
+        self.is_plain = is_plain
         self.inside: list[str] = []
-        self.lines: list[str] = []
-        self.names: dict[str, Any] = {}
         self.parts: list[str] = []
-        self.depth = 1
-        self.count = 0
-
-    def add(self, *lines: str) -> None:
-        self.lines += ["    " * self.depth + line for line in lines]
 
     def flush(self) -> None:
         """Add what appends the parts so far: before a line that is not always run, or run several times."""
         if self.parts:
             self.add(f"parts += ({', '.join(self.parts)},)")
         self.parts = []
-
-    def name(self) -> str:
-        self.count += 1
-        return f"v{self.count}"
 
     def expect(self, condition: str) -> None:
         self.add(f"if not ({condition}): raise ValueError")

@@ -6,9 +6,8 @@ Readers go further, and take any byte for true, a branch of -1 for the last one,
 content could then have different bytes, and two readers could disagree. This reader accepts the shortest integers, at most one block for
 each array or map, and bytes that every reader understands alike; the field and the byte of anything else are in the error.
 
-Two readers are made of each schema. One is source code that handles what is usual, at a third of the other's cost. On anything else it
-raises an exception of `UNUSUAL`. The other one is nested functions, each of which takes the bytes and a position, and returns a value and
-the position after it; they decide on all other records and name the place.
+A reader of each schema is made as source code, which handles what is usual. On anything else it raises an exception of `UNUSUAL`; then the
+record is read again value by value, which decides and names the place.
 An array item may take one byte on the wire and about two hundred in memory, so a few megabytes of hostile bytes could
 become gigabytes. Items are therefore counted, all arrays of a record together, and a block that exceeds the limit is refused before
 any of its items is built. Source: Avro 1.12 specification, "Binary encoding".
@@ -65,21 +64,6 @@ class TooManyItems(NotCanonical):
     """A record has more items than any of our records may have."""
 
 
-class _Items:
-    """Counts the items of one record."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self, count: int, at: int) -> None:
-        self.count += count
-        if self.count > ITEMS_MAX:
-            raise TooManyItems(at, f"at most {ITEMS_MAX} items", str(self.count))
-
-
-_Read: TypeAlias = Callable[[bytes, int, _Items], tuple[Any, int]]
 StrictReader: TypeAlias = Callable[[bytes, int], Any]
 """Takes bytes and the position at which a value starts, and returns the value. Raises `NotCanonical`."""
 
@@ -90,23 +74,17 @@ def strict_reader(schema: Json, *, name_records: bool = False) -> StrictReader:
     A value has the form in which fastavro returns it; with ``name_records`` a record inside a union is the pair of its name and itself.
     Raises ``ValueError`` for a schema that we have no use for: a recursive one, or one with items that take no byte.
     """
-    compiler = _Compiler(schema, name_records=name_records)
-    read = compiler.compile(schema)
-    quick = compiled(schema, compiler.resolved, name_records=name_records)
+    types = Named(schema)
+    _takes_bytes(types, schema)
+    quick = _compiled(types, name_records=name_records)
 
-    def read_all(data: bytes, at: int) -> Any:
+    def read(data: bytes, at: int) -> Any:
         try:
             return quick(data, at)
         except UNUSUAL:
-            pass
-        value, end = read(data, at, _Items())
-        if end != len(data):
-            raise NotCanonical(
-                end, "the end of the record", f"{len(data) - end} more byte{'s' * (len(data) - end > 1)}"
-            )
-        return value
+            return _Careful(types, data, at, name_records=name_records).read()
 
-    return read_all
+    return read
 
 
 def named_types(schema: Json) -> dict[str, Json]:
@@ -145,258 +123,197 @@ class Named:
                 return schema, {}
 
 
-# --- values of one type -------------------------------------------------------------------------------------------------------------------
+def _takes_bytes(types: Named, schema: Json, inside: tuple[str, ...] = ()) -> bool:
+    """Return whether each value takes a byte or more. Raises ``ValueError`` as `strict_reader` does."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _takes_bytes(types, branch, inside)
+        return True
+    kind, attributes = types.resolve(schema)
+    match kind:
+        case "record":
+            name = attributes["name"]
+            if name in inside:
+                raise ValueError(f"record {name} contains itself")
+            takes = [_takes_bytes(types, field["type"], (*inside, name)) for field in attributes["fields"]]
+            return any(takes)
+        case "array":
+            if not _takes_bytes(types, attributes["items"], inside):
+                raise ValueError("an array has items that take no byte")
+        case "map":
+            _takes_bytes(types, attributes["values"], inside)
+        case "fixed":
+            return bool(attributes["size"])
+    return kind != "null"
 
 
-def _ended(data: bytes, expected: str) -> NotCanonical:
-    return NotCanonical(len(data), expected, "the end of the record")
+# --- the careful way ----------------------------------------------------------------------------------------------------------------------
 
 
-def _null(_data: bytes, at: int, _items: _Items) -> tuple[None, int]:
-    return None, at
-
-
-def _boolean(data: bytes, at: int, _items: _Items) -> tuple[bool, int]:
-    if at >= len(data):
-        raise _ended(data, "a boolean")
-    if data[at] > 1:
-        raise NotCanonical(at, "a boolean, 0 or 1", str(data[at]))
-    return data[at] == 1, at + 1
-
-
-def _long(data: bytes, at: int, _items: _Items) -> tuple[int, int]:
-    if at < len(data):
-        byte = data[at]
-        if byte < 0x80:
-            return (byte >> 1) ^ -(byte & 1), at + 1
-    return _several_bytes(data, at)
-
-
-def _several_bytes(data: bytes, start: int) -> tuple[int, int]:
+def _long(data: bytes, start: int) -> tuple[int, int]:
+    """Return an integer and the position after it."""
     result = shift = 0
     for at in range(start, min(len(data), start + INTEGER_BYTES_MAX)):
         byte = data[at]
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if byte == 0:
+            if byte == 0 and shift:
                 raise NotCanonical(at, "the last byte of an integer in its shortest form", "zero")
             if result >> 64:
                 raise NotCanonical(at, "the last byte of an integer of 64 bits", f"{byte:#04x}")
             return (result >> 1) ^ -(result & 1), at + 1
         shift += 7
     if len(data) - start < INTEGER_BYTES_MAX:
-        raise _ended(data, "an integer")
+        raise NotCanonical(len(data), "an integer", "the end of the record")
     raise NotCanonical(start + INTEGER_BYTES_MAX - 1, "the last byte of an integer of 64 bits", "another byte after it")
 
 
-def _int(data: bytes, at: int, items: _Items) -> tuple[int, int]:
-    value, end = _long(data, at, items)
-    if not -(2**31) <= value < 2**31:
-        raise NotCanonical(at, "an integer of 32 bits", str(value))
-    return value, end
+class _Careful:
+    """Reads one record value by value; ``at`` is the position of the next byte, and ``items`` counts those of all arrays and maps."""
 
+    def __init__(self, types: Named, data: bytes, at: int, *, name_records: bool) -> None:
+        self.types = types
+        self.data = data
+        self.at = at
+        self.name_records = name_records
+        self.items = 0
 
-def _bytes(data: bytes, at: int, items: _Items) -> tuple[bytes, int]:
-    size, start = _long(data, at, items)
-    end = start + size
-    if size < 0 or end > len(data):
-        raise NotCanonical(at, f"a length from 0 to {len(data) - start}", str(size))
-    return data[start:end], end
+    def read(self) -> Any:
+        value = self.value(self.types.schema)
+        more = len(self.data) - self.at
+        if more:
+            raise NotCanonical(self.at, "the end of the record", f"{more} more byte{'s' * (more > 1)}")
+        return value
 
+    def value(self, schema: Json) -> Any:
+        if isinstance(schema, list):
+            return self.union(schema)
+        kind, attributes = self.types.resolve(schema)
+        return getattr(self, f"read_{kind}")(attributes)
 
-def _string(data: bytes, at: int, items: _Items) -> tuple[str, int]:
-    text, end = _bytes(data, at, items)
-    try:
-        return text.decode(), end
-    except UnicodeDecodeError as error:
-        raise NotCanonical(end - len(text) + error.start, "UTF-8", f"{text[error.start]:#04x}") from None
-
-
-def _fixed(size: int) -> _Read:
-    def fixed(data: bytes, at: int, _items: _Items) -> tuple[bytes, int]:
-        end = at + size
-        if end > len(data):
-            raise NotCanonical(at, f"{size} bytes", str(len(data) - at))
-        return data[at:end], end
-
-    return fixed
-
-
-def _floating(code: str) -> _Read:
-    packed = struct.Struct(code)
-
-    def floating(data: bytes, at: int, _items: _Items) -> tuple[float, int]:
-        end = at + packed.size
-        if end > len(data):
-            raise NotCanonical(at, f"{packed.size} bytes", str(len(data) - at))
-        value: float = packed.unpack_from(data, at)[0]
-        if value != value:
-            raise NotCanonical(at, "a number", "NaN")
-        return value, end
-
-    return floating
-
-
-def _enum(symbols: list[str]) -> _Read:
-    def enum(data: bytes, at: int, items: _Items) -> tuple[str, int]:
-        index, end = _long(data, at, items)
-        if not 0 <= index < len(symbols):
-            raise NotCanonical(at, f"a symbol from 0 to {len(symbols) - 1}", str(index))
-        return symbols[index], end
-
-    return enum
-
-
-# --- values made of others ----------------------------------------------------------------------------------------------------------------
-
-
-def _record(fields: tuple[tuple[str, _Read], ...]) -> _Read:
-    def record(data: bytes, at: int, items: _Items) -> tuple[dict[str, Any], int]:
-        datum = {}
-        name = ""
+    def under(self, name: str, schema: Json) -> Any:
+        """Return a value inside of another one; ``name`` is its part of the path."""
         try:
-            for name, read in fields:
-                datum[name], at = read(data, at, items)
+            return self.value(schema)
         except NotCanonical as error:
             raise error.under(name) from None
-        return datum, at
 
-    return record
-
-
-def _union(branches: tuple[tuple[str | None, _Read], ...]) -> _Read:
-    def union(data: bytes, at: int, items: _Items) -> tuple[Any, int]:
-        index, start = _long(data, at, items)
+    def union(self, branches: list[Json]) -> Any:
+        at, index = self.at, self.read_long()
         if not 0 <= index < len(branches):
             raise NotCanonical(at, f"a branch from 0 to {len(branches) - 1}", str(index))
-        name, read = branches[index]
-        value, end = read(data, start, items)
-        return (value if name is None else (name, value)), end
+        value = self.value(branches[index])
+        kind, attributes = self.types.resolve(branches[index])
+        return (attributes["name"], value) if self.name_records and kind == "record" else value
 
-    return union
+    def take(self, size: int) -> bytes:
+        at, self.at = self.at, self.at + size
+        if self.at > len(self.data):
+            raise NotCanonical(at, f"{size} bytes", str(len(self.data) - at))
+        return self.data[at : self.at]
 
+    def read_null(self, _attributes: Json) -> None:
+        return None
 
-def _count(data: bytes, at: int, items: _Items) -> tuple[int, int]:
-    """Return the number of items of a block, each of which takes at least a byte."""
-    count, start = _long(data, at, items)
-    if not 0 <= count <= len(data) - start:
-        raise NotCanonical(at, f"a count from 0 to {len(data) - start}", str(count))
-    items.add(count, at)
-    return count, start
+    def read_boolean(self, _attributes: Json) -> bool:
+        if self.at >= len(self.data):
+            raise NotCanonical(self.at, "a boolean", "the end of the record")
+        (byte,) = self.take(1)
+        if byte > 1:
+            raise NotCanonical(self.at - 1, "a boolean, 0 or 1", str(byte))
+        return byte == 1
 
+    def read_long(self, _attributes: Json = None) -> int:
+        value, self.at = _long(self.data, self.at)
+        return value
 
-def _end_of_blocks(data: bytes, at: int) -> int:
-    if at >= len(data):
-        raise _ended(data, "the end of a list, 0")
-    if data[at]:
-        raise NotCanonical(at, "the end of a list, 0", f"another block or {data[at]:#04x}")
-    return at + 1
+    def read_int(self, _attributes: Json) -> int:
+        at, value = self.at, self.read_long()
+        if not -(2**31) <= value < 2**31:
+            raise NotCanonical(at, "an integer of 32 bits", str(value))
+        return value
 
+    def floating(self, kind: str) -> float:
+        at, packed = self.at, _FORMATS[kind]
+        value: float = packed.unpack(self.take(packed.size))[0]
+        if value != value:
+            raise NotCanonical(at, "a number", "NaN")
+        return value
 
-def _array(read: _Read) -> _Read:
-    def array(data: bytes, at: int, items: _Items) -> tuple[list[Any], int]:
-        count, at = _count(data, at, items)
-        values: list[Any] = []
-        if not count:
-            return values, at
+    def read_float(self, _attributes: Json) -> float:
+        return self.floating("float")
+
+    def read_double(self, _attributes: Json) -> float:
+        return self.floating("double")
+
+    def read_bytes(self, _attributes: Json = None) -> bytes:
+        at, size = self.at, self.read_long()
+        left = len(self.data) - self.at
+        if not 0 <= size <= left:
+            raise NotCanonical(at, f"a length from 0 to {left}", str(size))
+        return self.take(size)
+
+    def read_string(self, _attributes: Json = None) -> str:
+        text = self.read_bytes()
         try:
-            for _ in range(count):
-                value, at = read(data, at, items)
-                values.append(value)
-        except NotCanonical as error:
-            raise error.under(f"[{len(values)}]") from None
-        return values, _end_of_blocks(data, at)
+            return text.decode()
+        except UnicodeDecodeError as error:
+            at = self.at - len(text) + error.start
+            raise NotCanonical(at, "UTF-8", f"{text[error.start]:#04x}") from None
 
-    return array
+    def read_fixed(self, attributes: Json) -> bytes:
+        return self.take(attributes["size"])
 
+    def read_enum(self, attributes: Json) -> str:
+        at, index = self.at, self.read_long()
+        symbols: list[str] = attributes["symbols"]
+        if not 0 <= index < len(symbols):
+            raise NotCanonical(at, f"a symbol from 0 to {len(symbols) - 1}", str(index))
+        return symbols[index]
 
-def _map(read: _Read) -> _Read:
-    def mapping(data: bytes, at: int, items: _Items) -> tuple[dict[str, Any], int]:
-        count, at = _count(data, at, items)
+    def read_record(self, attributes: Json) -> dict[str, Any]:
+        return {field["name"]: self.under(field["name"], field["type"]) for field in attributes["fields"]}
+
+    def read_array(self, attributes: Json) -> list[Any]:
+        count = self.count()
+        values = [self.under(f"[{at}]", attributes["items"]) for at in range(count)]
+        self.end_blocks(count)
+        return values
+
+    def read_map(self, attributes: Json) -> dict[str, Any]:
+        count = self.count()
         values: dict[str, Any] = {}
-        if not count:
-            return values, at
         for _ in range(count):
-            name, start = _string(data, at, items)
+            at, name = self.at, self.read_string()
             if name in values:
                 raise NotCanonical(at, "each key once", f"{name!r} again")
-            try:
-                values[name], at = read(data, start, items)
-            except NotCanonical as error:
-                raise error.under(name) from None
-        return values, _end_of_blocks(data, at)
+            values[name] = self.under(name, attributes["values"])
+        self.end_blocks(count)
+        return values
 
-    return mapping
+    def count(self) -> int:
+        """Return the number of items of a block, each of which takes at least a byte."""
+        at, count = self.at, self.read_long()
+        left = len(self.data) - self.at
+        if not 0 <= count <= left:
+            raise NotCanonical(at, f"a count from 0 to {left}", str(count))
+        self.items += count
+        if self.items > ITEMS_MAX:
+            raise TooManyItems(at, f"at most {ITEMS_MAX} items", str(self.items))
+        return count
+
+    def end_blocks(self, count: int) -> None:
+        """Take the end after a block; an empty list has none."""
+        if not count:
+            return
+        if self.at >= len(self.data):
+            raise NotCanonical(self.at, "the end of a list, 0", "the end of the record")
+        (byte,) = self.take(1)
+        if byte:
+            raise NotCanonical(self.at - 1, "the end of a list, 0", f"another block or {byte:#04x}")
 
 
-_PLAIN: Final[dict[str, _Read]] = {
-    "null": _null,
-    "boolean": _boolean,
-    "int": _int,
-    "long": _long,
-    "float": _floating("<f"),
-    "double": _floating("<d"),
-    "bytes": _bytes,
-    "string": _string,
-}
-
-
-class _Compiler:
-    def __init__(self, schema: Json, *, name_records: bool) -> None:
-        self.named = named_types(schema)
-        self.name_records = name_records
-        self.inside: list[str] = []
-
-    def compile(self, schema: Json) -> _Read:
-        if isinstance(schema, list):
-            return _union(tuple((self._name(branch), self.compile(branch)) for branch in schema))
-        schema = self.resolved(schema)
-        kind = schema if isinstance(schema, str) else schema["type"]
-        match kind:
-            case "record":
-                return self._record(schema)
-            case "array":
-                return _array(self._item(schema["items"]))
-            case "map":
-                return _map(self.compile(schema["values"]))
-            case "fixed":
-                return _fixed(schema["size"])
-            case "enum":
-                return _enum(schema["symbols"])
-            case _:
-                return _PLAIN[kind]
-
-    def resolved(self, schema: Json) -> Json:
-        while isinstance(schema, dict) and not isinstance(schema["type"], str):
-            schema = schema["type"]
-        return self.named.get(schema, schema) if isinstance(schema, str) else schema
-
-    def _name(self, branch: Json) -> str | None:
-        resolved = self.resolved(branch)
-        is_record = self.name_records and isinstance(resolved, dict) and resolved["type"] == "record"
-        return resolved["name"] if is_record else None
-
-    def _record(self, schema: Json) -> _Read:
-        if schema["name"] in self.inside:
-            raise ValueError(f"record {schema['name']} contains itself")
-        self.inside.append(schema["name"])
-        fields = tuple((field["name"], self.compile(field["type"])) for field in schema["fields"])
-        self.inside.pop()
-        return _record(fields)
-
-    def _item(self, schema: Json) -> _Read:
-        if not self._size_min(schema):
-            raise ValueError("an array has items that take no byte")
-        return self.compile(schema)
-
-    def _size_min(self, schema: Json) -> int:
-        """Return the fewest bytes of a value, or 1 if it takes more."""
-        schema = self.resolved(schema)
-        if isinstance(schema, dict) and schema["type"] == "record":
-            return int(any(self._size_min(field["type"]) for field in schema["fields"]))
-        if isinstance(schema, dict) and schema["type"] == "fixed":
-            return int(schema["size"] > 0)
-        return int(schema != "null")
+# --- the quick way ------------------------------------------------------------------------------------------------------------------------
 
 
 UNUSUAL: Final = (IndexError, ValueError, struct.error)
@@ -408,18 +325,10 @@ _NAMES_MAX: Final = 64
 """Branches and symbols whose index takes one byte."""
 
 
-def compiled(
-    schema: Any,
-    resolve: Callable[[Any], Any],
-    *,
-    name_records: bool,
-) -> StrictReader:
-    """Return the reader of a schema without recursion.
-
-    ``resolve`` returns the type that a name stands for. Nothing of a record ends up in its source but names of fields, as literals.
-    """
-    source = _Source(resolve, name_records=name_records)
-    value = source.value(schema)
+def _compiled(types: Named, *, name_records: bool) -> StrictReader:
+    """Return the reader of a schema; nothing of a record ends up in its source but names of fields, as literals."""
+    source = _Reading(types, name_records=name_records)
+    value = source.value(types.schema)
     lines = (
         "def read(data, at):",
         "    items = 0",
@@ -427,18 +336,17 @@ def compiled(
         "    if at != len(data): raise ValueError",
         f"    return {value}",
     )
-    names = {**source.names, "zigzag": _ZIGZAG, "several": _several_bytes, "items_max": ITEMS_MAX}
+    names = {**source.names, "zigzag": _ZIGZAG, "several": _long, "items_max": ITEMS_MAX}
     exec(compile("\n".join(lines), "<reader of a schema>", "exec"), names)  # noqa: S102 - the source is our own
     read: StrictReader = names["read"]
     return read
 
 
-class _Source:
-    """Lines of source, and what they refer to by name."""
+class SourceLines:
+    """Lines of source about a schema, and what they refer to by name."""
 
-    def __init__(self, resolve: Callable[[Any], Any], *, name_records: bool) -> None:
-        self.resolve = resolve
-        self.name_records = name_records
+    def __init__(self, types: Named) -> None:
+        self.types = types
         self.lines: list[str] = []
         self.names: dict[str, Any] = {}
         self.depth = 1
@@ -451,15 +359,22 @@ class _Source:
         self.count += 1
         return f"v{self.count}"
 
+
+class _Reading(SourceLines):
+    """Source that reads the values of a schema."""
+
+    def __init__(self, types: Named, *, name_records: bool) -> None:
+        super().__init__(types)
+        self.name_records = name_records
+
     def value(self, schema: Any) -> str:
         """Add what reads a value, and return the expression that it is in."""
-        schema = self.resolve(schema)
         into = self.name()
         if isinstance(schema, list):
             self.union(schema, into)
-            return into
-        kind = schema if isinstance(schema, str) else schema["type"]
-        getattr(self, f"read_{kind}")(schema, into)
+        else:
+            kind, attributes = self.types.resolve(schema)
+            getattr(self, f"read_{kind}")(attributes, into)
         return into
 
     def long(self, into: str) -> None:
@@ -482,9 +397,9 @@ class _Source:
         for index, branch in enumerate(branches[:_NAMES_MAX]):
             self.add(f"{'el' if index else ''}if branch == {2 * index}:")
             self.depth += 1
-            value, resolved = self.value(branch), self.resolve(branch)
-            is_named = self.name_records and isinstance(resolved, dict) and resolved["type"] == "record"
-            self.add(f"{into} = ({resolved['name']!r}, {value})" if is_named else f"{into} = {value}")
+            value, (kind, attributes) = self.value(branch), self.types.resolve(branch)
+            is_named = self.name_records and kind == "record"
+            self.add(f"{into} = ({attributes['name']!r}, {value})" if is_named else f"{into} = {value}")
             self.depth -= 1
         self.add("else: raise ValueError")
 
@@ -501,13 +416,16 @@ class _Source:
         self.long(into)
         self.add(f"if not -{2**31} <= {into} < {2**31}: raise ValueError")
 
-    def read_float(self, schema: Any, into: str) -> None:
-        kind = schema if isinstance(schema, str) else schema["type"]
+    def floating(self, kind: str, into: str) -> None:
         self.names[f"unpack_{kind}"] = _FORMATS[kind].unpack_from
         self.add(f"({into},) = unpack_{kind}(data, at); at += {_FORMATS[kind].size}")
         self.add(f"if {into} != {into}: raise ValueError")
 
-    read_double = read_float
+    def read_float(self, _schema: Any, into: str) -> None:
+        self.floating("float", into)
+
+    def read_double(self, _schema: Any, into: str) -> None:
+        self.floating("double", into)
 
     def read_bytes(self, _schema: Any, into: str) -> None:
         self.size(into)

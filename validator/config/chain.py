@@ -19,7 +19,7 @@ from validator.config.explain import as_input
 from validator.config.limits import limit_errors
 from validator.config.table import DEFAULT_PROTOCOL, U32, U63, U128, FilePath, PluginConfig, PluginName, Table
 from validator.core import limits as core_limits
-from validator.core.types import Balances, Enactment, Para, ParaKind
+from validator.core.types import Para, ParaKind
 from validator.hexadecimal import from_hex
 
 
@@ -70,7 +70,7 @@ class RulesTable(Table):
 class Chain(Table):
     """`[chains.<lane>]`: one relay chain.
 
-    Its limits are in a table whose name the protocol defines (`validator.plugin.protocol_parts.LimitsTable`), by default ``limits``.
+    Its limits are in a table whose name the protocol defines (`validator.plugin.protocol_api.LimitsTable`), by default ``limits``.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -100,6 +100,8 @@ class Chain(Table):
     """Weight that a handler may use for one upward message; by default the weight of a whole dispatch round."""
     handlers: list[HandlerTable] | None = None
     """Handlers of upward messages; a message that no handler takes is only weighed, by the keys above."""
+    names: dict[str, str] = Field(default_factory=dict)
+    """Names of paras for the console, by para id; those of Polkadot, Kusama and Paseo are known."""
     rules: list[RulesTable] = Field(default_factory=list)
     """The protocol's rules by height, ascending by block; before the first entry its default ones hold."""
 
@@ -127,6 +129,14 @@ class Chain(Table):
             if para.para_id in seen:
                 raise ValueError(f"para {para.para_id} is listed twice")
             seen.add(para.para_id)
+        return value
+
+    @field_validator("names")
+    @classmethod
+    def _check_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for para in value:
+            if not (para.isascii() and para.isdecimal() and int(para) <= core_limits.U32_MAX):
+                raise ValueError(f"expected para ids as keys, found {para!r}")
         return value
 
     @field_validator("ump_weights")
@@ -167,14 +177,6 @@ class Chain(Table):
         """Return by default how many blocks are between two emissions of headroom: few paras cost little with every block."""
         small = self.state is None and len(self.genesis_paras) <= core_limits.HEADROOM_EACH_BLOCK_PARAS_MAX
         return 1 if small else core_limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
-
-    def core_enactment(self) -> Enactment:
-        """Return the enactment as the core names it."""
-        return Enactment(self.enactment)
-
-    def core_balances(self) -> Balances:
-        """Return the kind of balances as the core names it."""
-        return Balances(self.balances)
 
     def core_paras(self) -> tuple[Para, ...]:
         """Return the genesis paras, by ascending id."""

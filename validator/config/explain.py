@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from validator.config.table import ARTEFACT_PATTERN, LANE_PATTERN, MEMORY_PATTERN, PLUGIN_PATTERN, PREFIX_PATTERN
 from validator.document import printable
 from validator.errors import UserError
+from validator.visible import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -69,15 +70,6 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
     elif expected.startswith(("greater", "less")):
         expected = f"a number {expected}"
     return f"{path}: expected {expected}, found {shown(error['input'])}"
-
-
-def shown(value: object) -> str:
-    """Return a value as an error shows it, cut to 60 characters."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python's own limit
-        return "a number of more than 4,300 digits"
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

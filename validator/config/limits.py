@@ -12,7 +12,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from validator.config.explain import UNKNOWN_KEY, as_input, explain
 from validator.errors import UserError
-from validator.plugin.protocol_parts import LIMITS, LimitsTable
+from validator.plugin.protocol_api import LIMITS, LimitsTable
 
 
 class Found(NamedTuple):

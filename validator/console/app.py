@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route, compile_path
+from starlette.routing import Match, Route
 
 from validator.console.channels import channel_page, channels_page
-from validator.console.context import ConsoleContext, Missing, Page, Query, link_of
+from validator.console.context import ConsoleContext, Missing, Page, Query
 from validator.console.letters import Answer, Form, executed_blocks, letter_page, letters_page
 from validator.console.limits import FIELDS_MAX, FRAME_S, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
 from validator.console.model import KeptVerdict, LaneModel
@@ -38,8 +38,6 @@ from validator.letters.dead_letters import DeadLetterOffset
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from validator.console.model import Model
 
 
 PageOf = Callable[[ConsoleContext, dict[str, str], Query], Page]
@@ -69,13 +67,6 @@ NO_STORE: Final = {"cache-control": "no-store"}
 ATTEMPT_DIGITS_MAX: Final = 9
 
 
-class Compiled(NamedTuple):
-    """A page's address as a regular expression."""
-
-    pattern: re.Pattern[str]
-    page: PageOf
-
-
 class _CountedResponse(StreamingResponse):
     """A stream that counts from the check of their number to the end of its answer, begun or not."""
 
@@ -99,15 +90,15 @@ class WebConsole:
     say: Callable[[str], None]
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams: int = 0
-    compiled: list[Compiled] = field(default_factory=list)
+    pages: list[tuple[Route, PageOf]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.compiled = [Compiled(compile_path(path)[0], page) for path, page in PAGES]
+        self.pages = [(Route(path, partial(self.page, page)), page) for path, page in PAGES]
 
     def app(self, host: str, port: int) -> ASGIApp:
         """Return the application, guarded."""
-        routes = [Route(path, partial(self.page, page)) for path, page in PAGES]
-        routes += [
+        routes = [
+            *(route for route, _ in self.pages),
             Route("/events", self.events),
             Route("/find", self.find),
             Route("/healthz", lambda _: PlainTextResponse("ok\n")),
@@ -123,13 +114,12 @@ class WebConsole:
 
     async def page(self, page: PageOf, request: Request) -> Response:
         """Answer with a page."""
-        return await run_in_threadpool(self._page, page, request.path_params, dict(request.query_params))
+        return await run_in_threadpool(self._page, page, _named(request.path_params), dict(request.query_params))
 
-    def _page(self, page: PageOf, path: dict[str, Any], query: dict[str, str]) -> Response:
-        named = {name: str(value) for name, value in path.items()}
+    def _page(self, page: PageOf, path: dict[str, str], query: dict[str, str]) -> Response:
         try:
             with self._unchanged(page):
-                return self._html(page(self.console, named, query), live=page not in STILL)
+                return self._html(page(self.console, path, query), live=page not in STILL)
         except Missing as error:
             return self._missing(str(error))
 
@@ -161,7 +151,7 @@ class WebConsole:
         """Lead to what a person looks for."""
         wanted = request.query_params.get("q", "").strip()[:QUERY_MAX]
         lane = request.query_params.get("lane", "")
-        target = await run_in_threadpool(find, self.console.model, lane, wanted)
+        target = await run_in_threadpool(find, self.console, lane, wanted)
         if target is None:
             words = (
                 f"Nothing here has the para, block, id or hash {wanted!r}."
@@ -188,19 +178,24 @@ class WebConsole:
             query = {name: values[-1] for name, values in parse_qs(target.query, max_num_fields=FIELDS_MAX).items()}
         except ValueError:
             return PlainTextResponse("This is no address of a page.\n", 400)
-        for pattern, page in self.compiled:
-            match = pattern.match(target.path)
-            if match and page not in STILL:
-                break
-        else:
+        found = self.live_page(unquote(target.path))
+        if found is None:
             return PlainTextResponse("There is no live page at this address.\n", 404)
         if self.streams >= STREAMS_MAX:
             return PlainTextResponse(f"{STREAMS_MAX} pages are live already: close one.\n", 503)
-        frames = self._frames(page, {name: unquote(value) for name, value in match.groupdict().items()}, query)
+        frames = self._frames(*found, query)
         self.streams += 1
         return _CountedResponse(self, frames, media_type="text/event-stream", headers=NO_STORE)
 
-    async def _frames(self, page: PageOf, path: dict[str, Any], query: dict[str, str]) -> AsyncIterator[str]:
+    def live_page(self, path: str) -> tuple[PageOf, dict[str, str]] | None:
+        """Return the page at an address with the values in it, None if no page there is live."""
+        for route, page in self.pages:
+            match, found = route.matches({"type": "http", "method": "GET", "path": path})
+            if match is Match.FULL and page not in STILL:
+                return page, _named(found["path_params"])
+        return None
+
+    async def _frames(self, page: PageOf, path: dict[str, str], query: dict[str, str]) -> AsyncIterator[str]:
         sent: dict[str, bytes] = {}
         version: object = None
         silent_s = 0.0
@@ -217,7 +212,7 @@ class WebConsole:
                 continue
 
     def _changed(
-        self, page: PageOf, path: dict[str, Any], query: dict[str, str], sent: dict[str, bytes]
+        self, page: PageOf, path: dict[str, str], query: dict[str, str], sent: dict[str, bytes]
     ) -> dict[str, str]:
         """Return the parts of a page that differ from those that were sent, and remember them."""
         try:
@@ -236,7 +231,6 @@ class WebConsole:
         """Answer with a dead letter's bytes, to be saved."""
         place = _place(request)
         try:
-            assert self.console.letters is not None
             data = await run_in_threadpool(self.console.letters.raw, place)
         except UserError as error:
             return await run_in_threadpool(self._missing, str(error))
@@ -257,13 +251,12 @@ class WebConsole:
         form = {name: values[-1] for name, values in fields.items()}
         if not is_same(form.get("form_token", ""), self.secrets.form):
             return PlainTextResponse("The form's token is not that of this console: load the page again.\n", 403)
-        if self.console.read_only or self.console.letters is None:
+        if self.console.read_only:
             return PlainTextResponse("This console is read-only.\n", 403)
         return await run_in_threadpool(self._put_back, _place(request), form)
 
     def _put_back(self, place: DeadLetterOffset, form: dict[str, str]) -> Response:
         letters = self.console.letters
-        assert letters is not None
         kind: Form = "hex" if form.get("form") == "hex" else "json"
         text = form.get("record")
         try:
@@ -281,6 +274,11 @@ class WebConsole:
         except Missing as error:
             return self._missing(str(error))
         return self._html(page, 200 if answer.ok else 422)
+
+
+def _named(values: dict[str, Any]) -> dict[str, str]:
+    """Return the values of an address as texts."""
+    return {name: str(value) for name, value in values.items()}
 
 
 def _place(request: Request) -> DeadLetterOffset:
@@ -301,13 +299,14 @@ _CHANNEL: Final = re.compile(r"(\d{1,10})\s*(?:→|->|,|>)\s*(\d{1,10})")
 HASH_DIGITS_MIN: Final = 16
 
 
-def find(model: Model, lane_name: str, wanted: str) -> str | None:
+def find(console: ConsoleContext, lane_name: str, wanted: str) -> str | None:
     """Return the address of what is wanted, None if nothing here has it. The chosen lane is searched first."""
+    model = console.model
     with model.lock:
         lanes = sorted(model.lanes.values(), key=lambda lane: lane.name != lane_name)
         number = wanted.replace(",", "").removeprefix("#")
         for lane in lanes:
-            link = link_of(lane.name)
+            link = console.link(lane.name)
             if channel := _CHANNEL.fullmatch(wanted):
                 return f"{link}/channels/{int(channel[1])}/{int(channel[2])}"
             if number.isascii() and number.isdecimal() and len(number) <= 10:
@@ -320,6 +319,8 @@ def find(model: Model, lane_name: str, wanted: str) -> str | None:
             if any(wanted in (error, error.rpartition("/")[2]) for error in lane.tally.error):
                 error = next(error for error in lane.tally.error if wanted in (error, error.rpartition("/")[2]))
                 return f"{link}/verdicts?rule={quote(error, safe='')}"
+            if (para := link.called(wanted)) in lane.paras:
+                return f"{link}/paras/{para}"
     return None
 
 

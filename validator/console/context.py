@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 from validator import __version__
 from validator.config import DEFAULT_PROTOCOL
 from validator.console.model import Model
+from validator.console.names import LaneLink
 from validator.console.rendering import clock
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
@@ -40,13 +40,13 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
-    """The parts of a running console. ``follower`` and ``letters`` are None where there is no Kafka, as in tests of the pages."""
+    """The parts of a running console."""
 
     config: Config
     model: Model
-    follower: Follower | None = None
-    stored: StoredLanes | None = None
-    letters: Letters | None = None
+    follower: Follower
+    stored: StoredLanes
+    letters: Letters
     read_only: bool = False
     fed: Mapping[str, Fed] = field(default_factory=dict)
     """The lanes whose blocks a transport sends."""
@@ -54,12 +54,11 @@ class ConsoleContext:
     @property
     def version(self) -> tuple[object, ...]:
         """What changes whenever a page may look different."""
-        stale = None if self.follower is None else self.follower.stale_since_ms
-        return self.model.version, stale, None if self.follower is None else id(self.follower.lags)
+        return self.model.version, self.follower.stale_since_ms, id(self.follower.lags)
 
     def lag(self, lane: str) -> Lag | None:
         """Return how far a lane is behind, None if it has not been counted."""
-        return None if self.follower is None else self.follower.lags.get(lane)
+        return self.follower.lags.get(lane)
 
     def lane(self, name: str) -> LaneModel:
         """Return a lane. Raises `Missing`."""
@@ -68,6 +67,11 @@ class ConsoleContext:
             known = ", ".join(self.model.lanes) or "none yet"
             raise Missing(f"There is no lane {name!r} here; lanes: {known}.")
         return found
+
+    def link(self, lane: str) -> LaneLink:
+        """Return the path of a lane's pages, with the names of its paras."""
+        chain = self.config.chains.get(lane)
+        return LaneLink.of(lane, {} if chain is None else chain.names)
 
     def protocol(self, lane: str) -> str:
         """Return the protocol of a lane."""
@@ -80,26 +84,21 @@ class ConsoleContext:
             names, letters = list(self.model.lanes), len(self.model.not_put_back())
         if lane is None and names:
             lane = self.model.lanes[names[0]]
-        since = None if self.follower is None else self.follower.stale_since_ms
+        since = self.follower.stale_since_ms
         return {
             "tab": tab,
             "product_version": __version__,
             "lanes": names,
             "lane": lane,
-            "link": "" if lane is None else link_of(lane.name),
+            "link": LaneLink() if lane is None else self.link(lane.name),
             "lag": None if lane is None else self.lag(lane.name),
             "stale_since": None if since is None else clock(since),
-            "stale_problem": "" if self.follower is None else self.follower.problem,
-            "reading": self.follower is not None and not self.follower.caught_up.is_set(),
+            "stale_problem": self.follower.problem,
+            "reading": not self.follower.caught_up.is_set(),
             "letters_open": letters,
             "read_only": self.read_only,
             "prefix": self.config.topics.prefix,
         }
-
-
-def link_of(lane: str) -> str:
-    """Return the path of a lane's pages."""
-    return f"/lanes/{quote(lane, safe='')}"
 
 
 def now_ms() -> int:

@@ -187,8 +187,6 @@ def letter_page(
     form: Form | None = None,
 ) -> Page:
     """One dead letter. After a form was sent, ``answer`` says what became of it, and ``text`` is what was in it."""
-    if console.letters is None:
-        raise Missing("There is no Kafka to read dead letters from.")
     place = DeadLetterOffset(int(path["partition"]), int(path["offset"]))
     try:
         shown = console.letters.show(place)

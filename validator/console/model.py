@@ -105,35 +105,29 @@ class KeptPara:
     def take(self, record: Json) -> None:
         """Add a headroom record, unless it is older than the newest one: partitions are read in any order."""
         if self.now is None or record["block"] >= self.now["block"]:
-            self.records.append(record)
+            self.add(record)
+
+    def add(self, record: Json) -> None:
+        self.records.append(record)
 
 
 @dataclass(slots=True)
-class KeptChannel:
+class KeptChannel(KeptPara):
     """A channel's headroom records, the newest last, and what was sent over it.
 
     A record only says what is left, so the most that was ever left stands in for the limits: the true ones are at least that.
     """
 
-    records: deque[Json] = field(default_factory=lambda: deque(maxlen=HISTORY_MAX))
     places_most: int = 0
     bytes_most: int = 0
     messages: int = 0
 
-    def take(self, record: Json) -> None:
-        """Add a headroom record, unless it is older than the newest one: partitions are read in any order."""
-        if self.now is not None and record["block"] < self.now["block"]:
-            return
-        if not record["open"] or (self.records and not self.records[-1]["open"]):
+    def add(self, record: Json) -> None:
+        if not record["open"] or (self.now is not None and not self.now["open"]):
             self.places_most = self.bytes_most = 0  # another channel of the same ends begins
         self.records.append(record)
         self.places_most = max(self.places_most, record["places_left"])
         self.bytes_most = max(self.bytes_most, record["bytes_left"])
-
-    @property
-    def now(self) -> Json | None:
-        """The newest record."""
-        return self.records[-1] if self.records else None
 
     @property
     def is_open(self) -> bool:

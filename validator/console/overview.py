@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.console.context import ConsoleContext, Page, Query, link_of, now_ms
+from validator.console.context import ConsoleContext, Page, Query, now_ms
 from validator.console.limits import ATTENTION_MAX, FACETS_MAX, LIST_MAX, STRIP_BLOCKS
 from validator.console.model import LaneModel
+from validator.console.names import LaneLink
 from validator.console.rendering import count, duration, latency_plot, plural, rate_plot, strip
 from validator.errors import UserError
 from validator.job.lag import Lag
@@ -43,7 +44,7 @@ def overview_page(console: ConsoleContext, path: dict[str, str], _query: Query) 
         {
             **console.common("overview", lane),
             "rows": [lane_row(each, console.lag(each.name)) for each in console.model.lanes.values()],
-            "strip": strip(blocks, link_of(lane.name)),
+            "strip": strip(blocks, LaneLink.of(lane.name)),
             "strip_blocks": len(blocks),
             "accepted": sum(block.accepted for block in blocks),
             "rejected": sum(block.rejected for block in blocks),
@@ -70,7 +71,7 @@ def lane_row(lane: LaneModel, lag: Lag | None) -> dict[str, Any]:
     account = None if lane.status is None else {name: lane.status[name] for name in names}
     return {
         "name": lane.name,
-        "link": link_of(lane.name),
+        "link": LaneLink.of(lane.name),
         "state": state,
         "word": word,
         "executed": lane.executed_block,
@@ -155,7 +156,7 @@ def causes(model: Model, lane: LaneModel, lag: Lag | None, fed: Fed | None = Non
 
 
 def _lane(lane: LaneModel, lag: Lag | None) -> Iterator[Cause]:
-    home = link_of(lane.name)
+    home = LaneLink.of(lane.name)
     if lane.parked is not None:
         title = f"{lane.name} is {lane.parked['state']}"
         was = "it was parked: " if lane.parked["state"] == "resuming" else ""
@@ -180,7 +181,9 @@ def _silence(lane: LaneModel, fed: Fed | None, now_ms: int) -> Iterator[Cause]:
     expected_ms = fed.silent_after_s * 1_000
     if now_ms - since_ms > expected_ms:
         text = f"Transport {fed.transport} waits, has ended, or was never started; expected within {duration(expected_ms)}."
-        yield Cause("bad", f"No new block of {lane.name} for {duration(now_ms - since_ms)}", text, link_of(lane.name))
+        yield Cause(
+            "bad", f"No new block of {lane.name} for {duration(now_ms - since_ms)}", text, LaneLink.of(lane.name)
+        )
 
 
 def _channels(lane: LaneModel) -> Iterator[Cause]:
@@ -193,7 +196,7 @@ def _channels(lane: LaneModel) -> Iterator[Cause]:
                 severity,
                 f"{plural(len(ends), 'channel')} {verb} {title}",
                 _named(named),
-                f"{link_of(lane.name)}/channels",
+                f"{LaneLink.of(lane.name)}/channels",
             )
 
 
@@ -206,13 +209,16 @@ def _paras(lane: LaneModel) -> Iterator[Cause]:
             verb = "is" if len(paras) == 1 else "are"
             text = f"Para {_named(list(map(str, paras)))}"
             yield Cause(
-                severity, f"{plural(len(paras), 'upward queue')} {verb} {title}", text, f"{link_of(lane.name)}/paras"
+                severity,
+                f"{plural(len(paras), 'upward queue')} {verb} {title}",
+                text,
+                f"{LaneLink.of(lane.name)}/paras",
             )
     still = [para for para, _ in now if _stands_still(lane, para)]
     if still:
         verb = "stands" if len(still) == 1 else "stand"
         text = f"Messages wait for para {_named(list(map(str, still)))}"
-        yield Cause("warn", f"{plural(len(still), 'watermark')} {verb} still", text, f"{link_of(lane.name)}/paras")
+        yield Cause("warn", f"{plural(len(still), 'watermark')} {verb} still", text, f"{LaneLink.of(lane.name)}/paras")
 
 
 def _stands_still(lane: LaneModel, para: int) -> bool:
@@ -239,7 +245,7 @@ def _rejections(lane: LaneModel) -> Iterator[Cause]:
             runs[verdict.para_id, verdict.error] += 1
     for (para, error), times in sorted(runs.items(), key=lambda item: -item[1]):
         if times >= REPEATED_MIN:
-            link = f"{link_of(lane.name)}/paras/{para}"
+            link = f"{LaneLink.of(lane.name)}/paras/{para}"
             yield Cause("warn", f"Para {para} was rejected {times} times in a row", error, link)
 
 
@@ -250,7 +256,7 @@ def _requests(lane: LaneModel) -> Iterator[Cause]:
     if waiting:
         named = [f"{sender} → {recipient}" for sender, recipient in waiting]
         title = f"{plural(len(waiting), 'request')} for channels not accepted for two sessions"
-        yield Cause("warn", title, _named(named), f"{link_of(lane.name)}/channels#requests")
+        yield Cause("warn", title, _named(named), f"{LaneLink.of(lane.name)}/channels#requests")
 
 
 def _letters(model: Model) -> Iterator[Cause]:

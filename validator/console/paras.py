@@ -127,7 +127,7 @@ def stored_page(console: ConsoleContext, path: dict[str, str], _query: Query) ->
         raise Missing(_unknown(lane, para))
     problem, document = "", None
     try:
-        document = None if console.stored is None else console.stored.para(lane.name, para)
+        document = console.stored.para(lane.name, para)
     except UserError as error:
         problem = str(error)
     return Page(

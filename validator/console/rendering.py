@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -118,7 +119,7 @@ def hex_dump(data: bytes, bytes_max: int) -> str:
 WIDTH: Final = 600
 PLOT_HEIGHT: Final = 120
 STRIP_HEIGHT: Final = 118
-LEFT: Final = 44
+LEFT: Final = 58
 """Room for the labels of the axis."""
 BUCKETS: Final = 60
 
@@ -150,7 +151,8 @@ def strip(blocks: Sequence[KeptBlock], link: str) -> Markup:
     for at, block in enumerate(blocks):
         x = round(at * step, 1)
         up, down = room * block.accepted / most, min(28, room * block.rejected / most)
-        words = f"block {count(block.block)}: {count(block.accepted)} accepted, {count(block.rejected)} rejected"
+        when = f"block {count(block.block)}, {clock(block.time_ms)} UTC"
+        words = f"{when}: {count(block.accepted)} accepted, {count(block.rejected)} rejected"
         fields = {
             "href": f"{link}/verdicts?block={block.block}",
             "words": words,
@@ -285,6 +287,11 @@ def lines(text: str) -> Markup:
     return escape(printable_lines(text.replace("\r\n", "\n")))
 
 
+def breakable(name: str) -> Markup:
+    """Return the name of a rule, which may be broken behind its parts and before its words."""
+    return Markup("<wbr>").join(re.split(r"(?<=[/a-z0-9])(?=[A-Z])", printable(name)))
+
+
 @cache
 def environment() -> Environment:
     """Return the templates."""
@@ -307,6 +314,7 @@ def environment() -> Environment:
         "duration": duration,
         "plain": plain,
         "lines": lines,
+        "breakable": breakable,
         "pretty": lambda value: lines(json.dumps(value, indent=2)),
     }
     made.globals["bar"] = bar

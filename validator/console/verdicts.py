@@ -95,19 +95,27 @@ class BlockLine:
     kinds: Counter[str] = field(default_factory=Counter)
     recipients: set[int] = field(default_factory=set)
     messages: int = 0
+    time_ms: int = 0
 
     def add(self, verdict: KeptVerdict) -> None:
         """Count a verdict."""
         self.kinds[verdict.kind] += 1
         self.recipients |= set(verdict.recipients)
         self.messages += len(verdict.recipients)
+        self.time_ms = max(self.time_ms, verdict.time_ms)
 
     def row(self) -> dict[str, Any]:
         """Return the line."""
         words = ", ".join(plural(number, kind) for kind, number in sorted(self.kinds.items()))
         if self.messages:
             words += f"; {plural(self.messages, 'message')} queued for {recipients(sorted(self.recipients))}"
-        return {"line": True, "block": self.block, "number": self.kinds.total(), "text": words}
+        return {
+            "line": True,
+            "block": self.block,
+            "number": self.kinds.total(),
+            "text": words,
+            "time_ms": self.time_ms,
+        }
 
 
 @dataclass(frozen=True, slots=True)

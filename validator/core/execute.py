@@ -85,6 +85,10 @@ def execute(rules: LaneRules[Any], block: Block, intervals: Intervals) -> Execut
 
 
 _verdict = maker(Verdict)
+_AFTER_EFFECTS = tuple(
+    value for name, value in Verdict._field_defaults.items() if name not in {"violation", *Effects._fields}
+)
+"""The fields behind a verdict's effects, which no rule fills."""
 _ENACTING = (InputKind.CANDIDATE, InputKind.INCLUSION)
 
 
@@ -96,7 +100,7 @@ def _judge(
     except Violation as violation:
         # the verdict outlives this call; without its traceback it does not keep the frames alive
         return Verdict(kind, now, index, para, violation.with_traceback(None))
-    return _verdict((kind, now, index, para, None, *effects, ()))
+    return _verdict((kind, now, index, para, None, *effects, *_AFTER_EFFECTS))
 
 
 def _is_due(now: BlockNumber, interval: int) -> bool:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.ask.plain_view import view_of
-from validator.config.explain import chain_of, shown
+from validator.config.chain import RulesTable
+from validator.config.explain import chain_of
 from validator.config.limits import find_limits
 from validator.core.execute import Intervals, execute
 from validator.core.levels import LevelChoice
@@ -25,12 +28,14 @@ from validator.errors import UserError
 from validator.history.engine import Engine, Replica, unlimited
 from validator.lanes.configured import continued, lane_definition, limit_differences, modes_differ
 from validator.lanes.processor import LaneProcessor
+from validator.visible import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from validator.config import Config
     from validator.core.errors import Violation
+    from validator.core.execute import Executor
     from validator.core.inputs import DeadLetter, Input
     from validator.core.lane import Lane
     from validator.core.outcomes import ChannelHeadroom, Executed, ParaHeadroom, Verdict
@@ -166,6 +171,9 @@ class Comparison:
     differences: list[Difference] = field(default_factory=list)
     """The first `DIFFERENCES_KEPT`."""
     levels: Levels = field(default_factory=Levels)
+    causes: Comparison | None = None
+    """The same with each block judged on the own lane's state: a difference there comes from the configuration itself, and is no effect
+    of an earlier one. It has no levels."""
 
     def count(self, change: Change) -> int:
         """Return how many verdicts differ in this way."""
@@ -211,11 +219,13 @@ def replay(
     *,
     from_block: BlockNumber | None = None,
     to_block: BlockNumber = U32_MAX,
+    each_block: bool = False,
 ) -> Replayed:
     """Execute inputs under the lane's own configuration and under others, and compare the verdicts.
 
     All begin with the first block that their configurations give. If ``from_block`` is given, the others begin with the lane's state before
-    that block, and its own continues. Ends after ``to_block``. Raises `UserError`: a handler fails, a case cannot begin with the state.
+    that block, and its own continues. Ends after ``to_block``. With ``each_block`` they also judge each block on the own lane's state
+    before it (`Comparison.causes`). Raises `UserError`: a handler fails, a case cannot begin or continue with the state.
     """
     observer = _Observer([own, *others], to_block, continues=from_block is not None)
     engine = Engine(inputs)
@@ -224,7 +234,10 @@ def replay(
     else:
         engine.replicas = _continuing(engine, own, others, from_block)
     observer.replicas = engine.replicas
-    engine.run(observer.observe)
+    if each_block:
+        engine.run(observer.observe, observer.judging(others))
+    else:
+        engine.run(observer.observe)
     result, lane = observer.result, engine.replicas[0].lane
     result.records, result.dead, result.waits_for = engine.records, engine.dead, lane.waits_for()
     result.left = 0 if observer.ended else lane.counters.waiting
@@ -277,6 +290,22 @@ class _Observer:
         self.replicas: Sequence[Replica] = ()
         self.result = Replayed(cases[0].definition.name, comparisons=[Comparison(case.name) for case in cases[1:]])
         self.ended = False
+        self._judged: list[Executed] = []
+        """What the block that the own lane has just executed gave under the other cases on the same state."""
+
+    def judging(self, others: Sequence[Case]) -> Executor:
+        """Return what executes a block, and each block of the own lane also under ``others``, on a copy of its state."""
+        own = self.replicas[0].lane
+        for comparison in self.result.comparisons:
+            comparison.causes = Comparison(comparison.name)
+
+        def judge(rules: LaneRules[Any], block: Block, intervals: Intervals) -> Executed:
+            if rules is own.rules:
+                copies = [case.resume(own, _unlimited(case.definition, headroom=1)) for case in others]
+                self._judged = [execute(copy.rules, block, intervals) for copy in copies]
+            return execute(rules, block, intervals)
+
+        return judge
 
     def observe(self, executed: Sequence[Executed]) -> bool:
         """Compare what a block gave; return whether it is after the last one."""
@@ -300,6 +329,9 @@ class _Observer:
         for comparison, other, each in zip(result.comparisons, others, other_rules, strict=True):
             comparison.compare(block, own, other)
             comparison.levels.observe(block, other.headroom, each)
+        for comparison, judged in zip(result.comparisons, self._judged, strict=False):
+            assert comparison.causes is not None
+            comparison.causes.compare(block, own, judged)
 
     def _levels(self) -> list[Levels]:
         return [self.result.levels, *(comparison.levels for comparison in self.result.comparisons)]
@@ -386,8 +418,47 @@ def case_of(name: str, config: Config, lane: str, own: Config | None = None, swe
     return Case(name, definition, resume)
 
 
-def other_cases(own: Config, other: Config | None, name: str, lane: str, sweep: Sweep | None) -> Sequence[Case]:
-    """Return the cases to compare with the lane's own: the other configuration, or that with each value of the sweep.
+class Changes(NamedTuple):
+    """What is changed in the other configuration: rules by the name of a profile, and limits."""
+
+    rules: str | None = None
+    limits: Mapping[str, int] = MappingProxyType({})
+
+    def __str__(self) -> str:
+        rules = [] if self.rules is None else [f"rules {self.rules}"]
+        return ", ".join([*rules, *(f"{limit}={value}" for limit, value in self.limits.items())])
+
+    def made(self, config: Config, lane: str) -> Config:
+        """Return a configuration with the changes. Raises `UserError` for rules that the protocol does not have."""
+        for limit, value in self.limits.items():
+            config = _with_limit(config, lane, limit, value)
+        if self.rules is None:
+            return config
+        chain = config.chains[lane]
+        changed = chain.model_copy(
+            update={"rules": [RulesTable.model_validate({"from_block": 1, "profile": self.rules})]}
+        )
+        return config.model_copy(update={"chains": {**config.chains, lane: changed}})
+
+
+UNCHANGED: Final = Changes()
+
+
+def read_limits(texts: Iterable[str]) -> dict[str, int]:
+    """Return the limits that texts of the form ``limit=value`` set. Raises `UserError`."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals or not _NUMBER.fullmatch(value):
+            raise UserError(f"--set: expected LIMIT=NUMBER, found {shown(text)}")
+        found[name] = int(value)
+    return found
+
+
+def other_cases(
+    own: Config, other: Config | None, name: str, lane: str, sweep: Sweep | None, changes: Changes = UNCHANGED
+) -> Sequence[Case]:
+    """Return the cases to compare with the lane's own: the other configuration with ``changes``, or that with each value of the sweep.
 
     ``other`` None means the lane's own. Raises `UserError`: the chain is not configured, has another protocol, or another value is wrong.
     """
@@ -398,7 +469,8 @@ def other_cases(own: Config, other: Config | None, name: str, lane: str, sweep: 
                 f"{name}: chains.{lane}.protocol: expected {own.chains[lane].protocol}, which the records are of, found {chain.protocol}"
             )
     # imported states lie in the folder of the lane's own job
-    config = own if other is None else other.model_copy(update={"job": own.job})
+    config = changes.made(own if other is None else other.model_copy(update={"job": own.job}), lane)
+    name = ", ".join(filter(None, (name if other is not None else "", str(changes)))) or name
     if sweep is None:
         return [case_of(name, config, lane, own)]
     return [

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Imported(NamedTuple):
-    """A lane's imported start: its first block, counts of its state (`plugin.protocol_parts.StateFile.counts`), and the stored file."""
+    """A lane's imported start: its first block, counts of its state (`plugin.protocol_api.StateFile.counts`), and the stored file."""
 
     lane: str
     first_block: BlockNumber

@@ -8,7 +8,6 @@ The job gets its configuration through its standard input: no file and no comman
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import signal
@@ -25,7 +24,7 @@ from validator.config import Config
 from validator.errors import Unavailable, UserError
 from validator.kafka.process import start_time, stop_process
 from validator.lanes.configured import job_directory
-from validator.private import UMASK, make_private, open_private, write_private
+from validator.private import UMASK, alone, make_private, write_private
 from validator.waiting import Patience, wait_out
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class JobProcess:
 
     def _begin(self) -> None:
         make_private(self.directory)
-        with _lock(self.directory):
+        with alone(self.directory / "job.lock"):  # one program at a time starts a job
             self.check()
             self._take_over()
             with _interrupts_held():  # one that came in between would leave a job that nobody stops
@@ -346,11 +345,3 @@ def configured_by_environment(name: str) -> bool:
 def _environment() -> dict[str, str]:
     """Return the environment without configuration variables: the job gets the complete resolved configuration."""
     return {name: value for name, value in os.environ.items() if not configured_by_environment(name)}
-
-
-@contextmanager
-def _lock(directory: Path) -> Iterator[None]:
-    """Let only one program at a time start a job on a directory."""
-    with open_private(directory / "job.lock") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -129,7 +129,7 @@ TABLE: Final = (
     Row(Effect.START, "", "job.master job.driver_memory job.worker_memory job.jit job.trigger_interval_ms job.rebuild"),
     Row(Effect.START, "", "job.max_records_per_trigger job.give_up_after job.stalled_after job.handler_seconds_max"),
     Row(Effect.START, "", "job.blocks_ahead_max job.waiting_bytes_max dead_letters metrics schema_registry audit"),
-    Row(Effect.START, "", "plugins transports jobs"),
+    Row(Effect.START, "", "plugins transports jobs .names"),
     Row(Effect.NEXT_BLOCK, "", "job.duplicate_window_blocks job.headroom_interval_blocks job.root_interval_blocks"),
     Row(Effect.CHAIN, "with `lanes/`, and the markers on Kafka", CHAIN),
     Row(

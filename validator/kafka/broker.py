@@ -3,21 +3,23 @@
 
 Its directory holds everything: `data/` (kept across restarts), `server.properties` (rewritten at each start), `secret` (the clients'
 password), `broker.log`, `broker.log.1` (an earlier log) and `broker.json` (process id, start time, ports, folder). It listens on the
-loopback address only, and admits only who can read the secret (`validator.kafka.login`). It outlives the program that started it, until
+loopback address only, and admits only who can read the secret (`kept_secret`). It outlives the program that started it, until
 `stop`. Only the process that `broker.json` names is ever stopped, and only if its start time matches and the folder is not a copy.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
+import os
+import re
 import secrets
 import socket
+import stat
 import subprocess
 import time
 import uuid
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -26,12 +28,12 @@ from validator.errors import UserError
 from validator.kafka.class_archive import WRITE_S_MAX, is_writing, java_options
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
-from validator.kafka.login import admit_clients, client_login, kept_secret, read_secret, server_login
 from validator.kafka.process import start_time, stop_process
-from validator.private import UMASK, make_private, open_private, write_private
+from validator.private import UMASK, alone, make_private, open_private, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from validator.kafka.jars import Progress
@@ -155,7 +157,7 @@ class EmbeddedBroker:
         process exits or does not answer (the message names its log file).
         """
         make_private(self.directory)
-        with self._lock():
+        with alone(self.directory / "broker.lock"):
             running = self._running()
             if running is not None and self._port not in (None, running.port):
                 raise UserError(
@@ -176,7 +178,7 @@ class EmbeddedBroker:
         """Shut the process down cleanly; return whether one ran. The data is kept."""
         if not self.directory.is_dir():
             return False
-        with self._lock():
+        with alone(self.directory / "broker.lock"):
             record = read_record(self.directory)
             ours = record is not None and (record.was_started_in(self.directory) or record.has_moved_to(self.directory))
             stopped = record is not None and ours and self._stop_recorded(record)
@@ -205,13 +207,6 @@ class EmbeddedBroker:
     ) -> None:
         if self.started_here:
             self.stop()
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Let one program at a time start or stop the broker."""
-        with open_private(self.directory / "broker.lock") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
 
     def _running(self) -> BrokerRecord | None:
         """Return the process of this folder, if it runs: one that was started in another folder is none."""
@@ -452,3 +447,123 @@ def read_record(directory: Path) -> BrokerRecord | None:
 def keep_record(directory: Path, record: BrokerRecord) -> None:
     """Write the record of a broker's folder; only its owner can read it."""
     write_private(directory / _NAME, json.dumps({"version": _VERSION, **asdict(record)}) + "\n")
+
+
+# --- logins: no other user of the machine can read or write ---
+#
+# Clients prove with SCRAM that they know the secret of the broker's folder, and so does the broker to them: a process that takes its port
+# while it is down learns nothing, and is not believed. Kafka keeps what verifies the secret in its own log, where it is set after each
+# start, through the login of the broker itself. That one is for a single start and for connections within the process, so that PLAIN is
+# enough.
+
+USER: Final = "validator"
+"""User of every client."""
+
+FILE: Final = "secret"
+"""File of the clients' password in the broker's folder."""
+
+_BYTES: Final = 32
+_FORM: Final = re.compile(rb"[0-9a-f]{64}\n?")
+"""A file that was cut short would be a password that anybody may guess."""
+
+_OWN_USER: Final = "broker"
+
+_ITERATIONS: Final = 4096
+"""Kafka's minimum: the secret has 256 random bits, so that guessing is hopeless at any cost per guess."""
+
+_PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def server_login(own: str) -> dict[str, str]:
+    """Return the broker's properties that admit its clients, and itself with the password ``own``."""
+    itself = f'{_PLAIN} required username="{_OWN_USER}" password="{own}" user_{_OWN_USER}="{own}";'
+    return {
+        "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.broker.plain.sasl.jaas.config": itself,
+        "listener.name.broker.scram-sha-256.sasl.jaas.config": f"{_SCRAM} required;",
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": itself,
+    }
+
+
+def client_login(secret: str) -> dict[str, str]:
+    """Return the keys of a `[kafka]` table with which a client is admitted."""
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": USER,
+        "sasl.password": secret,
+    }
+
+
+def kept_secret(directory: Path) -> str:
+    """Return the secret of a broker's folder; make one if there is none, or none that only we can know."""
+    path = directory / FILE
+    try:
+        found = path.lstat()
+        own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & UMASK
+        if own and _FORM.fullmatch(path.read_bytes()):
+            return read_secret(directory)
+    except OSError:
+        pass
+    write_private(path, secrets.token_hex(_BYTES) + "\n")
+    return read_secret(directory)
+
+
+def read_secret(directory: Path) -> str:
+    """Return the secret of a broker's folder. Raises `UserError`."""
+    path = directory / FILE
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, f"cannot be read ({error.strerror})") from error
+    if not _FORM.fullmatch(found):
+        raise _unreadable(path, "is damaged")
+    return found.decode().strip()
+
+
+def _unreadable(path: Path, why: str) -> UserError:
+    return UserError(
+        f"{path}: the embedded broker's secret {why}: stop the broker with `validator broker stop` and start it again"
+    )
+
+
+def admit_clients(bootstrap_servers: str, own: str, secret: str) -> None:
+    """Make a broker that has just started admit clients with this secret. Raises `UserError`."""
+    from confluent_kafka import KafkaException  # a command without a broker does not wait for librdkafka
+    from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+    from validator.kafka.retry import answer
+    from validator.kafka.settings import admin_config
+
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": _OWN_USER,
+        "sasl.password": own,
+    }
+    admin = AdminClient(admin_config({"bootstrap.servers": bootstrap_servers, **login}))
+    kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, _ITERATIONS)
+    wanted = UserScramCredentialUpsertion(USER, kind, secret.encode())
+
+    def set_it(left_s: float) -> None:
+        for future in admin.alter_user_scram_credentials([wanted], request_timeout=left_s).values():
+            future.result()
+
+    try:
+        answer(set_it)
+    except KafkaException as error:
+        raise UserError(
+            f"the broker at {bootstrap_servers} does not take its clients' secret: {error.args[0].str()}"
+        ) from error
+
+
+def java_properties(kafka: Mapping[str, object]) -> dict[str, str]:
+    """Return the broker's `[kafka]` table in the names of Kafka's Java client."""
+    found = {key: str(value) for key, value in kafka.items()}
+    user, password = found.pop("sasl.username"), found.pop("sasl.password")
+    return found | {"sasl.jaas.config": f'{_SCRAM} required username="{user}" password="{password}";'}

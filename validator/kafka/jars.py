@@ -8,23 +8,22 @@ Apache Ivy, which pyspark ships, resolves `ivy/broker.xml`: exact versions, noth
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from validator.errors import UserError
 from validator.kafka.java import find_java
+from validator.private import alone
 from validator.resources import cache_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     Progress = Callable[[str, int, int], None]
     """Called after each jar with (jar, jars fetched so far, jars needed)."""
@@ -44,7 +43,7 @@ def ensure_jars(*, cache: Path | None = None, progress: Progress | None = None) 
     folder = root / f"broker-{identity}"
     if not folder.is_dir():
         root.mkdir(parents=True, exist_ok=True)
-        with _lock(root / "broker.lock"):
+        with alone(root / "broker.lock"):
             if not folder.is_dir():
                 _fetch(folder, len(sums), progress)
     _verify(folder, sums)
@@ -118,10 +117,3 @@ def _ivy_jar() -> Path:
     raise UserError(
         "pyspark, which has the Ivy that fetches the jars, is not installed: pip install 'validator[spark]'"
     )
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

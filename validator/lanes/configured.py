@@ -15,15 +15,14 @@ from validator.core.errors import InvariantBroken
 from validator.core.execute import Intervals
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import LaneRules, pages
-from validator.core.types import BlockNumber
+from validator.core.types import Balances, BlockNumber, Enactment
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.hexadecimal import from_hex
 from validator.lanes.definition import Genesis, LaneDefinition, genesis_path, kept_genesis
 from validator.plugin.lock import Lock, read_lock
 from validator.plugin.pack import use_artefacts
-from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
-from validator.plugin.protocol_parts import LIMITS
+from validator.plugin.protocol_api import LIMITS, ChainSettings, ProtocolDefinition
 from validator.plugin.registry import PluginError, canonical
 from validator.plugin.rule_choice import read_rules
 from validator.plugin.runtime import HandlerUse, RulesUse, Runtime, RuntimePlan, codec_of, make_runtime
@@ -67,7 +66,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         runtime_digest=digest,
         genesis=genesis,
         first_block=first_block,
-        enactment=chain.core_enactment(),
+        enactment=Enactment(chain.enactment),
         settings=LaneSettings(
             blocks_ahead_max=job.blocks_ahead_max,
             waiting_bytes_max=job.waiting_bytes_max,
@@ -154,7 +153,7 @@ def rules_runtime(chain: Chain, lane: str) -> Runtime:
 def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tuple[BlockNumber, LaneRules[Any]]:
     """Return the first block and the rules in the state of a STATE.json, under a chain's configuration.
 
-    The file is an object with ``first_block`` and ``state`` (`plugin.protocol_parts.StateFile`), or the state alone; then the chain's own
+    The file is an object with ``first_block`` and ``state`` (`plugin.protocol_api.StateFile`), or the state alone; then the chain's own
     ``first_block`` applies. Raises `UserError`: the chain's limits, a protocol without state files, the file.
     """
     settings, protocol = _settings(chain, lane, runtime), runtime.protocol
@@ -276,7 +275,7 @@ def _settings(chain: Chain, lane: str, runtime: Runtime) -> ChainSettings:
     return ChainSettings(
         _configuration(chain, lane, runtime.protocol),
         chain.core_paras(),
-        balances=chain.core_balances(),
+        balances=Balances(chain.balances),
         notifications=chain.hrmp_notifications,
         rules=runtime.rules,
     )

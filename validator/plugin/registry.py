@@ -148,6 +148,15 @@ def register(found: Found, module: Any) -> Plugin:
     return Plugin(found, manifest, implementations)
 
 
+def register_object(group: str, plugin: Any) -> Plugin:
+    """Register a module or object that no entry point names; raises as `register` does."""
+    hook = getattr(plugin, "validator_manifest", None)
+    manifest = hook() if callable(hook) else None
+    name, version = (manifest.name, manifest.version) if isinstance(manifest, Manifest) else ("plugin", "0")
+    where = getattr(plugin, "__name__", None) or type(plugin).__qualname__
+    return register(Found(group, name, where, name, version, getattr(plugin, "__file__", None) or where), plugin)
+
+
 def load_all(found: Iterable[Found]) -> tuple[list[Plugin], list[Problem]]:
     """Load the plugins that can be loaded; return them and the problems of the rest. Every duplicate is a problem."""
     plugins: list[Plugin] = []

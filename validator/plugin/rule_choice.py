@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from validator.document import Node
 from validator.errors import UserError
-from validator.plugin.protocol_parts import RuleProfiles
+from validator.plugin.protocol_api import RuleProfiles
 from validator.plugin.runtime import RulesUse
 
 KEYS = ("from_block", "profile", "features")

@@ -25,6 +25,7 @@ from validator.plugin.limits import (
     KEY_BYTES_MAX,
 )
 from validator.topics import CURSORS, INPUT_TOPICS, METRICS, OUTPUT_TOPICS
+from validator.visible import shown
 
 
 class JobTopic(NamedTuple):
@@ -74,7 +75,7 @@ class RecordForms(NamedTuple):
         self._check_input(topic)
         lane = record.get("lane") if isinstance(record, Mapping) else None
         if not isinstance(lane, str):
-            raise ValueError(f"{topic}: expected an object with a lane, found {_shown(record)}")
+            raise ValueError(f"{topic}: expected an object with a lane, found {shown(record)}")
         if topic in self.jobs:
             return self.encode_for_job(topic, record)
         try:
@@ -124,7 +125,7 @@ class RecordForms(NamedTuple):
             except ValueError as error:
                 raise ValueError(f"value: {topic}: {error}") from None
             if key != expected:
-                raise ValueError(f"key: expected {_shown(expected)} for this record of {topic}, found {_shown(key)}")
+                raise ValueError(f"key: expected {shown(expected)} for this record of {topic}, found {shown(key)}")
 
     def output_topics(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Return the topics of a reader without repetitions. Raises ``ValueError`` for none, then for the first that is not an output."""
@@ -133,17 +134,12 @@ class RecordForms(NamedTuple):
             raise ValueError("topics: expected at least one output topic, found none")
         for topic in names:
             if topic not in self.outputs:
-                raise ValueError(f"topic: expected one of {', '.join(self.outputs)}, found {_shown(topic)}")
+                raise ValueError(f"topic: expected one of {', '.join(self.outputs)}, found {shown(topic)}")
         return names
 
     def _check_input(self, topic: str) -> None:
         if topic not in INPUT_TOPICS and not (topic in self.jobs and self.jobs[topic].is_input):
             raise ValueError(f"topic: expected one of {', '.join(self.inputs)}, found {topic!r}")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def check_enqueued(key: bytes, done: Callable[[str | None], None], headers: Mapping[str, bytes]) -> None:
@@ -159,9 +155,9 @@ def check_enqueued(key: bytes, done: Callable[[str | None], None], headers: Mapp
     size = 0
     for name, each in headers.items():
         if not isinstance(name, str) or not name or not name.isprintable():
-            raise ValueError(f"headers: expected names of printable characters, found {_shown(name)}")
+            raise ValueError(f"headers: expected names of printable characters, found {shown(name)}")
         if type(each) is not bytes:
-            raise ValueError(f"headers: {_shown(name)}: expected bytes, found {type(each).__name__}")
+            raise ValueError(f"headers: {shown(name)}: expected bytes, found {type(each).__name__}")
         size += len(name.encode()) + len(each)
     if size > HEADERS_BYTES_MAX:
         raise ValueError(f"headers: expected at most {HEADERS_BYTES_MAX} bytes of names and values, found {size}")
@@ -180,7 +176,7 @@ def check_commit(forms: RecordForms, records: Sequence[Record], cursors: Mapping
         raise ValueError(f"cursors: expected 1 to {CURSORS_MAX}, found {len(cursors)}")
     for name, cursor in cursors.items():
         if not isinstance(name, str) or not KIND.fullmatch(name):
-            raise ValueError(f"cursors: expected names of 1 to 64 of a-z 0-9 . _ -, found {_shown(name)}")
+            raise ValueError(f"cursors: expected names of 1 to 64 of a-z 0-9 . _ -, found {shown(name)}")
         if type(cursor) is not bytes:
             raise ValueError(f"cursors: {name}: expected bytes, found {type(cursor).__name__}")
         if len(cursor) > CURSOR_BYTES_MAX:
@@ -204,10 +200,10 @@ def start_offsets(
     starts = dict(begins)
     for place, offset in offsets.items():
         if place not in begins:
-            raise ValueError(f"offsets: expected topics and partitions of this reader, found {_shown(place)}")
+            raise ValueError(f"offsets: expected topics and partitions of this reader, found {shown(place)}")
         if type(offset) is not int or not 0 <= offset <= ends[place]:
             raise ValueError(
-                f"offsets: {place[0]}/{place[1]}: expected a number from 0 to {ends[place]}, the end, found {_shown(offset)}"
+                f"offsets: {place[0]}/{place[1]}: expected a number from 0 to {ends[place]}, the end, found {shown(offset)}"
             )
         starts[place] = max(offset, begins[place])
     return starts

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from validator.testing.check_points import test_classes
     from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
-    from validator.testing.installed import NeedsProtocol
     from validator.testing.lane_suite import ChainPlayer
-    from validator.testing.protocol import ProtocolContract
+    from validator.testing.protocol import NeedsProtocol, ProtocolContract
     from validator.testing.scenario_writer import ScenarioWriter, suite_text
 
 __all__ = [
@@ -37,7 +36,7 @@ _MODULES = {
     "HandlerContract": "validator.testing.contract",
     "Harness": "validator.testing.harness",
     "HarnessFault": "validator.testing.harness",
-    "NeedsProtocol": "validator.testing.installed",
+    "NeedsProtocol": "validator.testing.protocol",
     "NotApplicable": "validator.testing.case",
     "PluginError": "validator.plugin.registry",
     "ProtocolContract": "validator.testing.protocol",

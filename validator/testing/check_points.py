@@ -21,8 +21,7 @@ from validator.codec.codec import Codec
 from validator.config.chain import Chain
 from validator.core.handlers.dispatch import find_conflicts
 from validator.errors import PluginFailed, UserError, in_one_line
-from validator.plugin.protocol_api import ProtocolDefinition
-from validator.plugin.protocol_parts import LIMITS
+from validator.plugin.protocol_api import LIMITS, ProtocolDefinition
 from validator.plugin.registry import (
     Found,
     Plugin,

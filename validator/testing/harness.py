@@ -13,9 +13,16 @@ from validator.core.outcomes import ChannelEvent, Dispatch
 from validator.core.rules import pages
 from validator.core.types import Balance, Balances, BlockNumber, ChannelId, Hash, Para, ParaId, SessionChange, Weight
 from validator.errors import UserError
-from validator.plugin.api import Manifest
 from validator.plugin.protocol_api import ChainSettings, HandlerBench, LimitsTable, Node, ProtocolDefinition
-from validator.plugin.registry import Found, Plugin, PluginError, Problem, canonical, handlers_of, installed, register
+from validator.plugin.registry import (
+    Plugin,
+    PluginError,
+    Problem,
+    canonical,
+    handlers_of,
+    installed,
+    register_object,
+)
 from validator.plugin.runtime import RuntimePlan, make_runtime
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
@@ -299,12 +306,7 @@ def resolve_plugin(plugin: Any) -> Plugin:
             return there[name, version or versions[0]]
         hint = "name one of them, as name@version" if not version else "install it"
         raise PluginError([Problem(plugin, f"versions {', '.join(versions)} are installed", hint)])
-    hook = getattr(plugin, "validator_manifest", None)
-    manifest = hook() if callable(hook) else None
-    name, version = (manifest.name, manifest.version) if isinstance(manifest, Manifest) else ("plugin", "0")
-    where = getattr(plugin, "__name__", None) or type(plugin).__qualname__
-    file = getattr(plugin, "__file__", None) or where
-    return register(Found("validator.handlers", name, where, name, version, file), plugin)
+    return register_object("validator.handlers", plugin)
 
 
 def _bench(name: str) -> tuple[ProtocolDefinition, HandlerBench]:

@@ -25,14 +25,41 @@ from validator.core.rules import LaneRules, pages
 from validator.document import Node, read_document
 from validator.errors import PluginFailed
 from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
+from validator.plugin.registry import discover
 from validator.plugin.rule_pages import FieldTypes, RulesPage, Sort, parse_page
 from validator.plugin.runtime import installed_protocol
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import Scenario, read_scenarios, suite_files
-from validator.testing.installed import NeedsProtocol
 from validator.testing.lane_suite import Json, SuitePlayer, fits_into_blocks
 
-__all__ = ["ProtocolContract", "differences", "error_entry", "unexplained"]
+
+class NeedsProtocol:
+    """Base class of contracts for an installed protocol: one test fails in one line if it is missing, the others are skipped."""
+
+    protocol: ClassVar[str]
+    """The protocol's name; its plugin must be installed."""
+
+    def setup_method(self, method: Any) -> None:
+        """Skip a test of a protocol that is not installed (a hook of pytest)."""
+        if method.__name__ != self.test_protocol_is_installed.__name__ and not self._is_installed():
+            import pytest
+
+            pytest.skip(f"protocol {self.protocol!r} is not installed")
+
+    def test_protocol_is_installed(self) -> None:
+        """A plugin with the protocol's name is installed."""
+        if not self._is_installed():
+            import pytest
+
+            pytest.fail(
+                f"protocol {self.protocol!r} is not installed: run `pip install --editable .` in the plugin's folder first, "
+                "since a protocol is found by the entry point of its distribution, not by PYTHONPATH",
+                pytrace=False,
+            )
+
+    def _is_installed(self) -> bool:
+        return any(found.name == self.protocol for found in discover("validator.protocols"))
+
 
 HASH_SEEDS = ("0", "1", "2")
 

@@ -117,7 +117,7 @@ class End:
             assert len(topic.inbox._refusals) <= REFUSALS_MAX
             assert topic.inbox.held_bytes == sum(len(each.plaintext) for each in topic.inbox.held.values())
         in_flight = sum(len(topic.outbox.in_flight) for topic in topics)
-        assert sum(map(len, self.session._delivery._timers._queues.values())) == in_flight
+        assert sum(map(len, self.session._delivery.timers._queues.values())) == in_flight
         waiting = [
             each for topic in topics for index, each in topic.inbox.held.items() if index != topic.inbox.expected
         ]

@@ -182,6 +182,15 @@ class Recorded:
         return [connection for connection, event in self.events if isinstance(event, SessionOnline)]
 
 
+def recording_log() -> tuple[logging.Logger, list[str]]:
+    """Return a log, and the list of its messages."""
+    log, lines = logging.Logger("test"), []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    return log, lines
+
+
 class World:
     """A listener of `SERVER` with a registry that a test changes, and ways to connect to it as `CLIENT`."""
 
@@ -193,11 +202,7 @@ class World:
         self.peers = {CHANNEL: Peer(peering=Peering(SERVER, CLIENT), **peer)}
         self.events = Recorded()
         self.client_events = Recorded()
-        self.log = logging.Logger("test")
-        self.lines: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: self.lines.append(record.getMessage())  # type: ignore[method-assign]
-        self.log.addHandler(handler)
+        self.log, self.lines = recording_log()
         self.listener = Listener(
             pki.server, lambda: self.peers, self.events, self.settings, limits or ListenerLimits(), log=self.log
         )
@@ -215,18 +220,38 @@ class World:
 
     async def connect(self, session_id: int = 5, files: TlsFiles | None = None, **options: Any) -> Connection:
         settings = options.pop("settings", Settings(handshake_timeout=SECONDS_MAX, setup_timeout=SECONDS_MAX))
-        peering = options.pop("peering", Peering(CLIENT, SERVER))
+        peer = Peer(peering=options.pop("peering", Peering(CLIENT, SERVER)))
         return await connect(
             "127.0.0.1",
             options.pop("port", None) or self.port,
             files or self.pki.client,
-            peering,
+            peer,
             session_id,
             options.pop("handler", self.client_events),
             settings,
             log=self.log,
             **options,
         )
+
+    async def pair(self, session_id: int = 5, **options: Any) -> tuple[Connection, Connection]:
+        """Connect, and return the client's and the listener's end of the session."""
+        before = len(self.events.online)
+        connection = await self.connect(session_id, **options)
+        await until(lambda: len(self.events.online) > before)
+        return connection, self.events.online[-1]
+
+    @asynccontextmanager
+    async def raw(
+        self, session_id: int = 5, settings: Settings | None = None
+    ) -> AsyncIterator[tuple[RawPeer, Connection]]:
+        """Connect as a `RawPeer`, and yield it and the listener's end of the session."""
+        before = len(self.events.online)
+        raw = await (await RawPeer.join(self, session_id, settings)).online()
+        try:
+            await until(lambda: len(self.events.online) > before)
+            yield raw, self.events.online[-1]
+        finally:
+            raw.close()
 
     async def refusal(self, session_id: int = 5, files: TlsFiles | None = None, **options: Any) -> HandshakeFailed:
         """Connect, and return why that failed; the connector must not have reported anything."""
@@ -289,7 +314,7 @@ async def attempt(port: int, context: ssl.SSLContext, data: bytes) -> bytes:
 
 def client_hello(peering: Peering | None = None, session_id: int = 5) -> bytes:
     key = Ed25519PrivateKey.generate()
-    credentials = Credentials(key, key.public_key(), {SERVER}, secrets.token_bytes(32))
+    credentials = Credentials(key, key.public_key(), {SERVER}.__contains__, secrets.token_bytes(32))
     return ConnectorHello(peering or Peering(CLIENT, SERVER), session_id, credentials).start()
 
 
@@ -311,7 +336,7 @@ class RawPeer:
         reader, writer = await asyncio.open_connection("127.0.0.1", world.listener.port, ssl=context)
         identity = peer_identity(writer.get_extra_info("ssl_object"))
         key = authority_key(pki.client)
-        credentials = Credentials(key, identity.key, identity.peers, secrets.token_bytes(32))
+        credentials = Credentials(key, identity.key, identity.peers.__contains__, secrets.token_bytes(32))
         hello = ConnectorHello(Peering(CLIENT, SERVER), session_id, credentials)
         writer.write(hello.start())
         while hello.result is None:

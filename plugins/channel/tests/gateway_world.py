@@ -7,13 +7,13 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from channel_tls import SECONDS_MAX, Pki
+from channel_tls import SECONDS_MAX, Pki, until
 from validator_channel.application import WATCH_TOPICS, MainMessage, RefusedMessage, Watched, read_main, read_watched
 from validator_channel.client import ChannelClient, ClientConfig, ClientLimits
 from validator_channel.client.client import SETTINGS
@@ -24,6 +24,7 @@ from validator_channel.hello import Peering
 from validator_channel.limits import Settings
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
+from validator_channel.net.peers import Peer
 from validator_channel.net.tls import TlsFiles
 from validator_channel.wire import format_id, unpack_message_id
 
@@ -178,9 +179,9 @@ class GatewayWorld:
         if port is None:
             assert self.gateway is not None
             port = self.gateway.port
-        peering = Peering(entry.peer, entry.gateway)
+        gateway = Peer(peering=Peering(entry.peer, entry.gateway))
         bare.connection = await connect(
-            "127.0.0.1", port, entry.files, peering, secrets.randbelow(1024), bare.handle, settings
+            "127.0.0.1", port, entry.files, gateway, secrets.randbelow(1024), bare.handle, settings
         )
         try:
             for topic in topics:
@@ -252,12 +253,6 @@ async def limited(events: Any, count: int) -> Any:
         if not count:
             await events.aclose()
             return
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait until a condition holds; `channel_tls.run` bounds it."""
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def _toml(value: Any) -> str:

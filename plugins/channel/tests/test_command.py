@@ -107,6 +107,20 @@ BAD_DOCUMENTS = [
 ]
 
 
+BAD_STEPS = [
+    ({"at": -1}, "steps[1].at: expected seconds from 0"),
+    ({"at": "0"}, "steps[1].at: expected seconds"),
+    ({"do": {}}, "steps[1].do: key 'op' is missing"),
+    ({"do": {"op": "fly"}}, "steps[1].do.op: expected one of open, secured"),
+    ({"do": {"op": "receive"}}, "steps[1].do: key 'bytes_hex' is missing"),
+    ({"do": {"op": "receive", "bytes_hex": "0g"}}, "bytes_hex: expected bytes in lower-case hex"),
+    ({"do": {"op": "receive", "bytes_hex": "00 00"}}, "bytes_hex: expected bytes in lower-case hex"),
+    ({"do": {"op": "send", "args": {"topic": True, "payload_hex": ""}}}, "args.topic: expected an integer"),
+    ({"do": {"op": "send"}}, "args: key 'topic' is missing"),
+    ({"do": {"op": "register_topic", "args": {"topic": 1, "name": 2}}}, "args.name: expected a string"),
+]
+
+
 BAD_VECTORS = [
     (
         {"aead": {"channel": {"sealed": [{"example_json": "\ud800"}]}}},
@@ -135,34 +149,15 @@ def test_seconds_of_a_schedule_are_compared_up_to_rounding(tmp_path: Path, fails
     assert run(tmp_path, document)[0] == code
 
 
-@pytest.mark.parametrize(("content", "why"), BAD_DOCUMENTS)
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [*BAD_DOCUMENTS, *((document(OPEN, {**SECURED, **change}), why) for change, why in BAD_STEPS)],
+)
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_malformed_file_is_one_line(tmp_path: Path, content: Any, why: str, options: tuple[str, ...]) -> None:
     code, out, err = run(tmp_path, content, *options)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert why in err
-
-
-BAD_STEPS = [
-    ({"at": -1}, "steps[1].at: expected seconds from 0"),
-    ({"at": "0"}, "steps[1].at: expected seconds"),
-    ({"do": {}}, "steps[1].do: key 'op' is missing"),
-    ({"do": {"op": "fly"}}, "steps[1].do.op: expected one of open, secured"),
-    ({"do": {"op": "receive"}}, "steps[1].do: key 'bytes_hex' is missing"),
-    ({"do": {"op": "receive", "bytes_hex": "0g"}}, "bytes_hex: expected bytes in lower-case hex"),
-    ({"do": {"op": "receive", "bytes_hex": "00 00"}}, "bytes_hex: expected bytes in lower-case hex"),
-    ({"do": {"op": "send", "args": {"topic": True, "payload_hex": ""}}}, "args.topic: expected an integer"),
-    ({"do": {"op": "send"}}, "args: key 'topic' is missing"),
-    ({"do": {"op": "register_topic", "args": {"topic": 1, "name": 2}}}, "args.name: expected a string"),
-]
-
-
-@pytest.mark.parametrize(("change", "why"), BAD_STEPS)
-def test_malformed_step_names_its_path(tmp_path: Path, change: dict[str, Any], why: str) -> None:
-    for options in ((), ("--json",)):
-        code, out, err = run(tmp_path, document(OPEN, {**SECURED, **change}), *options)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert why in err
 
 
 @pytest.mark.parametrize(

@@ -85,14 +85,22 @@ def test_frame_that_claims_to_be_an_error_is_not_answered() -> None:
         world.assert_fails(out, "BAD_VERSION" if members["v"] == 2 else "BAD_MESSAGE", None)
 
 
-def test_our_own_frame_is_not_taken_for_the_peers() -> None:
-    world = listener().online()
+@pytest.mark.parametrize(
+    ("key", "sealed_as", "claimed", "code"),
+    [
+        (KEYS[1], PEERS[1], PEERS[1], "WRONG_PEER"),
+        (KEYS[1], PEERS[1], PEERS[0], "DECRYPT_FAILED"),
+        (KEYS[1], PEERS[0], PEERS[0], "DECRYPT_FAILED"),
+        (b"k" * 32, PEERS[0], PEERS[0], "DECRYPT_FAILED"),
+    ],
+    ids=["our own frame", "under the peer's name", "sealed by our key", "of another session with our ID"],
+)
+def test_frame_under_another_key(key: bytes, sealed_as: int, claimed: int, code: str) -> None:
     message_id = pack_message_id(CHANNEL, SESSION, 0, 3)
-    counter, sealed = Sealer(KEYS[1], PEERS[1]).seal(APPLICATION, message_id, b"x")
-    for peer, code in ((PEERS[1], "WRONG_PEER"), (PEERS[0], "DECRYPT_FAILED")):
-        world = listener().online()
-        frame = encode_frame(encode_message(Message(APPLICATION, peer, message_id, counter, sealed)))
-        world.assert_fails(world.feed(frame), code, (0, 3))
+    counter, sealed = Sealer(key, sealed_as).seal(APPLICATION, message_id, b"x")
+    world = listener().online()
+    frame = encode_frame(encode_message(Message(APPLICATION, claimed, message_id, counter, sealed)))
+    world.assert_fails(world.feed(frame), code, (0, 3))
 
 
 @pytest.mark.parametrize("index", [1, 3, 0xFFFFFFFD, NO_MESSAGE])
@@ -180,6 +188,14 @@ def test_held_message_again_is_charged() -> None:
 
 
 # --- frame timeout ---
+
+
+@pytest.mark.parametrize("data", [b"\0\0\1\0abc", b"\0\0"], ids=["body", "length"])
+def test_transport_that_ends_within_a_frame(data: bytes) -> None:
+    world = listener().online()
+    assert world.feed(data) == ([], [])
+    world.session.connection_lost(world.now)
+    world.assert_ends(world.take(), "TRANSPORT_LOST")
 
 
 def test_frame_timeout_is_absolute() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import run
 from gateway_world import LANE, GatewayWorld, candidate, limited, until
 from validator_channel.application import DEAD_LETTERS, SUBMIT_TOPICS
 from validator_channel.gateway.records import (
@@ -79,57 +78,48 @@ def letter(topic: str, value: bytes, offset: int = 0, **fields: Any) -> dict[str
     }  # fmt: skip
 
 
-def test_each_peer_gets_those_of_its_own_records_live_and_from_the_beginning(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory:
-            for at, name in enumerate(RECORDS):
-                if at == len(RECORDS) // 2:  # what comes before is read again, what comes after is read once for all
-                    await until(lambda: world.gateway is not None and world.gateway.port)
-                memory.emit(DEAD_LETTERS, dead(memory, name, at))
-            memory.emit(DEAD_LETTERS, letter("candidates", b"\xc3\x01 not a record", detail="of nobody"))
-            memory.emit(DEAD_LETTERS, letter("elsewhere", b"of a topic that nobody submits to"))
-            for peer, names in SEEN.items():
-                async with world.client(peer) as client:
-                    found = [event.record async for event in limited(client.watch(DEAD_LETTERS), len(names))]
-                    assert {each["detail"] for each in found if each} == names, peer
-            assert world.counted["alarms"] == 0
-
-    run(main())
+async def test_each_peer_gets_those_of_its_own_records_live_and_from_the_beginning(world: GatewayWorld) -> None:
+    async with world.serving() as memory:
+        for at, name in enumerate(RECORDS):
+            if at == len(RECORDS) // 2:  # what comes before is read again, what comes after is read once for all
+                await until(lambda: world.gateway is not None and world.gateway.port)
+            memory.emit(DEAD_LETTERS, dead(memory, name, at))
+        memory.emit(DEAD_LETTERS, letter("candidates", b"\xc3\x01 not a record", detail="of nobody"))
+        memory.emit(DEAD_LETTERS, letter("elsewhere", b"of a topic that nobody submits to"))
+        for peer, names in SEEN.items():
+            async with world.client(peer) as client:
+                found = [event.record async for event in limited(client.watch(DEAD_LETTERS), len(names))]
+                assert {each["detail"] for each in found if each} == names, peer
+        assert world.counted["alarms"] == 0
 
 
-def test_peer_gets_where_and_why_and_no_bytes(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.client("alice") as client:
-            await client.submit("candidates", RECORDS["candidate of 2000"][1])
-            (written,) = memory.enqueued
-            memory.emit(DEAD_LETTERS, letter("candidates", written.value, 7, block=1, index=0))
-            async for event in limited(client.watch(DEAD_LETTERS), 1):
-                assert event.record == {
-                    "lane": LANE, "topic": "candidates", "partition": 0, "offset": 7, "block": 1, "index": 0, "reason": "LATE",
-                    "detail": "block 1 was executed", "para_id": 2000, "record_hash": written.headers["candidate-hash"].decode(),
-                }  # fmt: skip
-                assert written.value.hex() not in json.dumps(event.record)
-
-    run(main())
+async def test_peer_gets_where_and_why_and_no_bytes(world: GatewayWorld) -> None:
+    async with world.serving() as memory, world.client("alice") as client:
+        await client.submit("candidates", RECORDS["candidate of 2000"][1])
+        (written,) = memory.enqueued
+        memory.emit(DEAD_LETTERS, letter("candidates", written.value, 7, block=1, index=0))
+        async for event in limited(client.watch(DEAD_LETTERS), 1):
+            assert event.record == {
+                "lane": LANE, "topic": "candidates", "partition": 0, "offset": 7, "block": 1, "index": 0, "reason": "LATE",
+                "detail": "block 1 was executed", "para_id": 2000, "record_hash": written.headers["candidate-hash"].decode(),
+            }  # fmt: skip
+            assert written.value.hex() not in json.dumps(event.record)
 
 
-def test_changed_grant_holds_for_a_live_feed(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with (
-            world.serving() as memory,
-            world.client("dave") as client,
-            aclosing(client.watch(DEAD_LETTERS)) as events,
-        ):
-            waiting = asyncio.create_task(anext(events))
-            await until(lambda: world.counted["feeds"] and not world.counted["feeds_catching_up"])
-            memory.emit(DEAD_LETTERS, dead(memory, "candidate of 3000", 0))
-            world.peers["dave"].table["submit"] = ["candidates"]
-            world.write_registry()
-            await until(lambda: client.welcome is not None and client.welcome.submit)
-            memory.emit(DEAD_LETTERS, dead(memory, "candidate of 2000", 1))
-            assert (await waiting).record["detail"] == "candidate of 2000"  # type: ignore[index]
-
-    run(main())
+async def test_changed_grant_holds_for_a_live_feed(world: GatewayWorld) -> None:
+    async with (
+        world.serving() as memory,
+        world.client("dave") as client,
+        aclosing(client.watch(DEAD_LETTERS)) as events,
+    ):
+        waiting = asyncio.create_task(anext(events))
+        await until(lambda: world.counted["feeds"] and not world.counted["feeds_catching_up"])
+        memory.emit(DEAD_LETTERS, dead(memory, "candidate of 3000", 0))
+        world.peers["dave"].table["submit"] = ["candidates"]
+        world.write_registry()
+        await until(lambda: client.welcome is not None and client.welcome.submit)
+        memory.emit(DEAD_LETTERS, dead(memory, "candidate of 2000", 1))
+        assert (await waiting).record["detail"] == "candidate of 2000"  # type: ignore[index]
 
 
 def test_no_inputs_name_ends_with_another_ones() -> None:

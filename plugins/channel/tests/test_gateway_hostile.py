@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import run
 from gateway_world import LANE, GatewayWorld, candidate, limited, refusals, until
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS
 from validator_channel.client import Refused
@@ -40,104 +36,75 @@ BAD = [
 ]  # fmt: skip
 
 
-def test_gw07_bad_records_are_refused_and_the_session_stays(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
-            for payload in BAD:
-                index = alice.send(CANDIDATES, payload)
-                await until(lambda index=index: index in alice.delivered(CANDIDATES))  # type: ignore[misc]
-                error = refusals(alice)[CANDIDATES, index]
-                assert error.startswith("candidates: "), payload[:50]
-                assert len(error) <= 256
-                assert "\n" not in error
-            assert memory.enqueued == []
-            assert alice.closed is None
-            alice.send(CANDIDATES, candidate(9))
-            await until(lambda: memory.enqueued)
-
-    run(main())
+async def test_gw07_bad_records_are_refused_and_the_session_stays(world: GatewayWorld) -> None:
+    async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
+        for payload in BAD:
+            index = alice.send(CANDIDATES, payload)
+            await until(lambda index=index: index in alice.delivered(CANDIDATES))  # type: ignore[misc]
+            error = refusals(alice)[CANDIDATES, index]
+            assert error.startswith("candidates: "), payload[:50]
+            assert len(error) <= 256
+            assert "\n" not in error
+        assert memory.enqueued == []
+        assert alice.closed is None
+        alice.send(CANDIDATES, candidate(9))
+        await until(lambda: memory.enqueued)
 
 
-def test_gw07_sessions_take_turns_whatever_one_of_them_sends(world: GatewayWorld) -> None:
+async def test_gw07_sessions_take_turns_whatever_one_of_them_sends(world: GatewayWorld) -> None:
     """A peer whose 60 records are large and bad does not hold up another one until they are all read."""
 
-    async def main() -> None:
-        async with (
-            world.serving() as memory,
-            world.peer("alice", CANDIDATES) as alice,
-            world.peer("bob", CANDIDATES) as bob,
-        ):
-            seen: list[int] = []
-            for _ in range(60):
-                alice.send(CANDIDATES, b'{"a":' + b"[" * 300_000)
-            await until(lambda: world.counted["refused_malformed"])
-            for number in range(5):
-                bob.send(CANDIDATES, candidate(2 + number, para=3000))
-            await until(lambda: len(memory.enqueued) == 5 or len(refusals(alice)) == 60)
-            seen.append(world.counted["refused_malformed"])
-            assert len(memory.enqueued) == 5
-            assert seen[0] < 60
-            await until(lambda: len(refusals(alice)) == 60)
-
-    run(main())
+    async with (
+        world.serving() as memory,
+        world.peer("alice", CANDIDATES) as alice,
+        world.peer("bob", CANDIDATES) as bob,
+    ):
+        seen: list[int] = []
+        for _ in range(60):
+            alice.send(CANDIDATES, b'{"a":' + b"[" * 300_000)
+        await until(lambda: world.counted["refused_malformed"])
+        for number in range(5):
+            bob.send(CANDIDATES, candidate(2 + number, para=3000))
+        await until(lambda: len(memory.enqueued) == 5 or len(refusals(alice)) == 60)
+        seen.append(world.counted["refused_malformed"])
+        assert len(memory.enqueued) == 5
+        assert seen[0] < 60
+        await until(lambda: len(refusals(alice)) == 60)
 
 
 MARK = "5ec2e75ec2e75ec2e7"
 
 
-@contextmanager
-def logged() -> Iterator[list[str]]:
-    """Collect every line of every logger, with tracebacks."""
-    lines: list[str] = []
-    handler = logging.Handler(logging.DEBUG)
-    handler.emit = lambda record: lines.append(logging.Formatter().format(record))  # type: ignore[method-assign]
-    root, level = logging.getLogger(), logging.getLogger().level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    try:
-        yield lines
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(level)
-
-
-def test_gw08_log_and_metrics_hold_no_secret_and_no_payload(world: GatewayWorld, tmp_path: Path) -> None:
+async def test_gw08_log_and_metrics_hold_no_secret_and_no_payload(
+    world: GatewayWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     psk = "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
     (tmp_path / "alice.psk").write_text(psk)
     (tmp_path / "alice.psk").chmod(0o600)
     world.peers["alice"].table["psk_file"] = "alice.psk"
-    lines: list[str] = []
-
-    async def main() -> None:
-        async with world.serving() as memory:
-            config = replace(world.client_config("alice"), psk=bytes.fromhex(psk))
-            client = world.client("alice")
-            client._config = config
-            async with client, world.peer("bob", CANDIDATES, VERDICTS) as bob:
-                await client.submit("candidates", candidate(2, upward_messages=[MARK]))
-                for record in (candidate(2, para=1, upward_messages=[MARK]), MARK.encode(), {"lane": LANE, MARK: MARK}):
-                    with pytest.raises(Refused):
-                        await client.submit("candidates", record)
-                memory.emit("dispatches", dispatch(MARK))
-                (event,) = [event async for event in limited(client.watch("dispatches"), 1)]
-                assert event.record["payload"] == MARK
-                memory.refuse = lambda record: f"no place for {record.value!r}"
-                with pytest.raises(Refused, match="could not store"):
-                    await client.submit("candidates", candidate(3, upward_messages=[MARK]))
-                memory.outputs.append(("verdicts", b"", MARK.encode()))
-                bob.send(VERDICTS, MARK.encode())
-                await until(lambda: bob.rejected(VERDICTS))
-                bob.connection.send(MAIN, MARK.encode())
-                world.registry.write_text(f'[peers.alice]\npsk = "{psk[:20]}"\n')
-                await until(lambda: world.counted["registry_broken"])
-                shown = [repr(client), repr(config), repr(world.gateway.registry.peers)]  # type: ignore[union-attr]
-                shown += [repr(each) for each in world.gateway._bridge._sessions.values()]  # type: ignore[union-attr]
-            lines.extend(shown)
-        lines.append(json.dumps(world.counted))
-
-    with logged() as found:
-        run(main())
-    text = "\n".join(lines + found)
+    caplog.set_level(logging.DEBUG)
+    async with world.serving() as memory:
+        client = world.client("alice", psk=bytes.fromhex(psk))
+        async with client, world.peer("bob", CANDIDATES, VERDICTS) as bob:
+            await client.submit("candidates", candidate(2, upward_messages=[MARK]))
+            for record in (candidate(2, para=1, upward_messages=[MARK]), MARK.encode(), {"lane": LANE, MARK: MARK}):
+                with pytest.raises(Refused):
+                    await client.submit("candidates", record)
+            memory.emit("dispatches", dispatch(MARK))
+            (event,) = [event async for event in limited(client.watch("dispatches"), 1)]
+            assert event.record["payload"] == MARK
+            memory.refuse = lambda record: f"no place for {record.value!r}"
+            with pytest.raises(Refused, match="could not store"):
+                await client.submit("candidates", candidate(3, upward_messages=[MARK]))
+            memory.outputs.append(("verdicts", b"", MARK.encode()))
+            bob.send(VERDICTS, MARK.encode())
+            await until(lambda: bob.rejected(VERDICTS))
+            bob.connection.send(MAIN, MARK.encode())
+            world.registry.write_text(f'[peers.alice]\npsk = "{psk[:20]}"\n')
+            await until(lambda: world.counted["registry_broken"])
+            shown = [repr(client), repr(client._config), repr(world.gateway.registry.peers)]  # type: ignore[union-attr]
+            shown += [repr(each) for each in world.gateway._bridge._sessions.values()]  # type: ignore[union-attr]
+    text = "\n".join([*shown, json.dumps(world.counted), caplog.text])
     assert f"peer={format(world.peers['alice'].peer, '032x')}" in text
     key = world.peers["alice"].files.key.read_text().splitlines()[1]
     assert world.server is not None

@@ -8,7 +8,6 @@ from itertools import starmap
 from pathlib import Path
 
 import pytest
-from channel_tls import run
 from gateway_world import GatewayWorld, candidate, refusals, until
 from validator_channel.application import SUBMIT_TOPICS
 from validator_channel.gateway import measures, plugin
@@ -23,24 +22,21 @@ NOT_SHOWN = {"enqueued", "confirmed", "ack_latency_us_max", "overflows", "regist
 """Counters of the log alone: transports count what they write, and a greatest value is no metric."""
 
 
-def test_sessions_records_and_refusals_are_measured(tmp_path: Path) -> None:
+async def test_sessions_records_and_refusals_are_measured(tmp_path: Path) -> None:
     world = GatewayWorld(tmp_path)
     world.add_peer("alice", 2000, 2004)
     right, wrong = candidate(5), candidate(5, para=3000)
 
     found: dict[tuple[str, ...], float] = {}
 
-    async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
-            alice.send(CANDIDATES, right)
-            alice.send(CANDIDATES, wrong)
-            await until(lambda: alice.delivered(CANDIDATES) and refusals(alice))
-            gateway = world.gateway
-            assert gateway is not None
-            memory.measures = lambda: starmap(Measure, measures.values(gateway.counters, gateway.net_counters))
-            found.update(memory.measured())
-
-    run(main())
+    async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
+        alice.send(CANDIDATES, right)
+        alice.send(CANDIDATES, wrong)
+        await until(lambda: alice.delivered(CANDIDATES) and refusals(alice))
+        gateway = world.gateway
+        assert gateway is not None
+        memory.measures = lambda: starmap(Measure, measures.values(gateway.counters, gateway.net_counters))
+        found.update(memory.measured())
     assert found["sessions",] == found["sessions_begun_total",] == found["handshakes_total",] == 1
     assert found["handshake_seconds_total",] > 0
     assert found["received_records_total",] == 2
@@ -59,7 +55,7 @@ def test_every_counter_is_measured_or_has_a_reason() -> None:
         assert changed == (field.name not in NOT_SHOWN), field.name
         before = values(gateway, net)
     net.turned_away["rate"] = net.handshakes_failed["TLS"] = net.ended["LEFT"] = 1
-    assert {name for name, *_ in values(gateway, net)} == set(measures.HELP)
+    assert {name for name, *_ in values(gateway, net)} == set(measures.METRICS)
 
 
 def values(gateway: Counters, net: NetCounters) -> dict[tuple[str, ...], float]:
@@ -72,5 +68,5 @@ def test_plugin_measures_what_it_declares(tmp_path: Path, monkeypatch: pytest.Mo
     memory = MemoryTransport(plugin, world.config())
     monkeypatch.setattr("asyncio.run", lambda working: working.close())
     memory.run()
-    assert {name for name, *_ in memory.measured()} <= set(measures.HELP)
+    assert {name for name, *_ in memory.measured()} <= set(measures.METRICS)
     assert memory.measured()["sessions",] == 0

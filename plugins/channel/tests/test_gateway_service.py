@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import run
 from gateway_world import LANE, GatewayWorld, candidate, refusals, until, verdict
 from validator_channel.application import SUBMIT_TOPICS, Watch, write_main
 from validator_channel.client import NotConnected, Refused
 from validator_channel.gateway import plugin
 from validator_channel.gateway.intake import Duplicates
-from validator_channel.gateway.registry import RegistryError
 from validator_channel.net.sockets import TokenBucket
+from validator_channel.tables import ConfigError
 from validator_channel.wire import MAIN
 
 from validator.plugin.api import LeaseLost
@@ -35,244 +34,210 @@ def world(tmp_path: Path) -> GatewayWorld:
 
 
 @pytest.mark.parametrize("how", ["disabled", "removed", "other-key"])
-def test_session_of_a_peer_that_may_not_connect_any_more_is_closed(world: GatewayWorld, how: str) -> None:
-    async def main() -> None:
-        async with world.serving(), world.peer("alice", CANDIDATES) as alice, world.peer("bob", CANDIDATES) as bob:
-            if how == "disabled":
-                world.peers["alice"].table["enabled"] = False
-            elif how == "other-key":
-                world.peers["alice"].table["pins"] = {"current": "ab" * 32}
-            else:
-                gone = world.peers.pop("alice")
-            world.write_registry()
-            await until(lambda: alice.closed is not None)
-            if how == "removed":
-                world.peers["alice"] = gone
-            limits = type(world.client("alice")._limits)(pause_s_min=0.01, attempts_max=2)
-            async with world.client("alice", limits=limits) as client:
-                with pytest.raises(NotConnected):
-                    await client.ready()
-            bob.send(CANDIDATES, candidate(2, para=3000))
-            await until(lambda: bob.delivered(CANDIDATES))
-
-    run(main())
+async def test_session_of_a_peer_that_may_not_connect_any_more_is_closed(world: GatewayWorld, how: str) -> None:
+    async with world.serving(), world.peer("alice", CANDIDATES) as alice, world.peer("bob", CANDIDATES) as bob:
+        if how == "disabled":
+            world.peers["alice"].table["enabled"] = False
+        elif how == "other-key":
+            world.peers["alice"].table["pins"] = {"current": "ab" * 32}
+        else:
+            gone = world.peers.pop("alice")
+        world.write_registry()
+        await until(lambda: alice.closed is not None)
+        if how == "removed":
+            world.peers["alice"] = gone
+        limits = type(world.client("alice")._limits)(pause_s_min=0.01, attempts_max=2)
+        async with world.client("alice", limits=limits) as client:
+            with pytest.raises(NotConnected):
+                await client.ready()
+        bob.send(CANDIDATES, candidate(2, para=3000))
+        await until(lambda: bob.delivered(CANDIDATES))
 
 
-def test_changed_lanes_hold_for_live_sessions(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.client("alice") as client:
-            events = client.watch("verdicts")
-            for para in (2000, 2004, 3000, 4000):
-                memory.emit("verdicts", verdict(1, para=para))
-            assert [(await anext(events)).record["para_id"] for _ in range(2)] == [2000, 2004]  # type: ignore[index]
-            with pytest.raises(Refused):
-                await client.submit("candidates", candidate(1, para=4000))
-
-            world.peers["alice"].table["lanes"] = {LANE: [2000, 4000]}
-            world.write_registry()
-            await until(lambda: world.counted["registry_reloads"] == 1)
-            for para in (2004, 3000, 4000, 2000):
-                memory.emit("verdicts", verdict(2, para=para))
-            found = [(await anext(events)).record for _ in range(2)]
-            assert [(each["block"], each["para_id"]) for each in found if each] == [(2, 4000), (2, 2000)]
+async def test_changed_lanes_hold_for_live_sessions(world: GatewayWorld) -> None:
+    async with world.serving() as memory, world.client("alice") as client:
+        events = client.watch("verdicts")
+        for para in (2000, 2004, 3000, 4000):
+            memory.emit("verdicts", verdict(1, para=para))
+        assert [(await anext(events)).record["para_id"] for _ in range(2)] == [2000, 2004]  # type: ignore[index]
+        with pytest.raises(Refused):
             await client.submit("candidates", candidate(1, para=4000))
-            with pytest.raises(Refused, match="found 2004"):
-                await client.submit("candidates", candidate(1, para=2004))
-            assert world.counted["sessions_total"] == 1
 
-    run(main())
+        world.peers["alice"].table["lanes"] = {LANE: [2000, 4000]}
+        world.write_registry()
+        await until(lambda: world.counted["registry_reloads"] == 1)
+        for para in (2004, 3000, 4000, 2000):
+            memory.emit("verdicts", verdict(2, para=para))
+        found = [(await anext(events)).record for _ in range(2)]
+        assert [(each["block"], each["para_id"]) for each in found if each] == [(2, 4000), (2, 2000)]
+        await client.submit("candidates", candidate(1, para=4000))
+        with pytest.raises(Refused, match="found 2004"):
+            await client.submit("candidates", candidate(1, para=2004))
+        assert world.counted["sessions_total"] == 1
 
 
-def test_changed_topics_hold_for_live_sessions(world: GatewayWorld) -> None:
+async def test_changed_topics_hold_for_live_sessions(world: GatewayWorld) -> None:
     world.peers["alice"].table |= {"submit": ["candidates"], "watch": ["verdicts"]}
 
-    async def main() -> None:
-        async with world.serving() as memory, world.client("alice") as client:
-            events = client.watch("verdicts")
-            memory.emit("verdicts", verdict(1))
+    async with world.serving() as memory, world.client("alice") as client:
+        events = client.watch("verdicts")
+        memory.emit("verdicts", verdict(1))
+        await anext(events)
+        with pytest.raises(Refused, match="channel-requests: not granted"):
+            await client.submit("channel-requests", {"lane": LANE})
+        world.peers["alice"].table |= {"submit": ["channel-requests"], "watch": ["receipts"]}
+        world.write_registry()
+        with pytest.raises(Refused, match="'verdicts' is not granted"):
             await anext(events)
-            with pytest.raises(Refused, match="channel-requests: not granted"):
-                await client.submit("channel-requests", {"lane": LANE})
-            world.peers["alice"].table |= {"submit": ["channel-requests"], "watch": ["receipts"]}
-            world.write_registry()
-            with pytest.raises(Refused, match="'verdicts' is not granted"):
-                await anext(events)
-            with pytest.raises(Refused, match="candidates: "):
-                await client.submit("candidates", candidate(1))
-            request = {
-                "lane": LANE,
-                "block": 1,
-                "index": 0,
-                "kind": "close_channel",
-                "origin": 2000,
-                "channel": [2000, 9],
-            }
-            await client.submit("channel-requests", request)
-            assert [record.topic for record in memory.enqueued] == ["channel-requests"]
-
-    run(main())
-
-
-def test_broken_registry_leaves_everything_as_it_was(world: GatewayWorld, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with world.serving(), world.client("alice") as client:
-            good = world.registry.read_text()
+        with pytest.raises(Refused, match="candidates: "):
             await client.submit("candidates", candidate(1))
-            world.registry.write_text(good.replace('"submit"', '"submits"').replace("submit", "submits"))
-            await until(lambda: world.counted["registry_broken"])
-            await client.submit("candidates", candidate(2))
-            world.registry.write_text(good)
-            await until(lambda: not world.counted["registry_broken"])
-            assert world.counted["alarms"] == 2
-            assert world.counted["sessions_total"] == 1
+        request = {
+            "lane": LANE,
+            "block": 1,
+            "index": 0,
+            "kind": "close_channel",
+            "origin": 2000,
+            "channel": [2000, 9],
+        }
+        await client.submit("channel-requests", request)
+        assert [record.topic for record in memory.enqueued] == ["channel-requests"]
 
-    run(main())
+
+async def test_broken_registry_leaves_everything_as_it_was(
+    world: GatewayWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world.serving(), world.client("alice") as client:
+        good = world.registry.read_text()
+        await client.submit("candidates", candidate(1))
+        world.registry.write_text(good.replace('"submit"', '"submits"').replace("submit", "submits"))
+        await until(lambda: world.counted["registry_broken"])
+        await client.submit("candidates", candidate(2))
+        world.registry.write_text(good)
+        await until(lambda: not world.counted["registry_broken"])
+        assert world.counted["alarms"] == 2
+        assert world.counted["sessions_total"] == 1
     lines = [record.message for record in caplog.records if "the registry stays as it was" in record.message]
     assert len(lines) == 2
     assert "peers.toml: peers.alice.submits: no such key" in lines[0]
 
 
-def test_changed_pre_shared_key_holds_for_the_next_session(world: GatewayWorld) -> None:
+async def test_changed_pre_shared_key_holds_for_the_next_session(world: GatewayWorld) -> None:
     def write_key(digits: str) -> None:
         replacement = world.folder / "alice.new"
         replacement.write_text(digits * 32)
         replacement.chmod(0o600)
         replacement.replace(world.folder / "alice.psk")
 
-    async def main() -> None:
-        async with world.serving():
-            async with world.client("alice", psk=b"\x11" * 32) as live:
-                await live.submit("candidates", candidate(1))
-                write_key("22")
-                await until(lambda: world.counted["registry_reloads"])
-                await live.submit("candidates", candidate(2))
-                async with world.client("alice", psk=b"\x22" * 32) as client:
-                    await client.submit("candidates", candidate(3))
-            assert world.counted["sessions_total"] == 2
-
     write_key("11")
     world.peers["alice"].table["psk_file"] = "alice.psk"
-    run(main())
+    async with world.serving():
+        async with world.client("alice", psk=b"\x11" * 32) as live:
+            await live.submit("candidates", candidate(1))
+            write_key("22")
+            await until(lambda: world.counted["registry_reloads"])
+            await live.submit("candidates", candidate(2))
+            async with world.client("alice", psk=b"\x22" * 32) as client:
+                await client.submit("candidates", candidate(3))
+        assert world.counted["sessions_total"] == 2
 
 
-def test_records_above_the_rate_wait(world: GatewayWorld) -> None:
+async def test_records_above_the_rate_wait(world: GatewayWorld) -> None:
     world.peers["alice"].table |= {"records_per_s": 100, "burst": 5}
 
-    async def main() -> None:
-        async with world.serving() as memory, world.client("alice") as client, world.client("alice") as second:
-            records = [candidate(2 + number) for number in range(40)]
-            await asyncio.gather(*(each.submit("candidates", record) for record in records[::2] for each in (client,)),
-                                 *(second.submit("candidates", record) for record in records[1::2]))  # fmt: skip
-            assert len(memory.enqueued) == 40
-            assert world.counted["rate_waits"] >= 30
-
-    run(main())
-
-
-def test_large_records_are_read_in_a_thread_and_keep_their_order(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.client("alice") as client:
-            large, bad = {"upward_messages": ["00" * 20_000]}, {"upward_messages": ["xy" * 20_000]}
-            records = [candidate(number, **(large if number % 3 == 0 else {})) for number in range(1, 31)]
-            sent = [client.submit("candidates", record) for record in records]
-            with pytest.raises(Refused, match="upward_messages"):
-                await asyncio.gather(client.submit("candidates", candidate(99, **bad)), *sent)
-            await until(lambda: len(memory.enqueued) == 30)
-            found = [memory.forms.decode("candidates", record.value)["block"] for record in memory.enqueued]
-            assert found == list(range(1, 31))
-
-    run(main())
+    loop = asyncio.get_running_loop()
+    async with world.serving() as memory, world.client("alice") as client, world.client("alice") as second:
+        began = loop.time()
+        records = [candidate(2 + number) for number in range(40)]
+        await asyncio.gather(*(each.submit("candidates", record) for record in records[::2] for each in (client,)),
+                             *(second.submit("candidates", record) for record in records[1::2]))  # fmt: skip
+        assert len(memory.enqueued) == 40
+        assert world.counted["rate_waits"] > 0
+        assert loop.time() - began >= (40 - 5) / 100
 
 
-def test_too_many_messages_on_main_are_refused(world: GatewayWorld) -> None:
+async def test_large_records_are_read_in_a_thread_and_keep_their_order(world: GatewayWorld) -> None:
+    async with world.serving() as memory, world.client("alice") as client:
+        large, bad = {"upward_messages": ["00" * 20_000]}, {"upward_messages": ["xy" * 20_000]}
+        records = [candidate(number, **(large if number % 3 == 0 else {})) for number in range(1, 31)]
+        sent = [client.submit("candidates", record) for record in records]
+        with pytest.raises(Refused, match="upward_messages"):
+            await asyncio.gather(client.submit("candidates", candidate(99, **bad)), *sent)
+        await until(lambda: len(memory.enqueued) == 30)
+        found = [memory.forms.decode("candidates", record.value)["block"] for record in memory.enqueued]
+        assert found == list(range(1, 31))
+
+
+async def test_too_many_messages_on_main_are_refused(world: GatewayWorld) -> None:
     count = 200
 
-    async def main() -> None:
-        async with world.serving(), world.peer("alice") as alice:
-            for _ in range(count):
-                alice.connection.send(MAIN, write_main(Watch("verdicts", "end")))
-            await until(lambda: len(alice.delivered(MAIN)) == count)
-            assert 0 < world.counted["refused_watches"] <= count - 50
-            assert set(refusals(alice).values()) == {"main: expected at most 10 messages per second"}
-            assert world.counted["feeds"] == 1
-
-    run(main())
+    async with world.serving(), world.peer("alice") as alice:
+        for _ in range(count):
+            alice.connection.send(MAIN, write_main(Watch("verdicts", "end")))
+        await until(lambda: len(alice.delivered(MAIN)) == count)
+        assert 0 < world.counted["refused_watches"] <= count - 50
+        assert set(refusals(alice).values()) == {"main: expected at most 10 messages per second"}
+        assert world.counted["feeds"] == 1
 
 
-def test_record_that_kafka_refuses_is_refused(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.client("alice") as client:
-            memory.refuse = lambda _: "too large for 10.0.0.7:9092"
-            with pytest.raises(Refused) as caught:
-                await client.submit("candidates", candidate(1))
-            assert caught.value.error == "candidates: the gateway could not store the record"
-            memory.refuse = lambda _: None
+async def test_record_that_kafka_refuses_is_refused(world: GatewayWorld) -> None:
+    async with world.serving() as memory, world.client("alice") as client:
+        memory.refuse = lambda _: "too large for 10.0.0.7:9092"
+        with pytest.raises(Refused) as caught:
             await client.submit("candidates", candidate(1))
-            assert (world.counted["failed"], world.counted["confirmed"]) == (1, 1)
+        assert caught.value.error == "candidates: the gateway could not store the record"
+        memory.refuse = lambda _: None
+        await client.submit("candidates", candidate(1))
+        assert (world.counted["failed"], world.counted["confirmed"]) == (1, 1)
 
-    run(main())
 
-
-def test_end_in_order_acknowledges_what_kafka_has_and_nothing_else(world: GatewayWorld) -> None:
+async def test_end_in_order_acknowledges_what_kafka_has_and_nothing_else(world: GatewayWorld) -> None:
     """Kafka takes the first records and is down from then on; the peer reports exactly the others as undelivered."""
     world._config["limits"] |= {"drain_s": 1.0}
 
-    async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
-            for number in range(5):
-                alice.send(CANDIDATES, candidate(2 + number))
-            await until(lambda: len(alice.delivered(CANDIDATES)) == 5)
-            memory.hold()
-            for number in range(5, 9):
-                alice.send(CANDIDATES, candidate(2 + number))
-            await until(lambda: world.counted["in_kafka"] == 4)
-            memory.stop()
-            await world.running
-            await until(lambda: alice.closed is not None)
-            assert alice.closed is not None
-            assert [each.index for each in alice.closed.undelivered] == [10, 12, 14, 16]
-            assert len(memory.enqueued) == 5
-
-    run(main())
+    async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
+        for number in range(5):
+            alice.send(CANDIDATES, candidate(2 + number))
+        await until(lambda: len(alice.delivered(CANDIDATES)) == 5)
+        memory.hold()
+        for number in range(5, 9):
+            alice.send(CANDIDATES, candidate(2 + number))
+        await until(lambda: world.counted["in_kafka"] == 4)
+        memory.stop()
+        await world.running
+        await until(lambda: alice.closed is not None)
+        assert alice.closed is not None
+        assert [each.index for each in alice.closed.undelivered] == [10, 12, 14, 16]
+        assert len(memory.enqueued) == 5
 
 
-def test_end_in_order_is_clean(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
-            alice.send(CANDIDATES, candidate(2))
-            await until(lambda: alice.delivered(CANDIDATES))
-            memory.stop()
-            await world.running
-            await until(lambda: alice.closed is not None)
-            assert alice.closed is not None
-            assert alice.closed.is_clean
-
-    run(main())
+async def test_end_in_order_is_clean(world: GatewayWorld) -> None:
+    async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
+        alice.send(CANDIDATES, candidate(2))
+        await until(lambda: alice.delivered(CANDIDATES))
+        memory.stop()
+        await world.running
+        await until(lambda: alice.closed is not None)
+        assert alice.closed is not None
+        assert alice.closed.is_clean
 
 
-def test_lost_lease_ends_the_gateway(world: GatewayWorld) -> None:
-    async def main() -> None:
+async def test_lost_lease_ends_the_gateway(world: GatewayWorld) -> None:
+    with suppress(
+        LeaseLost
+    ):  # a reader may learn of it before the gateway looks whether to stop; who runs it knows in either case
         async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
             memory.lose_lease()
             alice.send(CANDIDATES, candidate(2))
             await asyncio.wait([world.running])  # nobody stops it; `run` bounds how long it may take
 
-    with suppress(
-        LeaseLost
-    ):  # a reader may learn of it before the gateway looks whether to stop; who runs it knows in either case
-        run(main())
 
-
-def test_sessions_of_a_peer_are_limited(world: GatewayWorld) -> None:
+async def test_sessions_of_a_peer_are_limited(world: GatewayWorld) -> None:
     world.peers["alice"].table["sessions_max"] = 2
 
-    async def main() -> None:
-        async with world.serving(), world.peer("alice"), world.peer("alice"):
-            with pytest.raises(Exception, match="SESSION_LIMIT"):
-                async with world.peer("alice"):
-                    pass
-
-    run(main())
+    async with world.serving(), world.peer("alice"), world.peer("alice"):
+        with pytest.raises(Exception, match="SESSION_LIMIT"):
+            async with world.peer("alice"):
+                pass
 
 
 @pytest.mark.parametrize(
@@ -296,7 +261,7 @@ def test_wrong_configuration_is_reported(world: GatewayWorld, changes: dict[str,
 def test_broken_registry_at_the_start_ends_the_gateway(world: GatewayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     config = world.config()
     world.registry.write_text("[peers.a]\n[peers.b]\nenabled = 5\n")
-    with pytest.raises(RegistryError):
+    with pytest.raises(ConfigError):
         MemoryTransport(plugin, config).run()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 7

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import run
 from gateway_world import GatewayWorld, until, verdict
 from test_gateway_feeds import World as FeedWorld
 from validator_channel.application import WATCH_TOPICS, RefusedMessage, Watch, Watching, write_main
@@ -35,47 +34,40 @@ def ask(peer: Any, after: Any) -> int:
 
 
 @pytest.mark.parametrize("after", [{9: 1}, {0: 0, 9: 1}, {0: 99}])
-def test_request_for_a_position_that_does_not_exist_is_refused_once(world: GatewayWorld, after: dict[int, int]) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", VERDICTS) as alice:
-            memory.emit("verdicts", verdict(1))
-            wrong = ask(alice, after)
-            await until(lambda: wrong in alice.delivered(MAIN))
-            good = ask(alice, None)
-            await until(lambda: alice.watched.get(VERDICTS))
-            (refused, watching) = answers(alice)
-            assert watching == Watching("verdicts", good, {})
-            assert (type(refused), refused.topic, refused.index) == (RefusedMessage, MAIN, wrong)
-            if 9 in after:
-                assert refused.error == NO_PARTITION
-            assert "(" not in refused.error.replace("(0)", "")
-            assert (world.counted["refused_watches"], world.counted["feeds"]) == (1, 1)
-
-    run(main())
-
-
-def test_each_request_of_a_peer_that_changes_its_mind_has_one_answer(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", VERDICTS) as alice:
-            memory.emit("verdicts", verdict(1))
-            indices = [ask(alice, {0: 99}), ask(alice, {0: 99}), ask(alice, None)]
-            await until(lambda: set(indices) <= set(alice.delivered(MAIN)))
-            await until(lambda: alice.watched.get(VERDICTS))
-            assert sorted(each.index for each in answers(alice)) == indices
-            assert world.counted["feeds"] == 1
-
-    run(main())
+async def test_request_for_a_position_that_does_not_exist_is_refused_once(
+    world: GatewayWorld, after: dict[int, int]
+) -> None:
+    async with world.serving() as memory, world.peer("alice", VERDICTS) as alice:
+        memory.emit("verdicts", verdict(1))
+        wrong = ask(alice, after)
+        await until(lambda: wrong in alice.delivered(MAIN))
+        good = ask(alice, None)
+        await until(lambda: alice.watched.get(VERDICTS))
+        (refused, watching) = answers(alice)
+        assert watching == Watching("verdicts", good, {})
+        assert (type(refused), refused.topic, refused.index) == (RefusedMessage, MAIN, wrong)
+        if 9 in after:
+            assert refused.error == NO_PARTITION
+        assert "(" not in refused.error.replace("(0)", "")
+        assert (world.counted["refused_watches"], world.counted["feeds"]) == (1, 1)
 
 
-def test_session_that_ends_before_the_answer_leaves_nothing(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving():
-            async with world.peer("alice", VERDICTS) as alice:
-                ask(alice, {0: 99})
-            await until(lambda: world.counted["sessions_total"] == 1 and not world.counted["sessions"])
-            assert world.counted["feeds"] == 0
+async def test_each_request_of_a_peer_that_changes_its_mind_has_one_answer(world: GatewayWorld) -> None:
+    async with world.serving() as memory, world.peer("alice", VERDICTS) as alice:
+        memory.emit("verdicts", verdict(1))
+        indices = [ask(alice, {0: 99}), ask(alice, {0: 99}), ask(alice, None)]
+        await until(lambda: set(indices) <= set(alice.delivered(MAIN)))
+        await until(lambda: alice.watched.get(VERDICTS))
+        assert sorted(each.index for each in answers(alice)) == indices
+        assert world.counted["feeds"] == 1
 
-    run(main())
+
+async def test_session_that_ends_before_the_answer_leaves_nothing(world: GatewayWorld) -> None:
+    async with world.serving():
+        async with world.peer("alice", VERDICTS) as alice:
+            ask(alice, {0: 99})
+        await until(lambda: world.counted["sessions_total"] == 1 and not world.counted["sessions"])
+        assert world.counted["feeds"] == 0
 
 
 def test_offset_beyond_what_was_read_is_looked_up() -> None:

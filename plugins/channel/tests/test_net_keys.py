@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from channel_odd import DOUBLED, GOOD_URI, UNKNOWN_KEY, X400_ADDRESS, Patch, keep, sequence, signed_leaf
-from channel_tls import CLIENT, SERVER, Pki, World, run, serving
+from channel_tls import CLIENT, SERVER, Pki, World, serving
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
@@ -61,61 +61,31 @@ def test_new_channel_is_random() -> None:
     assert [line.split()[0] for line in lines[:2]] == ["channel", "peers"]
 
 
-def test_issued_certificates_work_over_tls(tmp_path: Path) -> None:
+async def test_issued_certificates_work_over_tls(tmp_path: Path) -> None:
     """A real session with the strict contexts, then a revocation that both the CRL and the listener know."""
     pki = Pki(tmp_path / "unused")
     ca, out = tmp_path / "ca", tmp_path
     ok("new-ca", ca)
-    ok(
-        "issue",
-        "gateway",
-        "--ca",
-        ca,
-        "--peer",
-        format_id(SERVER),
-        "--ip",
-        "127.0.0.1",
-        "--dns",
-        "localhost",
-        "--out",
-        out,
-    )
+    ok(*f"issue gateway --ca {ca} --peer {format_id(SERVER)} --ip 127.0.0.1 --dns localhost --out {out}".split())
     ok("issue", "lane", "--ca", ca, "--peer", format_id(CLIENT), "--out", out, "--days", 1)
     pki.server, pki.client = (
         TlsFiles(out / f"{name}.crt", out / f"{name}.key", ca / "ca.crt", ca / "ca.crl") for name in ("gateway", "lane")
     )
 
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            connection = await world.connect(1)
-            assert connection.state == "ONLINE"
-            assert ok("revoke", "--ca", ca, out / "lane.crt") == f"{ca / 'ca.crl'}: 1 revoked\n"
-            await world.refusal(2)
-            await world.listener.recheck()
-            await connection.wait_closed()
-            assert world.listener.counters.ended == {"REVOKED": 1}
-
-    run(main())
+    async with serving(World(pki)) as world:
+        connection = await world.connect(1)
+        assert connection.state == "ONLINE"
+        assert ok("revoke", "--ca", ca, out / "lane.crt") == f"{ca / 'ca.crl'}: 1 revoked\n"
+        await world.refusal(2)
+        await world.listener.recheck()
+        await connection.wait_closed()
+        assert world.listener.counters.ended == {"REVOKED": 1}
 
 
 def test_show_prints_what_files_hold(ca: Path, tmp_path: Path) -> None:
     peers = [f"{1:016x}{peer:016x}" for peer in (2, 3)]
-    ok(
-        "issue",
-        "a",
-        "--ca",
-        ca,
-        "--peer",
-        peers[0],
-        "--peer",
-        peers[1],
-        "--ip",
-        "::1",
-        "--dns",
-        "x.example",
-        "--out",
-        tmp_path,
-    )
+    named = f"--peer {peers[0]} --peer {peers[1]} --ip ::1 --dns x.example"
+    ok(*f"issue a --ca {ca} {named} --out {tmp_path}".split())
     certificate, key = shown(tmp_path / "a.crt"), shown(tmp_path / "a.key")
     assert certificate["what"] == "certificate"
     assert certificate["subject"] == "CN=a"

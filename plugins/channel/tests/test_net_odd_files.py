@@ -27,14 +27,9 @@ from channel_odd import (
     sequence,
     signed_leaf,
 )
-from channel_tls import SERVER, Pki, World, client_context, run, serving, until
+from channel_tls import SERVER, Pki, World, client_context, serving, until
 from validator_channel.net.tls import Tls, TlsError
 from validator_channel.wire import Role
-
-
-@pytest.fixture
-def pki(tmp_path: Path) -> Pki:
-    return Pki(tmp_path / "ca")
 
 
 @pytest.mark.parametrize(
@@ -46,34 +41,28 @@ def pki(tmp_path: Path) -> Pki:
     ],
     ids=["a name of a kind that is not supported", "an extension twice", "a version that does not exist"],
 )
-def test_odd_certificate_is_a_failed_handshake(pki: Pki, names: bytes, patch: Patch) -> None:
+async def test_odd_certificate_is_a_failed_handshake(pki: Pki, names: bytes, patch: Patch) -> None:
     odd = signed_leaf(pki, "odd", names, patch)
 
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            assert await world.attempt(client_context(pki, odd)) == b""
-            await until(lambda: world.failed == {"CERTIFICATE": 1})
-            await world.connect()
-
-    run(main())
+    async with serving(World(pki)) as world:
+        assert await world.attempt(client_context(pki, odd)) == b""
+        await until(lambda: world.failed == {"CERTIFICATE": 1})
+        await world.connect()
 
 
-def test_certificate_that_ssl_cannot_decode_is_a_failed_handshake(pki: Pki) -> None:
+async def test_certificate_that_ssl_cannot_decode_is_a_failed_handshake(pki: Pki) -> None:
     """asyncio reports what ``ssl`` raises, and gives it to whoever connects or accepts."""
     odd, good = signed_leaf(pki, "odd", sequence(GOOD_URI, BAD_UTF8, LOCALHOST)), pki.server
     reported: list[dict[str, Any]] = []
 
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-        async with serving(World(pki)) as world:
-            assert await world.attempt(client_context(pki, odd)) == b""
-            await until(lambda: world.failed == {"CERTIFICATE": 1})
-        pki.server = odd
-        async with serving(World(pki)) as world:
-            assert (await world.refusal(server_hostname="localhost")).code == "CERTIFICATE"
-        pki.server = good
-
-    run(main())
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    async with serving(World(pki)) as world:
+        assert await world.attempt(client_context(pki, odd)) == b""
+        await until(lambda: world.failed == {"CERTIFICATE": 1})
+    pki.server = odd
+    async with serving(World(pki)) as world:
+        assert (await world.refusal(server_hostname="localhost")).code == "CERTIFICATE"
+    pki.server = good
     assert {context["message"] for context in reported} == {"SSL handshake failed"}
 
 
@@ -95,16 +84,13 @@ def put(target: Path, source: Path) -> None:
         (lambda pki: patch_key(pki.server.key), "server.key: expected a PEM private key without a password"),
     ],
 )
-def test_listener_survives_odd_files(pki: Pki, spoil: Callable[[Pki], None], why: str) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            spoil(pki)
-            await world.connect()
-            assert world.listener.counters.alarms == len(world.lines) == 1
-            assert "the old certificate stays in use" in world.lines[0]
-            assert why in world.lines[0]
-
-    run(main())
+async def test_listener_survives_odd_files(pki: Pki, spoil: Callable[[Pki], None], why: str) -> None:
+    async with serving(World(pki)) as world:
+        spoil(pki)
+        await world.connect()
+        assert world.listener.counters.alarms == len(world.lines) == 1
+        assert "the old certificate stays in use" in world.lines[0]
+        assert why in world.lines[0]
 
 
 def odd_authority(pki: Pki) -> None:
@@ -175,16 +161,13 @@ def lowest_free_descriptor() -> int:
     return free
 
 
-def test_failure_before_a_handshake_ends_one_connection(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            with monkeypatch.context() as patched:
-                patched.setattr(Tls, "current", lambda _: 1 // 0)
-                reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
-                assert await reader.read() == b""
-                writer.close()
-            await world.connect()
-            assert world.lines == ["a connection could not begin"]
-            assert world.listener.counters.alarms == 1
-
-    run(main())
+async def test_failure_before_a_handshake_ends_one_connection(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(World(pki)) as world:
+        with monkeypatch.context() as patched:
+            patched.setattr(Tls, "current", lambda _: 1 // 0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+            assert await reader.read() == b""
+            writer.close()
+        await world.connect()
+        assert world.lines == ["a connection could not begin"]
+        assert world.listener.counters.alarms == 1

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
-from channel_tls import Pki, RawPeer, World, run, serving, until
+from channel_tls import Pki, RawPeer, World, serving, until
 from validator_channel.events import PeerError
 from validator_channel.net.outcomes import Ending
 from validator_channel.wire import Kind
@@ -26,11 +25,6 @@ ODD = [
 ]
 
 
-@pytest.fixture
-def pki(tmp_path: Path) -> Pki:
-    return Pki(tmp_path / "ca")
-
-
 def report(raw: RawPeer, code: str, detail: str = "") -> None:
     error = json.dumps({"category": "runtime", "code": code, "fatal": True, "detail": detail}).encode()
     raw.session._link.send(Kind.ERROR, 0, 0xFFFFFFFF, error)
@@ -42,41 +36,33 @@ def unquoted(line: str) -> str:
     return re.sub(r'"(?:[^"\\]|\\.)*"', '""', line)
 
 
-def test_code_of_a_peer_ends_as_one_of_a_fixed_set(pki: Pki) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            for at, code in enumerate(ODD):
-                raw = await (await RawPeer.join(world, at)).online()
+async def test_code_of_a_peer_ends_as_one_of_a_fixed_set(pki: Pki) -> None:
+    async with serving(World(pki)) as world:
+        for at, code in enumerate(ODD):
+            async with world.raw(at) as (raw, _):
                 report(raw, code, detail=f" end=CLEAN {code}")
                 await until(lambda at=at: len(world.lines) > at)
-                fields = unquoted(world.lines[-1]).split()
-                assert [each for each in fields if "end=" in each or "CLEAN" in each] == ["end=PEER_ERROR"]
-                assert fields[-2:] == ['peer_error=""', 'detail=""']
-                raw.close()
-            assert world.listener.counters.ended == {"PEER_ERROR": len(ODD)}
-            raw = await (await RawPeer.join(world, 99)).online()
+            fields = unquoted(world.lines[-1]).split()
+            assert [each for each in fields if "end=" in each or "CLEAN" in each] == ["end=PEER_ERROR"]
+            assert fields[-2:] == ['peer_error=""', 'detail=""']
+        assert world.listener.counters.ended == {"PEER_ERROR": len(ODD)}
+        async with world.raw(99) as (raw, _):
             report(raw, "SESSION_LIMIT")
             await until(lambda: world.listener.counters.ended["SESSION_LIMIT"])
-            assert " end=SESSION_LIMIT " in world.lines[-1]
-            assert world.lines[-1].endswith(' peer_error="SESSION_LIMIT"')
-            raw.close()
-
-    run(main())
+        assert " end=SESSION_LIMIT " in world.lines[-1]
+        assert world.lines[-1].endswith(' peer_error="SESSION_LIMIT"')
 
 
 @pytest.mark.parametrize("code", ["LEFT", "CLEAN", "DRAINED"])
-def test_code_of_a_peer_does_not_suppress_the_line_of_a_refusal(pki: Pki, code: str) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            raw = await RawPeer.join(world, 5)
-            report(raw, code, "why")
-            await until(lambda: len(world.lines) == 2)
-            (line,) = [line for line in world.lines if line.startswith("refused a connection: ")]
-            assert line.endswith(f': the other end reports "{code}": "why" (PEER_ERROR)')
-            assert world.failed == {"PEER_ERROR": 1}
-            raw.close()
-
-    run(main())
+async def test_code_of_a_peer_does_not_suppress_the_line_of_a_refusal(pki: Pki, code: str) -> None:
+    async with serving(World(pki)) as world:
+        raw = await RawPeer.join(world, 5)
+        report(raw, code, "why")
+        await until(lambda: len(world.lines) == 2)
+        (line,) = [line for line in world.lines if line.startswith("refused a connection: ")]
+        assert line.endswith(f': the other end reports "{code}": "why" (PEER_ERROR)')
+        assert world.failed == {"PEER_ERROR": 1}
+        raw.close()
 
 
 @pytest.mark.parametrize(

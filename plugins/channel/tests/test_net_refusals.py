@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import CLIENT, SERVER, Pki, World, client_context, run, serving, until
+from channel_tls import CLIENT, SERVER, Pki, World, client_context, recording_log, serving, until
 from channel_world import CHANNEL
 from validator_channel import limits
 from validator_channel.client import ChannelClient, ClientConfig, ClientLimits, NotConnected
@@ -29,11 +29,6 @@ from validator_channel.net.tls import TlsFiles
 from validator_channel.wire import format_channel, format_id
 
 OTHER = CLIENT ^ 1
-
-
-@pytest.fixture
-def pki(tmp_path: Path) -> Pki:
-    return Pki(tmp_path)
 
 
 def refused(world: World) -> list[str]:
@@ -89,61 +84,49 @@ CAUSES: list[tuple[Callable[[World], dict[str, Any]], str, str]] = [
 
 
 @pytest.mark.parametrize(("cause", "line", "reason"), CAUSES, ids=[each[0].__name__ for each in CAUSES])
-def test_each_refusal_is_a_line_with_address_peer_and_reason(
+async def test_each_refusal_is_a_line_with_address_peer_and_reason(
     pki: Pki, monkeypatch: pytest.MonkeyPatch, cause: Callable[[World], dict[str, Any]], line: str, reason: str
 ) -> None:
     monkeypatch.setattr("validator_channel.net.tls._check_pair", lambda *_: None)  # a peer need not check its own files
 
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            failure = await world.refusal(**cause(world))
-            await until(lambda: refused(world))
-            (found,) = refused(world)
-            assert found.startswith("refused a connection: address=127.0.0.1:")
-            assert line in found
-            assert reason in failure.reason
-
-    run(main())
+    async with serving(World(pki)) as world:
+        failure = await world.refusal(**cause(world))
+        await until(lambda: refused(world))
+        (found,) = refused(world)
+        assert found.startswith("refused a connection: address=127.0.0.1:")
+        assert line in found
+        assert reason in failure.reason
 
 
-def test_stranger_without_tls_and_channel_without_a_peer_are_lines_too(pki: Pki) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            with socket.create_connection(("127.0.0.1", world.port)) as stranger:
-                stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-                await until(lambda: len(refused(world)) == 1)
-            world.peers = {}
-            await world.refusal()
-            await until(lambda: len(refused(world)) == 2)
-        http, unknown = refused(world)
-        assert http.endswith(": the other end speaks HTTP and not TLS (TLS)")
-        assert f"{CLAIMS}: no peer has the channel {format_channel(CHANNEL)} (NOT_AUTHORIZED)" in unknown
-
-    run(main())
+async def test_stranger_without_tls_and_channel_without_a_peer_are_lines_too(pki: Pki) -> None:
+    async with serving(World(pki)) as world:
+        with socket.create_connection(("127.0.0.1", world.port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            await until(lambda: len(refused(world)) == 1)
+        world.peers = {}
+        await world.refusal()
+        await until(lambda: len(refused(world)) == 2)
+    http, unknown = refused(world)
+    assert http.endswith(": the other end speaks HTTP and not TLS (TLS)")
+    assert f"{CLAIMS}: no peer has the channel {format_channel(CHANNEL)} (NOT_AUTHORIZED)" in unknown
 
 
-def test_connection_that_is_closed_before_tls_is_a_line(pki: Pki) -> None:
-    async def main() -> None:
-        async with serving(World(pki, limits=ListenerLimits(connects_burst=1, connects_per_second=0.001))) as world:
-            await world.connect()
-            await world.refusal(6)
-            await until(lambda: refused(world))
-            assert refused(world)[0].endswith(": its address connects too often (connects_per_s)")
-            pki.crl.unlink()
-            await world.refusal(7, replace(pki.client, crl=None), local_address="127.0.0.2")
-            await until(lambda: len(refused(world)) == 2)
-            assert refused(world)[1].endswith(": nobody can connect while the CRL is stale, missing or broken")
-
-    run(main())
+async def test_connection_that_is_closed_before_tls_is_a_line(pki: Pki) -> None:
+    async with serving(World(pki, limits=ListenerLimits(connects_burst=1, connects_per_s=0.001))) as world:
+        await world.connect()
+        await world.refusal(6)
+        await until(lambda: refused(world))
+        assert refused(world)[0].endswith(": its address connects too often (connects_per_s)")
+        pki.crl.unlink()
+        await world.refusal(7, replace(pki.client, crl=None), local_address="127.0.0.2")
+        await until(lambda: len(refused(world)) == 2)
+        assert refused(world)[1].endswith(": nobody can connect while the CRL is stale, missing or broken")
 
 
-def test_end_of_the_listener_is_no_refusal(pki: Pki) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            await world.connect()
-        assert refused(world) == []
-
-    run(main())
+async def test_end_of_the_listener_is_no_refusal(pki: Pki) -> None:
+    async with serving(World(pki)) as world:
+        await world.connect()
+    assert refused(world) == []
 
 
 # --- the limits of the log ---
@@ -151,11 +134,7 @@ def test_end_of_the_listener_is_no_refusal(pki: Pki) -> None:
 
 class Lines(RefusalLog):
     def __init__(self) -> None:
-        log = logging.Logger("test")
-        self.lines: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: self.lines.append(record.getMessage())  # type: ignore[method-assign]
-        log.addHandler(handler)
+        log, self.lines = recording_log()
         super().__init__(log, 0.0)
 
     def take(self, address: str, now: float) -> None:
@@ -232,18 +211,15 @@ def server_context(pki: Pki, ca: Path, alpn: str = ALPN) -> ssl.SSLContext:
     return context
 
 
-def test_alerts_become_words(pki: Pki, tmp_path: Path) -> None:
+async def test_alerts_become_words(pki: Pki, tmp_path: Path) -> None:
     other = Pki(tmp_path / "other")
 
-    async def main() -> None:
-        with tls_server(server_context(pki, other.ca)) as port:
-            failure = await World(pki).refusal(port=port)
-        assert (failure.code, failure.reason) == (
-            "TLS",
-            "the other end has refused us: our certificate comes from a CA that it does not know (TLS alert unknown_ca)",
-        )
-
-    run(main())
+    with tls_server(server_context(pki, other.ca)) as port:
+        failure = await World(pki).refusal(port=port)
+    assert (failure.code, failure.reason) == (
+        "TLS",
+        "the other end has refused us: our certificate comes from a CA that it does not know (TLS alert unknown_ca)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,60 +254,50 @@ async def reason_of(client: ChannelClient) -> NotConnected:
     return caught.value
 
 
-def test_silent_refusal_comes_with_what_is_odd_about_our_own_files(pki: Pki, tmp_path: Path) -> None:
+async def test_silent_refusal_comes_with_what_is_odd_about_our_own_files(pki: Pki, tmp_path: Path) -> None:
     other = Pki(tmp_path / "other", "another CA")
 
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            error = await reason_of(client_of(pki, pki.leaf("other", [OTHER]), world.port))
-            assert error.code == "TRANSPORT_LOST"
-            assert str(error) == (
-                f"127.0.0.1:{world.port}: TRANSPORT_LOST: {SILENT}; our certificate is of {format_id(OTHER)}, we are {format_id(CLIENT)}"
-            )
-            late = pki.leaf("late", [CLIENT], not_before=pki.now + timedelta(hours=1))
-            assert ", in the future" in str(await reason_of(client_of(pki, late, world.port)))
-            alien = replace(other.client, ca=pki.ca, crl=pki.crl)
-            found = str(await reason_of(client_of(pki, alien, world.port)))
-            assert found.endswith(f"; our certificate is not of the CA in {pki.ca}")
-
-    run(main())
+    async with serving(World(pki)) as world:
+        error = await reason_of(client_of(pki, pki.leaf("other", [OTHER]), world.port))
+        assert error.code == "TRANSPORT_LOST"
+        assert str(error) == (
+            f"127.0.0.1:{world.port}: TRANSPORT_LOST: {SILENT}; our certificate is of {format_id(OTHER)}, we are {format_id(CLIENT)}"
+        )
+        late = pki.leaf("late", [CLIENT], not_before=pki.now + timedelta(hours=1))
+        assert ", in the future" in str(await reason_of(client_of(pki, late, world.port)))
+        alien = replace(other.client, ca=pki.ca, crl=pki.crl)
+        found = str(await reason_of(client_of(pki, alien, world.port)))
+        assert found.endswith(f"; our certificate is not of the CA in {pki.ca}")
 
 
-def test_wrong_pin_and_wrong_peer_of_the_gateway_are_named(pki: Pki) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            error = await reason_of(client_of(pki, pki.client, world.port, pins=frozenset({bytes(32)})))
-            assert error.code == "NOT_AUTHORIZED"
-            assert str(error).endswith(" is none of the pins")
-            error = await reason_of(client_of(pki, pki.client, world.port, gateway=SERVER ^ 1))
-            assert f"expected the peer {format_id(SERVER ^ 1)} in it, found {format_id(SERVER)}" in str(error)
-
-    run(main())
+async def test_wrong_pin_and_wrong_peer_of_the_gateway_are_named(pki: Pki) -> None:
+    async with serving(World(pki)) as world:
+        error = await reason_of(client_of(pki, pki.client, world.port, pins=frozenset({bytes(32)})))
+        assert error.code == "NOT_AUTHORIZED"
+        assert str(error).endswith(" is none of the pins")
+        error = await reason_of(client_of(pki, pki.client, world.port, gateway=SERVER ^ 1))
+        assert f"expected the peer {format_id(SERVER ^ 1)} in it, found {format_id(SERVER)}" in str(error)
 
 
-def test_log_has_a_warning_for_news_and_status_says_what_is_next(pki: Pki, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        seen = []
-        config = ClientConfig(gateways=(("127.0.0.1", 1),), tls=pki.client, peer=CLIENT, gateway=SERVER)
-        few = ClientLimits(attempts_max=4, pause_s_min=0.001)
-        client = ChannelClient(config, limits=few, on_status=seen.append)
-        await reason_of(client)
-        pauses = [status for status in seen if status.pause_s]
-        assert [status.failures for status in pauses] == [1, 2, 3]
-        assert {status.failure for status in pauses} == {"TRANSPORT_LOST: nothing listens there"}
-        assert client.status.gateway == "127.0.0.1:1"
-
+async def test_log_has_a_warning_for_news_and_status_says_what_is_next(
+    pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "validator_channel.client")
-    run(main())
+    seen = []
+    config = ClientConfig(gateways=(("127.0.0.1", 1),), tls=pki.client, peer=CLIENT, gateway=SERVER)
+    few = ClientLimits(attempts_max=4, pause_s_min=0.001)
+    client = ChannelClient(config, limits=few, on_status=seen.append)
+    await reason_of(client)
+    pauses = [status for status in seen if status.pause_s]
+    assert [status.failures for status in pauses] == [1, 2, 3]
+    assert {status.failure for status in pauses} == {"TRANSPORT_LOST: nothing listens there"}
+    assert client.status.gateway == "127.0.0.1:1"
     levels = [record.levelname for record in caplog.records if "no session with 127.0.0.1:1: " in record.message]
     assert levels == ["WARNING", "INFO", "INFO"]
 
 
-def test_client_without_a_certificate_is_a_line(pki: Pki) -> None:
-    async def main() -> None:
-        async with serving(World(pki)) as world:
-            assert await world.attempt(client_context(pki, None)) == b""
-            await until(lambda: refused(world))
-            assert refused(world)[0].endswith(": the other end has no certificate (TLS)")
-
-    run(main())
+async def test_client_without_a_certificate_is_a_line(pki: Pki) -> None:
+    async with serving(World(pki)) as world:
+        assert await world.attempt(client_context(pki, None)) == b""
+        await until(lambda: refused(world))
+        assert refused(world)[0].endswith(": the other end has no certificate (TLS)")

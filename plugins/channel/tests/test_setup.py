@@ -58,9 +58,6 @@ def test_handshake_ends_by_timeout_failure_bytes_leave_or_loss() -> None:
     assert world.timer(5.999).events == []
     world.assert_ends(world.timer(6.0), "HANDSHAKE_TIMEOUT")
     world = handshake()
-    world.session.handshake_failed(ErrorCode.AUTH_FAILED, 2.0)
-    world.assert_fails(world.take(), "AUTH_FAILED", None)
-    world = handshake()
     assert world.feed(b"").events == []
     world.assert_fails(world.feed(b"\0"), "BAD_HELLO", None)
     world = handshake()
@@ -77,7 +74,6 @@ def test_offline_after_use_ignores_everything_but_calls() -> None:
     session = world.session
     session.open(2.0)
     session.secured(*KEYS, 2.0)
-    session.handshake_failed(ErrorCode.BAD_HELLO, 2.0)
     session.leave(2.0)
     session.ack(0, 2, 2.0)
     session.consumed()

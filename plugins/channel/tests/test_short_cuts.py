@@ -9,17 +9,56 @@ from itertools import product
 from typing import Any
 
 import pytest
-from channel_world import ACK, APPLICATION, World
+from channel_world import ACK, APPLICATION, JOIN_TEXT, World, text
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_hostile import CALLS, MESSAGES, call
-from validator_channel.limits import GUESSES_MAX
+from validator_channel import errors
+from validator_channel.errors import LocalError
+from validator_channel.limits import COUNTER_MAX, GUESSES_MAX
 from validator_channel.session import Mark, State, only_delivers
 from validator_channel.wire import GUESSED_BYTES, Kind, Role
 
 from tests import hypothesis_profile
 
 TOPIC = 7
+INDICES = st.integers(0, 24) | st.sampled_from([2**32 - 1, 2**32 - 2, 2**32 - 3, 2**31])
+TEXTS = st.sampled_from(
+    [
+        b"{}",
+        JOIN_TEXT,
+        b"",
+        b"[]",
+        text({"topic": 7}),
+        text({"topic": 8, "name": "n"}),
+        text({"topic": 0}),
+        b'{"code":"X","fatal":false}',
+    ]
+) | st.binary(max_size=12)
+COUNTERS = st.none() | st.integers(0, 40) | st.just(COUNTER_MAX)
+MESSAGES = st.tuples(st.sampled_from(Kind), st.sampled_from([0, 0, 7, 8, 9, 2**22 - 1]), INDICES, TEXTS, COUNTERS)
+CALLS = st.sampled_from(["send", "register", "deregister", "leave", "ack", "consumed", "timer", "lost", "blocked"])
+
+
+def call(world: World, name: str, now: float) -> None:
+    session = world.session
+    calls: dict[str, Any] = {
+        "send": lambda: session.send(7, b"x", now),
+        "register": lambda: session.register_topic(7, now=now),
+        "deregister": lambda: session.deregister_topic(7, now),
+        "leave": lambda: session.leave(now),
+        "ack": lambda: session.ack(0, 2, now),
+        "consumed": session.consumed,
+        "timer": lambda: session.handle_timer(now),
+        "lost": lambda: session.connection_lost(now),
+        "blocked": lambda: session.set_writable(False),
+    }
+    try:
+        calls[name]()
+    except LocalError as error:
+        code: str | None = error.code
+    else:
+        code = None
+    assert code is None or code in errors.LOCAL
 
 
 class Feed:

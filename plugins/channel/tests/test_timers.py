@@ -43,13 +43,3 @@ def test_timers_follow_the_list_of_messages(acts: list[tuple[str, int]]) -> None
             (message.deadline, TOPICS[topic].id, message.index) for topic, message in flying if message.deadline <= now
         ]
         assert [(message.deadline, record.id, message.index) for record, message in timers.due(now)] == sorted(due)
-
-
-def test_many_settled_messages_leave_nothing() -> None:
-    timers = RetransmissionTimers()
-    for index in range(10_000):
-        message = Outgoing(index, Kind.APPLICATION, b"", 0, transmissions=1 + index % 3, deadline=float(index))
-        timers.start(TOPICS[0], message)
-        timers.stop(TOPICS[0], message)
-    assert timers.next_deadline() is None
-    assert [len(queue) for queue in timers._queues.values()] == [0, 0, 0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from early_hrmp_rule_set import Json, check_encoding, pages_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -19,7 +18,8 @@ from validator_early_hrmp.traces import read_candidate, read_request, view
 from validator_simulators.early_hrmp.model import NaiveEarlyHrmp
 
 from tests.hypothesis_profile import examples
-from validator.core.rules import LaneRules
+from tests.rule_sets import Json, check_everything
+from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import (
     Balances,
     ChainSettings,
@@ -311,9 +311,9 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
     def restart(self, data: st.DataObject) -> None:
         """Continue with rules that are restored from the pages of these, at the end of a block."""
         self.check_events()
-        before = pages_of(self.rules_)
+        before = pages(self.rules_)
         self.rules_ = EARLY_HRMP.from_pages(before, self.rules_.settings)
-        assert pages_of(self.rules_) == before
+        assert pages(self.rules_) == before
         for owner, page in ((owner, self.rules_.page(owner)) for owner in self.rules_.owners()):
             self.keep(owner, page)  # a lane is restored from saved pages
         for owner in set(self.saved) - set(self.rules_.owners()):
@@ -364,12 +364,12 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         assert view(self.rules_.state) == self.naive.state()
         assert self.rules_.session == self.naive.session
-        check_encoding(self.rules_)
+        check_everything(self.rules_, "early-hrmp")
 
     def teardown(self) -> None:
         if hasattr(self, "rules_"):
             self.save()
-            check_encoding(self.rules_)
+            check_everything(self.rules_, "early-hrmp")
 
 
 def result_of(apply: Any, item: Any) -> tuple[Json, Effects | None]:

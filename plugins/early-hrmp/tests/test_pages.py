@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
-from early_hrmp_rule_set import check_encoding, pages_of
 from early_hrmp_world import candidate, lived
 from validator_early_hrmp.pages import PAGES, encode_common_page, encode_para_page
 from validator_early_hrmp.rules import EARLY_HRMP
 from validator_early_hrmp.state import CloseRequest, EarlyHrmpState
 
-from validator.core.rules import LaneRules
+from tests.rule_sets import check_everything
+from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import DecodeError, DownwardMessage
 from validator.protocols.kit import OpenRequest, PendingCandidate
 
@@ -34,17 +34,17 @@ def without(state: EarlyHrmpState) -> dict[str, object]:
 
 def test_restored_state_equals_original_in_every_field() -> None:
     rules = full()
-    check_encoding(rules)
-    assert without(EARLY_HRMP.from_pages(pages_of(rules)).state) == without(rules.state)
+    check_everything(rules, "early-hrmp")
+    assert without(EARLY_HRMP.from_pages(pages(rules)).state) == without(rules.state)
 
 
 def test_restored_state_emits_pending_headroom() -> None:
     rules = full()
-    assert EARLY_HRMP.from_pages(pages_of(rules)).take_headroom() == rules.take_headroom() != []
+    assert EARLY_HRMP.from_pages(pages(rules)).take_headroom() == rules.take_headroom() != []
 
 
 def test_restored_state_has_no_changed_pages() -> None:
-    rules = EARLY_HRMP.from_pages(pages_of(full()))
+    rules = EARLY_HRMP.from_pages(pages(full()))
     assert list(rules.changed()) == []
 
 
@@ -57,37 +57,37 @@ def test_pages_state_their_owners() -> None:
 
 
 def test_truncated_or_extended_page_is_rejected() -> None:
-    pages = pages_of(full())
-    for at, page in enumerate(pages):
+    saved = pages(full())
+    for at, page in enumerate(saved):
         for broken in (
             *[page[:size] for size in range(len(page))],
             page + b"\0",
             bytes([PAGES.version + 1]) + page[1:],
         ):
             with pytest.raises(DecodeError):
-                EARLY_HRMP.from_pages([*pages[:at], broken, *pages[at + 1 :]])
+                EARLY_HRMP.from_pages([*saved[:at], broken, *saved[at + 1 :]])
 
 
 def test_flipped_bit_is_rejected_or_changes_state() -> None:
-    pages = pages_of(full())
-    for at, page in enumerate(pages):
+    saved = pages(full())
+    for at, page in enumerate(saved):
         for bit in range(8 * len(page)):
             flipped = bytearray(page)
             flipped[bit // 8] ^= 1 << bit % 8
             try:
-                rules = EARLY_HRMP.from_pages([*pages[:at], bytes(flipped), *pages[at + 1 :]])
+                rules = EARLY_HRMP.from_pages([*saved[:at], bytes(flipped), *saved[at + 1 :]])
             except (DecodeError, MemoryError):
                 continue
-            again = pages_of(rules)
-            assert again != pages
+            again = pages(rules)
+            assert again != saved
             if at != 1:  # the headroom page is a set, emitted in order
                 assert again[:1] + again[2:] == [
-                    bytes(flipped) if at == each else pages[each] for each in (0, 2, 3, 4, 5)
+                    bytes(flipped) if at == each else saved[each] for each in (0, 2, 3, 4, 5)
                 ]
 
 
 def test_unordered_or_repeated_entries_are_rejected() -> None:
-    common, headroom, *owned = pages_of(full())
+    common, headroom, *owned = pages(full())
     with pytest.raises(DecodeError, match="page of para 1 follows that of para 2"):
         EARLY_HRMP.from_pages([common, headroom, owned[1], owned[0]])
     with pytest.raises(DecodeError, match="page of para 1 follows that of para 1"):
@@ -114,14 +114,14 @@ def test_unordered_or_repeated_entries_are_rejected() -> None:
 
 
 def test_empty_page_is_rejected() -> None:
-    common, headroom, *_ = pages_of(full())
+    common, headroom, *_ = pages(full())
     empty = bytes([PAGES.version]) + (7).to_bytes(4, "little") + bytes(8)
     with pytest.raises(DecodeError, match="page of para 7 is empty"):
         EARLY_HRMP.from_pages([common, headroom, empty])
 
 
 def _refused(state: EarlyHrmpState, para: int, message: str) -> None:
-    common, headroom, *_ = pages_of(full())
+    common, headroom, *_ = pages(full())
     page = encode_para_page(state, para)
     assert page is not None
     with pytest.raises(DecodeError, match=message):

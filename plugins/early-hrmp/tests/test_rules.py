@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
-from early_hrmp_rule_set import pages_of
 from early_hrmp_world import CONFIGURATION, candidate, chain, lived, open_channels
 from validator_early_hrmp.errors import CandidateUnknownPara, OutboundNoSuchChannel
 from validator_early_hrmp.records import Candidate, CloseChannel
 from validator_early_hrmp.rules import EARLY_HRMP
 from validator_early_hrmp.state import MAXIMA, EarlyHrmpConfiguration
 
+from validator.core.rules import pages
 from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
     ChannelEvent,
@@ -69,7 +69,7 @@ def test_pending_candidate_is_enacted_on_inclusion() -> None:
         rules.begin_block(block)
         made = candidate(1, block - 1, p2=f"0{block}")._replace(candidate_hash=bytes([block]) * 32)
         assert rules.apply_candidate(made) == Effects(enacted=False)
-    rules = EARLY_HRMP.from_pages(pages_of(rules), rules.settings)
+    rules = EARLY_HRMP.from_pages(pages(rules), rules.settings)
     rules.begin_block(5)
     effects = rules.apply_inclusion(PendingRef(1, 3))
     assert effects.enacted

@@ -1,52 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance suite: the rules pass it, it matches its sources, and it is complete."""
+"""The conformance suite: the rules pass it, it matches its sources, and it is complete; so do the samples."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
+import early_hrmp_suite
 import pytest
-from early_hrmp_suite import GROUPS, SUITE, all_scenarios, text_of
-from early_hrmp_trace import Json, as_record
+from early_hrmp_trace import as_record
 from validator_early_hrmp import errors
-from validator_early_hrmp.rules import EARLY_HRMP
-from validator_early_hrmp.state import check_invariants
 
-from validator.plugin.protocol_api import LaneRules, Violation
-from validator.testing import ProtocolContract
+from tests.rule_sets import SHARED, Json, WrittenSuite, check_sample, reserve_more, samples, violations_of
 
-SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "early_hrmp_samples.json"
-READINGS = [f"H-I{number:02}" for number in range(1, 13)]
+SAMPLES = SHARED / "early_hrmp_samples.json"
 
 
-class TestProtocol(ProtocolContract):
+class TestProtocol(WrittenSuite):
     """The suite, and the samples if they exist."""
 
     protocol = "early-hrmp"
-    violations = tuple(
-        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Violation) and each.kind
-    )
+    violations = violations_of(errors)
     files = (SAMPLES,) if SAMPLES.exists() else ()
-
-    def check(self, rules: LaneRules) -> None:
-        """Check the invariants."""
-        assert rules.rule_set is EARLY_HRMP
-        check_invariants(rules.state)
+    suite = early_hrmp_suite
+    readings = tuple(f"H-I{number:02}" for number in range(1, 13))
 
     def as_record(self, item: Json) -> Json:
         """Name the call."""
         return as_record(item)
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_files_match_scenarios(group: str) -> None:
-    assert (SUITE / f"{group}.json").read_text(encoding="utf-8") == text_of(group)
-
-
-def test_no_file_is_unused() -> None:
-    assert sorted(path.stem for path in SUITE.iterdir()) == sorted(GROUPS)
-
-
-def test_every_reading_has_scenario() -> None:
-    met = {each["id"] for scenario in all_scenarios() for each in scenario.get("interpretation", ())}
-    assert sorted(met) == READINGS
+@pytest.mark.parametrize("scenario", samples(SAMPLES.name), ids=lambda scenario: scenario["id"])
+def test_sample_passes_and_fails_with_altered_expectation(scenario: Json) -> None:
+    check_sample(scenario, reserve_more)

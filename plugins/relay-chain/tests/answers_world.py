@@ -19,15 +19,7 @@ def prepared(world: World, folder: Path) -> Prepared:
     """Prepare a lane that joins after `JOINED`."""
     followed = world.chain()
     try:
-        return prepare(
-            followed,
-            LANE,
-            folder / LANE,
-            from_block=JOINED + 1,
-            to_block=None,
-            progress=lambda *_: None,
-            tell=world.tell,
-        )
+        return prepare(followed, LANE, folder / LANE, from_block=JOINED + 1, tell=world.tell)
     finally:
         followed.pool.close()
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the recorded answers of a node are, and a plain client to ask a mock node with."""
+"""Where the recorded answers of a node are, a plain client to ask a mock node with, and a node that answers as it likes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 from validator_simulators.relay_chain import MockNode
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
+from websockets.sync.server import ServerConnection, serve
 
 RECORDED = Path(__file__).resolve().parents[4] / "shared" / "data" / "rpc" / "polkadot"
 LONG_RUN = "17844552-17844571.jsonl.gz"
@@ -64,3 +67,30 @@ def client_of(node: MockNode | str) -> Iterator[Client]:
     url = node if isinstance(node, str) else node.url
     with connect(url, max_size=ANSWER_BYTES_MAX, compression=None, ping_interval=None) as connection:
         yield Client(connection)
+
+
+Answer = Callable[[ServerConnection, dict[str, Any]], Any]
+
+
+@contextmanager
+def served(answer: Answer) -> Iterator[str]:
+    """Serve a node that answers as it likes."""
+
+    def attend(socket: ServerConnection) -> None:
+        try:
+            for text in socket:
+                asked = json.loads(text)
+                found = answer(socket, asked)
+                if found is not None:
+                    socket.send(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **found}))
+        except ConnectionClosed:
+            pass
+
+    with serve(attend, "127.0.0.1", 0, compression=None) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+        finally:
+            server.shutdown()
+            thread.join()

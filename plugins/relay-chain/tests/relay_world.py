@@ -9,18 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from validator_relay_chain import keys
-from validator_relay_chain.convert import JsonRecord, Step
-from validator_relay_chain.follow import Follower, Settings
+from validator_relay_chain.channels import JsonRecord
+from validator_relay_chain.config import ChainSource
+from validator_relay_chain.convert import Step
+from validator_relay_chain.follow import Follower
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.limits import COMPARE_EVERY_BLOCKS, IN_FLIGHT
-from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.metadata import MetadataCache, Runtime
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.position import Position
-from validator_relay_chain.seeding import Seed, make_seed
-from validator_relay_chain.snapshot import take_snapshot
+from validator_relay_chain.seeding import Seed, make_seed, take_snapshot
 from validator_relay_chain.source import Chain
 from validator_simulators.relay_chain import Recording
 from validator_simulators.relay_chain.made import PARACHAIN, MadeCandidate, MadeChain, MadeState
@@ -184,6 +185,11 @@ class SkippingTime:
         return 0.0
 
 
+def source(*rpc: str, **named: Any) -> ChainSource:
+    """Return where a lane's blocks come from."""
+    return ChainSource(rpc=rpc, genesis=to_hex(GENESIS), folder=LANE, **named)
+
+
 @dataclass
 class Collected:
     """The records of a lane, and its position, as if on Kafka. ``before`` is called before each commit takes effect."""
@@ -258,18 +264,20 @@ class World:
             out.commit(seed.records, seed.position)
         assert out.cursor is not None
         chain = self.chain()
-        settings = Settings(
-            LANE, self.to_block, self.stall_s_max, self.in_flight, compare_every_blocks=self.compare_every_blocks
+        where = source(
+            *self.urls, to_block=self.to_block, in_flight=self.in_flight, compare_every_blocks=self.compare_every_blocks
         )
         try:
             Follower(
-                settings,
+                LANE,
+                where,
                 chain,
                 self.time,
                 Position.decode(out.cursor),
                 out,
                 self.tell,
                 features_at=lambda _: self.features,
+                stall_s_max=self.stall_s_max,
             ).run()
         finally:
             chain.pool.close()

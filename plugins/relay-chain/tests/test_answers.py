@@ -9,7 +9,6 @@ import pytest
 from answers_world import A_MINUTE_S, JOINED, crowded, prepared, waited_s
 from relay_world import FIRST, LAST, Collected, World, chain
 from validator_relay_chain import connection, pool
-from validator_relay_chain.answers import fault
 from validator_relay_chain.errors import (
     BodyMissing,
     NodeError,
@@ -19,6 +18,7 @@ from validator_relay_chain.errors import (
     StatePruned,
     TooMuch,
     Unwilling,
+    fault,
 )
 from validator_relay_chain.pool import Stopped
 from validator_relay_chain.seeding import Seed

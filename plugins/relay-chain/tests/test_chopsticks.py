@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +16,13 @@ from typing import Any, Final
 import pytest
 from minimal_wasm import runtime_of
 from relay_recordings import RECORDED, needs_recordings
-from relay_world import LANE, Collected, load
-from validator_relay_chain.follow import Follower, Settings
-from validator_relay_chain.metadata_cache import MetadataCache
+from relay_world import LANE, Collected, load, source
+from validator_relay_chain.follow import Follower
+from validator_relay_chain.metadata import MetadataCache
 from validator_relay_chain.modern import ModernConnection
-from validator_relay_chain.pool import NodePool, RealTime
+from validator_relay_chain.pool import Clock, NodePool, open_wire
 from validator_relay_chain.prepare import Prepared, prepare
 from validator_relay_chain.source import Chain
-from validator_relay_chain.wires import open_wire
 from validator_simulators.relay_chain import MockNode, Recording
 from validator_simulators.relay_chain.modern import _version
 from validator_simulators.relay_chain.recording import SHIPPED
@@ -97,23 +95,14 @@ def chopsticks(program: Path, upstream: MockNode, tmp_path_factory: pytest.TempP
 
 def joined(url: str, open_: Any, folder: Path, from_block: int | None) -> tuple[Prepared, Collected]:
     """Prepare a lane with a node, and follow it to the last block."""
-    pool = NodePool([url], RealTime(threading.Event()), open_=open_)
+    pool = NodePool([url], Clock(), open_=open_)
     try:
         chain = Chain(pool, MetadataCache(folder / "metadata"), load)
-        prepared = prepare(
-            chain,
-            LANE,
-            folder / LANE,
-            from_block=from_block,
-            to_block=None,
-            progress=lambda *_: None,
-            tell=lambda _: None,
-        )
+        prepared = prepare(chain, LANE, folder / LANE, from_block=from_block)
         out = Collected()
         out.commit(prepared.seed.records, prepared.seed.position)
         last = Recording.load(SHIPPED).last
-        clock = RealTime(threading.Event())
-        Follower(Settings(LANE, last), chain, clock, prepared.seed.position, out).run()
+        Follower(LANE, source(url, to_block=last), chain, Clock(), prepared.seed.position, out).run()
     finally:
         pool.close()
     return prepared, out

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from validator_relay_chain import closing
-from validator_relay_chain.closing import Closed, End
+from validator_relay_chain import command
+from validator_relay_chain.command import Closed, End
 from validator_relay_chain.oracle.judge import COUNTED
 
 from validator.config import Config
@@ -34,10 +34,10 @@ def config(tmp_path: Path) -> Config:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closing, "JUDGED_S_MAX", 0.2)
-    monkeypatch.setattr(closing, "LOOK_S", 0.01)
-    monkeypatch.setattr(closing, "begin_of", lambda *_: 4)
-    monkeypatch.setattr(closing, "executed_blocks", lambda _: {LANE: LAST})
+    monkeypatch.setattr(command, "JUDGED_S_MAX", 0.2)
+    monkeypatch.setattr(command, "LOOK_S", 0.01)
+    monkeypatch.setattr(command, "begin_of", lambda *_: 4)
+    monkeypatch.setattr(command, "executed_blocks", lambda _: {LANE: LAST})
 
 
 def closed(
@@ -54,8 +54,8 @@ def closed(
             raise found
         return found
 
-    monkeypatch.setattr(closing, "_agreement", said)
-    return closing.close(config, LANE, end, threading.Event() if judge else None, skipped, patience_s=0.1)
+    monkeypatch.setattr(command, "_agreement", said)
+    return command.close(config, LANE, end, threading.Event() if judge else None, skipped, patience_s=0.1)
 
 
 def test_last_block_that_is_compared_is_success(config: Config, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
@@ -88,7 +88,7 @@ def test_blocks_that_an_earlier_run_left_out_are_no_failure_of_this_one(
 def test_lane_that_executes_nothing_is_not_compared(
     config: Config, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    monkeypatch.setattr(closing, "executed_blocks", lambda _: {LANE: 7})
+    monkeypatch.setattr(command, "executed_blocks", lambda _: {LANE: 7})
     assert closed(config, monkeypatch, agreement(7)) is Closed.NOT_COMPARED
     said = capsys.readouterr().err
     assert "does the job run?" in said
@@ -98,8 +98,8 @@ def test_lane_that_executes_nothing_is_not_compared(
 def test_judge_that_has_ended_is_named(config: Config, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     ended = threading.Event()
     ended.set()
-    monkeypatch.setattr(closing, "_agreement", lambda *_: agreement(7))
-    assert closing.close(config, LANE, End.LAST_BLOCK, ended, 0, patience_s=0.1) is Closed.NOT_COMPARED
+    monkeypatch.setattr(command, "_agreement", lambda *_: agreement(7))
+    assert command.close(config, LANE, End.LAST_BLOCK, ended, 0, patience_s=0.1) is Closed.NOT_COMPARED
     assert "the judge has ended, its lines say why" in capsys.readouterr().err
 
 

@@ -12,12 +12,20 @@ import pytest
 from paged_world import LAST, MIGRATED, PAGED, UPGRADE, paged_chain, paged_metadata
 from relay_world import FIRST, LANE, Collected, World, load
 from validator_relay_chain import keys
-from validator_relay_chain.downward import Meta, decode_meta, encode_meta, encode_page, sent_since, whole_queues
 from validator_relay_chain.errors import ChainContradiction, UndecodableBlock
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.limits import PAGES_PER_READ, QUEUE_PAGES_MAX
 from validator_relay_chain.oracle.records import FACTS
-from validator_relay_chain.storage import Queued, encode_queue
+from validator_relay_chain.storage import (
+    Meta,
+    Queued,
+    decode_meta,
+    encode_meta,
+    encode_page,
+    encode_queue,
+    sent_since,
+    whole_queues,
+)
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 from validator_simulators.relay_chain.made import MadeChain
 

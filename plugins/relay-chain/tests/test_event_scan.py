@@ -56,19 +56,6 @@ def test_recorded_events_are_scanned(file: str, name: str) -> None:
     assert left <= {19_505_060}  # it has an event with a message inside a message
 
 
-@needs_recordings
-@pytest.mark.parametrize("name", ["9430", "1000001", "1002005", "1003003.v15"])
-def test_most_events_of_each_runtime_are_scanned(name: str) -> None:
-    scanner, arity = recorded_runtime(name)._scanner, recorded_runtime(name)._arity
-    assert scanner is not None
-    known = {(arm.pallet, arm.name): arm for arm in scanner._arms.values()}
-    assert len(known) > 0.9 * len(arity)
-    candidates = [
-        arm for (pallet, each), arm in known.items() if pallet == "ParaInclusion" and each.startswith("Candi")
-    ]
-    assert [(arm.has_receipt, arm.is_wanted) for arm in candidates] == [(True, True)] * 3
-
-
 def test_made_up_events_are_scanned() -> None:
     recording = busy_chain().recording
     for block_hash in recording.canonical.values():

@@ -12,13 +12,12 @@ import pytest
 from paged_world import paged_chain
 from relay_world import FIRST, GENESIS, SESSION, Collected, World, busy_chain, late_chain, load
 from validator_relay_chain import archive, backfill
-from validator_relay_chain.archive import LATER, Archive, Range, missing_ranges, ranges_of
+from validator_relay_chain.archive import LATER, Archive, KeptChain, Range, missing_ranges, ranges_of
 from validator_relay_chain.backfill import RangeFetcher, Work
 from validator_relay_chain.config import ChainSource
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, FollowError, StatePruned
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.kept import KeptChain
-from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.metadata import MetadataCache
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.seeding import Seed
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode

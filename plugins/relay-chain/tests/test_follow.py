@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from relay_world import FIRST, GENESIS, LANE, LAST, SESSION, Collected, World, busy_chain, chain
-from validator_relay_chain.convert import JsonRecord
+from validator_relay_chain.channels import JsonRecord
 from validator_relay_chain.errors import ChainContradiction, FollowError, StatePruned, UndecodableBlock, WrongChain
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.limits import CALLS_PER_NODE_MAX

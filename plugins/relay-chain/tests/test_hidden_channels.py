@@ -14,9 +14,9 @@ from relay_world import FIRST, Collected, World, empty_chain
 from test_judge_recorded import followed as recorded
 from test_judge_recorded import judged
 from validator_relay_chain import keys
+from validator_relay_chain.channels import Channels
 from validator_relay_chain.errors import ChainContradiction
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.hidden import Channels
 from validator_relay_chain.position import Position
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 from validator_simulators.relay_chain.made import MadeCandidate, MadeChain, MadeState

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from relay_recordings import Answer, served
 from relay_world import FIRST, LAST, SPEC, Collected, World, busy_chain, load, metadata
 from validator_relay_chain import layout
 from validator_relay_chain.connection import Connection
@@ -25,15 +26,11 @@ from validator_relay_chain.errors import (
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.limits import HEADS_WAITING_MAX, METADATA_BYTES_MAX
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.pool import NodePool
-from validator_relay_chain.reading import read_version
-from validator_relay_chain.wires import open_wire
+from validator_relay_chain.pool import NodePool, open_wire
+from validator_relay_chain.source import read_version
 from validator_simulators.relay_chain import MockNode
 from validator_simulators.relay_chain.recording import RecordedBlock
-from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
-
-Answer = Callable[[ServerConnection, dict[str, Any]], None]
 
 
 def plain(socket: ServerConnection, asked: dict[str, Any], **fields: Any) -> None:
@@ -44,28 +41,12 @@ def plain(socket: ServerConnection, asked: dict[str, Any], **fields: Any) -> Non
 @contextmanager
 def connected(answer: Answer) -> Iterator[Connection]:
     """Connect to a node that answers as it likes, except to the first request, a subscription."""
-
-    def attend(socket: ServerConnection) -> None:
-        try:
-            for text in socket:
-                asked = json.loads(text)
-                if asked["id"] == 1:
-                    plain(socket, asked)
-                else:
-                    answer(socket, asked)
-        except ConnectionClosed:
-            pass
-
-    with serve(attend, "127.0.0.1", 0, compression=None) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        connection = Connection(f"ws://127.0.0.1:{server.socket.getsockname()[1]}")
+    with served(lambda socket, asked: {"result": "0x01"} if asked["id"] == 1 else answer(socket, asked)) as url:
+        connection = Connection(url)
         try:
             yield connection
         finally:
             connection.close()
-            server.shutdown()
-            thread.join()
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from oracle_world import (
     settle,
     verdict,
 )
+from validator_relay_chain.limits import DISAGREEMENTS_MAX, TEXT_CHARACTERS_MAX, WAITING_BLOCKS_MAX
 from validator_relay_chain.oracle.facts import BlockFacts, CandidateFact, ChannelFact, DownwardFact, WatermarkFact
 from validator_relay_chain.oracle.judge import Judge
-from validator_relay_chain.oracle.limits import DISAGREEMENTS_MAX, TEXT_CHARACTERS_MAX, WAITING_BLOCKS_MAX
 
 
 @pytest.fixture

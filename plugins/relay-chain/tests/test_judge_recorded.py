@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +10,19 @@ from typing import Any
 
 import pytest
 from oracle_world import kinds, settle
+from relay_world import source
 from validator_relay_chain import keys
 from validator_relay_chain.convert import Step
-from validator_relay_chain.follow import Follower, Settings
+from validator_relay_chain.follow import Follower
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.known_rules import RulesGuard
-from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.metadata import MetadataCache
 from validator_relay_chain.oracle import records
 from validator_relay_chain.oracle.facts import BlockFacts, CandidateFact
 from validator_relay_chain.oracle.judge import Disagreement, Judge
-from validator_relay_chain.pool import NodePool, RealTime
+from validator_relay_chain.pool import Clock, NodePool
 from validator_relay_chain.position import Position
 from validator_relay_chain.prepare import configuration, prepare
+from validator_relay_chain.rules import RulesGuard
 from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import Queued, decode_channel, encode_channel, encode_queue
 from validator_relay_chain.transport import read_start
@@ -34,6 +34,7 @@ from validator.codec.json_form import encode_json
 from validator.config import Config
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
+from validator.plugin.job_api import RecordUnreadable
 
 LANE = "polkadot"
 JsonRecord = tuple[str, dict[str, Any]]
@@ -58,20 +59,17 @@ def followed(recording: Recording, folder: Path, *, joined: int | None = None) -
     ``joined`` is the block after which it joins while that is the finalised head, so that it knows nothing of what comes.
     """
     with MockNode(recording, head=joined) as node:
-        pool = NodePool([node.url], RealTime(threading.Event()))
+        pool = NodePool([node.url], Clock())
         try:
             chain = Chain(pool, MetadataCache(folder / "metadata"))
-            prepared = prepare(
-                chain, LANE, folder, from_block=None if joined else recording.first + 1, to_block=None,
-                progress=lambda *_: None, tell=lambda _: None,
-            )  # fmt: skip
+            prepared = prepare(chain, LANE, folder, from_block=None if joined else recording.first + 1)
             node.finalise(recording.last)
             begun, cursor = read_start(folder / "start.json")
             out = Lane()
-            settings = Settings(LANE, recording.last, compare_every_blocks=1)
+            where = source(node.url, to_block=recording.last, compare_every_blocks=1)
             guard = RulesGuard(LANE, folder)
             Follower(
-                settings, chain, RealTime(threading.Event()), Position.decode(cursor), out,
+                LANE, where, chain, Clock(), Position.decode(cursor), out,
                 check_rules=guard.check, features_at=guard.features_at,
             ).run()  # fmt: skip
         finally:
@@ -92,7 +90,7 @@ def judged(
             for format_ in records.formats_of_lanes().get(topic, ()):
                 try:
                     judge.take(topic, format_.decode(value))
-                except records.RecordUnreadable:
+                except RecordUnreadable:
                     continue
     settle(judge)
     found: list[Disagreement] = []

@@ -10,9 +10,10 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from relay_world import FIRST, LANE, World, busy_chain
-from validator_relay_chain.convert import JsonRecord, Step
-from validator_relay_chain.follow import Follower, Settings
+from relay_world import FIRST, LANE, World, busy_chain, source
+from validator_relay_chain.channels import JsonRecord
+from validator_relay_chain.convert import Step
+from validator_relay_chain.follow import Follower
 from validator_relay_chain.position import Position
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode
 
@@ -71,9 +72,10 @@ def test_thousands_of_blocks_with_faults_leave_no_gap_and_bounded_memory(tmp_pat
         world = World([node.url, spare.url], tmp_path, to_block=last)
         world.time = type(world.time)(pauses_max=1_000_000)
         seed, chain, out = world.seed(), world.chain(), Counted(node, spare)
-        Follower(Settings(LANE, last), chain, world.time, seed.position, out, world.told.append).run()
+        where = source(node.url, to_block=last)
+        Follower(LANE, where, chain, world.time, seed.position, out, world.told.append).run()
         chain.pool.close()
     assert (out.records["blocks"], out.records["relay-chain.facts"]) == (BLOCKS, BLOCKS)
     assert out.records["candidates"] > BLOCKS
-    assert chain.pool.troubles > 20
+    assert chain.pool.failures.total() > 20
     assert peak_kib() - out.kib_after_a_third < GROWTH_KIB_MAX

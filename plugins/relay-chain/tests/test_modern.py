@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from answers_world import crowded, prepared
+from relay_recordings import Answer, served
 from relay_world import FIRST, LAST, Collected, World, busy_chain, chain, shipped
 from validator_relay_chain import connection, modern
 from validator_relay_chain.errors import BadAnswer, NodeError, RpcFault, StatePruned, Unreachable
 from validator_relay_chain.header import Header
 from validator_relay_chain.limits import PINNED_MAX
 from validator_relay_chain.modern import ModernConnection
+from validator_relay_chain.pool import open_wire
 from validator_relay_chain.position import Position
 from validator_relay_chain.seeding import Seed
-from validator_relay_chain.wires import open_wire
 from validator_simulators.relay_chain import Fault, FaultKind, MockNode, Speech
 from validator_simulators.relay_chain import modern as mock_modern
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.server import ServerConnection, serve
+from websockets.sync.server import ServerConnection
 
 OLD, ARCHIVE, HEAD = Speech.OLD, Speech.ARCHIVE, Speech.HEAD
 
@@ -212,33 +209,6 @@ def test_bytes_that_are_no_header_are_refused(raw: bytes) -> None:
 
 
 # --- a node that means harm ---
-
-Answer = Callable[[ServerConnection, dict[str, Any]], Any]
-
-
-@contextmanager
-def served(answer: Answer) -> Iterator[str]:
-    """Serve a node that answers as it likes."""
-
-    def attend(socket: ServerConnection) -> None:
-        try:
-            for text in socket:
-                asked = json.loads(text)
-                found = answer(socket, asked)
-                if found is not None:
-                    socket.send(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **found}))
-        except ConnectionClosed:
-            pass
-
-    with serve(attend, "127.0.0.1", 0, compression=None) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
 
 REFUSED = {"error": {"code": -32601, "message": "Method not found"}}
 HASH = "0x" + "11" * 32

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from relay_world import FIRST, Collected, World, empty_chain
 from validator_relay_chain import convert, position
+from validator_relay_chain.channels import Channels
+from validator_relay_chain.convert import relay_parents
 from validator_relay_chain.errors import ParentUnknown
-from validator_relay_chain.hidden import Channels
 from validator_relay_chain.limits import CURSOR_BYTES_MAX, NUMBERS_MAX
-from validator_relay_chain.parents import relay_parents
 from validator_relay_chain.position import Position
 from validator_relay_chain.source import Chain
 from validator_simulators.relay_chain import MockNode

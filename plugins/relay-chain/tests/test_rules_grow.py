@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from relay_world import FIRST, LANE, SPEC, empty_chain, load
-from validator_relay_chain import closing, command
+from validator_relay_chain import command
 from validator_relay_chain import transport as followed
-from validator_relay_chain.adopt import adopt_rules, wanted_rules
+from validator_relay_chain.archive import KeptChain
+from validator_relay_chain.command import adopt_rules, wanted_rules
 from validator_relay_chain.errors import FollowError, RulesWanted
-from validator_relay_chain.kept import KeptChain
-from validator_relay_chain.known_rules import FILE, read_rules
+from validator_relay_chain.rules import FILE, read_rules
 from validator_relay_chain.source import Chain
 from validator_simulators.relay_chain import MockNode
 from validator_simulators.relay_chain.made import MadeCandidate, MadeChain
@@ -84,11 +84,9 @@ def blocks(memory: MemoryTransport) -> list[int]:
     return [memory.forms.decode(topic, value)["block"] for topic, _, value in memory.submitted if topic == "blocks"]
 
 
-def ignore(_: str) -> None:
-    pass
-
-
-def test_no_block_goes_out_before_the_configuration_has_its_rules(config_path: Path) -> None:
+def test_no_block_goes_out_before_the_configuration_has_its_rules(
+    config_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     memory = transport(config_path)
     for _ in range(2):  # a start without the rules changes nothing
         with pytest.raises(RulesWanted, match=rf"block {CHANGE + 1} is the first one under runtime polkadot {LATER}, "):
@@ -99,15 +97,15 @@ def test_no_block_goes_out_before_the_configuration_has_its_rules(config_path: P
     assert "dmp_by_relay_parent" in before.wanted.features
     assert [each.from_block for each in after.rules] == [0]
 
-    told: list[str] = []
-    adopt_rules(config_path, "relay-chain", told.append)
-    assert "+ force_open_channel" in told[0] or "+ dmp_by_relay_parent" in told[0]
+    adopt_rules(config_path)
+    told = capsys.readouterr().err
+    assert "+ force_open_channel" in told or "+ dmp_by_relay_parent" in told
     text = config_path.read_text()
     assert text.startswith("# a comment of its owner\n")
     assert config_path.stat().st_mode & 0o777 == 0o600
     config = load_config(config_path)
     assert [each.from_block for each in config.chains[LANE].rules] == [0, CHANGE + 1]
-    assert wanted_rules(config, "relay-chain") == {}
+    assert wanted_rules(config) == {}
     definition = lane_definition(config, LANE)
     assert definition.digest_at(CHANGE) != definition.digest_at(CHANGE + 1)
     memory.run()
@@ -120,7 +118,7 @@ def test_records_are_those_of_a_lane_that_knew_the_rules_from_the_beginning(
     memory = transport(config_path)
     with pytest.raises(RulesWanted):
         memory.run()
-    adopt_rules(config_path, "relay-chain", ignore)
+    adopt_rules(config_path)
     memory.run()
     other = tmp_path_factory.mktemp("other")
     monkeypatch.chdir(other)
@@ -140,10 +138,10 @@ def test_killed_while_rules_are_added_the_next_start_adds_them_once(
     with pytest.raises(RulesWanted):
         memory.run()
     wanted = (config_path.parent / LANE / FILE).read_text()
-    adopt_rules(config_path, "relay-chain", ignore)
+    adopt_rules(config_path)
     (config_path.parent / LANE / FILE).write_text(wanted)  # the configuration was written, the folder was not
     text = config_path.read_text()
-    adopt_rules(config_path, "relay-chain", ignore)
+    adopt_rules(config_path)
     assert config_path.read_text() == text
     assert read_rules(config_path.parent / LANE).wanted is None
     memory.run()
@@ -155,7 +153,7 @@ def test_job_of_before_is_noticed_until_it_has_started_again(config_path: Path) 
     with pytest.raises(RulesWanted):
         memory.run()
     started(config_path)
-    adopt_rules(config_path, "relay-chain", ignore)
+    adopt_rules(config_path)
     behind = lanes_to_restart(load_config(config_path))
     assert behind() == [LANE]
     started(config_path)
@@ -187,7 +185,7 @@ def test_command_adds_the_rules_waits_for_the_job_and_goes_on(
     started(config_path)
     monkeypatch.setattr(command, "run_transport", run)
     monkeypatch.setattr(command, "connected", load_config)
-    monkeypatch.setattr(closing, "_agreement", lambda *_: None)
+    monkeypatch.setattr(command, "_agreement", lambda *_: None)
     monkeypatch.setattr(command, "time", SimpleNamespace(sleep=start_again, monotonic=time.monotonic))
     command.follow(lane=LANE, config_path=config_path, judge=False)
     assert waited == ["restarted"]
@@ -204,7 +202,7 @@ def test_entry_that_the_job_would_refuse_leaves_the_configuration_as_it_is(confi
     later = f"[[chains.{LANE}.rules]]\nfrom_block = {LAST}\nfeatures = []\n"
     config_path.write_text(text := config_path.read_text() + later)
     with pytest.raises(UserError, match=rf"cannot take the rules from block {CHANGE + 1} on: "):
-        adopt_rules(config_path, "relay-chain", ignore)
+        adopt_rules(config_path)
     assert config_path.read_text() == text
     assert [each.name for each in config_path.parent.glob("*.new")] == []
 
@@ -221,7 +219,7 @@ def test_lane_of_an_earlier_version_stops_before_a_new_runtime_and_keeps_its_rul
     memory = transport(config_path)
     with pytest.raises(RulesWanted, match=rf"block {UPGRADE + 1} is the first one"):
         memory.run()
-    adopt_rules(config_path, "relay-chain", ignore)
+    adopt_rules(config_path)
     rules: Any = load_config(config_path).chains[LANE].rules
     assert rules[0].features == rules[1].features
     assert json.loads((config_path.parent / LANE / FILE).read_text())["wanted"] is None

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from relay_world import FIRST, GENESIS, LANE, Collected, World, busy_chain, load
+from relay_world import FIRST, GENESIS, LANE, Collected, World, busy_chain, load, source
 from typer.testing import CliRunner
 from validator_relay_chain import keys
 from validator_relay_chain.errors import Simulated
-from validator_relay_chain.follow import Follower, Settings
+from validator_relay_chain.follow import Follower
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.metadata import MetadataCache
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.position import Position
 from validator_relay_chain.source import Chain
@@ -62,8 +62,8 @@ def test_simulator_is_followed_with_its_heads_believed(node: MockNode, tmp_path:
     out.commit(seed.records, seed.position)
     pool = NodePool([node.url], world.time, genesis=GENESIS, tell=world.tell)
     chain = Chain(pool, MetadataCache(tmp_path / "metadata"), load)
-    settings = Settings(LANE, LAST, is_simulator=True)
-    Follower(settings, chain, world.time, seed.position, out, world.tell).run()
+    where = source(node.url, to_block=LAST, simulator=True)
+    Follower(LANE, where, chain, world.time, seed.position, out, world.tell).run()
     pool.close()
     assert out.blocks() == list(range(FIRST, LAST + 1))
     assert out.of("downward-messages", TAKEN) == []

@@ -27,17 +27,16 @@ from test_blocks import first_block
 from validator_relay_chain import keys, layout
 from validator_relay_chain.block import ChannelEvent, RawBlock, decode_block
 from validator_relay_chain.block_reads import BlockReads
-from validator_relay_chain.configuration import CONFIGURATION
+from validator_relay_chain.channels import requests_of
 from validator_relay_chain.errors import BadAnswer, UndecodableBlock
 from validator_relay_chain.header import Header, to_hex
-from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.metadata import MetadataCache, Runtime
 from validator_relay_chain.oracle.facts import BlockFacts
 from validator_relay_chain.oracle.judge import Judge
 from validator_relay_chain.oracle.records import FACTS
 from validator_relay_chain.prepare import configuration as tables
 from validator_relay_chain.prepare import prepare
-from validator_relay_chain.requests import requests_of
+from validator_relay_chain.rules import CONFIGURATION
 from validator_relay_chain.trie import ordered_root
 from validator_simulators.relay_chain import MockNode
 from validator_simulators.relay_chain.made import MadeCandidate, MadeChain, _candidate_event, inherent
@@ -90,10 +89,7 @@ def test_lane_keeps_its_limits_until_a_session_begins_whose_limits_decode(node: 
 
 def test_lane_that_joins_without_limits_has_the_preset_until_they_decode(node: MockNode, tmp_path: Path) -> None:
     world = World([node.url], tmp_path, to_block=LAST)
-    prepared = prepare(
-        world.chain(), LANE, tmp_path / LANE, from_block=SPOILED + 1, to_block=None, progress=lambda *_: None,
-        tell=world.told.append,
-    )  # fmt: skip
+    prepared = prepare(world.chain(), LANE, tmp_path / LANE, from_block=SPOILED + 1, tell=world.told.append)
     limits = tables(prepared, [node.url], "folder", None)["chains"][LANE]["host_configuration"]
     assert limits == {"preset": "polkadot-2023"}
     assert world.told[-1].endswith("the limits of preset polkadot-2023 hold until a session begins whose limits decode")

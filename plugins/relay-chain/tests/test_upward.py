@@ -70,10 +70,7 @@ def test_lane_begins_with_the_stored_messages(tmp_path: Path) -> None:
     chain.add(changes=stored())
     with MockNode(chain.recording) as node:
         world = World([node.url], tmp_path)
-        prepared = prepare(
-            world.chain(), LANE, tmp_path / LANE, from_block=FIRST + 1, to_block=None, progress=lambda *_: None,
-            tell=world.told.append,
-        )  # fmt: skip
+        prepared = prepare(world.chain(), LANE, tmp_path / LANE, from_block=FIRST + 1, tell=world.told.append)
         made = tables(prepared, [node.url], str(tmp_path / LANE), None)
     assert world.told == []
     state = prepared.seed.state["state"]

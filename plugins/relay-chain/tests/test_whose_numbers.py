@@ -13,16 +13,14 @@ from relay_world import FIRST, SPEC, Collected, World, busy_chain, empty_chain, 
 from relay_world import configuration as configured
 from test_blocks import first_block
 from validator_relay_chain import layout, source
-from validator_relay_chain.adopt import adopt_rules
 from validator_relay_chain.block import decode_block
-from validator_relay_chain.configuration import decode_configuration
+from validator_relay_chain.command import adopt_rules
 from validator_relay_chain.errors import ParentUnknown, RulesWanted
-from validator_relay_chain.known_rules import RulesGuard, read_rules
 from validator_relay_chain.limits import RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.pool import NodePool
 from validator_relay_chain.prepare import configuration, prepare
-from validator_relay_chain.rules import UNSEEN, features_of, guess_of
+from validator_relay_chain.rules import UNSEEN, RulesGuard, decode_configuration, features_of, guess_of, read_rules
 from validator_simulators.relay_chain import MockNode
 from validator_simulators.relay_chain.made import MadeCandidate, MadeChain
 
@@ -112,15 +110,7 @@ def test_one_line_says_what_was_guessed_and_a_change_of_it_counts(tmp_path: Path
     world, folder = World([], tmp_path), tmp_path / "lane"
     with MockNode(chain.recording, head=FIRST + 20) as node:
         world.urls = [node.url]
-        prepared = prepare(
-            world.chain(),
-            "ours",
-            folder,
-            from_block=FIRST + 2,
-            to_block=None,
-            progress=lambda *_: None,
-            tell=world.tell,
-        )
+        prepared = prepare(world.chain(), "ours", folder, from_block=FIRST + 2, tell=world.tell)
     (line,) = [line for line in world.told if "guessed" in line]
     (entry,) = prepared.rules
     assert line == (
@@ -131,7 +121,7 @@ def test_one_line_says_what_was_guessed_and_a_change_of_it_counts(tmp_path: Path
     config = tmp_path / "validator.toml"
     text = to_toml(configuration(prepared, ["ws://127.0.0.1:1"], str(folder), None))
     config.write_text(text.replace('"relaxed_watermark"', '"watermark_may_stay"'))
-    adopt_rules(config, "relay-chain", world.tell)
+    adopt_rules(config)
     guard = RulesGuard("ours", folder)
     assert "watermark_may_stay" in guard.features_at(FIRST + 9)
     assert "relaxed_watermark" not in guard.features_at(FIRST + 9)

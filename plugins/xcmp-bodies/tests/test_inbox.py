@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from validator_xcmp_bodies import inbox as module
+from validator_xcmp_bodies import folders
+from validator_xcmp_bodies.folders import FolderError, Inbox
 from validator_xcmp_bodies.follow import MessageName
-from validator_xcmp_bodies.inbox import FolderError, Inbox
 
 MESSAGES: list[MessageName] = [(5, 1), (5, 3), (6, 1), (6, 2), (10**9, 4)]
 
@@ -51,7 +51,7 @@ def test_each_message_is_taken_once_wherever_the_process_is_killed(
     calls_left, kills = 0, 0
 
     def counted(name: str) -> None:
-        real = getattr(module, name)
+        real = getattr(folders, name)
 
         def call(*given: object) -> None:
             nonlocal calls_left, kills
@@ -65,7 +65,7 @@ def test_each_message_is_taken_once_wherever_the_process_is_killed(
                 kills += 1
                 raise Killed
 
-        monkeypatch.setattr(module, name, call)
+        monkeypatch.setattr(folders, name, call)
 
     counted("_write")
     counted("_rename")
@@ -90,7 +90,7 @@ def test_a_half_written_file_is_never_seen(tmp_path: Path, monkeypatch: pytest.M
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_write", torn)
+        patch.setattr(folders, "_write", torn)
         with pytest.raises(Killed):
             deliver(tmp_path)
     assert take(tmp_path) == []

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from validator_xcmp_bodies import queue as queue_module
 from validator_xcmp_bodies.bodies import Bodies
-from validator_xcmp_bodies.errors import KINDS
 from validator_xcmp_bodies.outcomes import (
+    KINDS,
     BodyPart,
     EventKind,
     Flow,

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from validator_xcmp_bodies import outbox as module
-from validator_xcmp_bodies.inbox import FolderError
-from validator_xcmp_bodies.outbox import Outbox
+from validator_xcmp_bodies import folders
+from validator_xcmp_bodies.folders import FolderError, Outbox
 from validator_xcmp_bodies.parts import measure
 from validator_xcmp_bodies.sender import Content
 
@@ -76,7 +75,7 @@ def test_a_body_in_two_files_is_one(outbox: Outbox, tmp_path: Path) -> None:
 def test_another_file_says_why_it_is_no_body(
     text: bytes, why: str, outbox: Outbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "OUTBOX_FILE_BYTES_MAX", 4_096 if len(text) < 6_000 else 200_000)
+    monkeypatch.setattr(folders, "OUTBOX_FILE_BYTES_MAX", 4_096 if len(text) < 6_000 else 200_000)
     monkeypatch.setattr("validator_xcmp_bodies.parts.PAYLOADS_MAX", 1_000)
     (tmp_path / "x.json").write_bytes(text)
     put(tmp_path, "y.json", ONE)
@@ -89,7 +88,7 @@ def test_a_file_is_read_once_until_it_changes(outbox: Outbox, tmp_path: Path, mo
     put(tmp_path, "a.json", ONE)
     outbox.look()
     with monkeypatch.context() as patch:
-        patch.setattr(module, "parse_body", None)
+        patch.setattr(folders, "parse_body", None)
         outbox.look()
     assert list(outbox) == [content(ONE)]
 

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from validator_xcmp_bodies import records
-from validator_xcmp_bodies.errors import not_expected
 from validator_xcmp_bodies.job import BodiesJob, open_job
-from validator_xcmp_bodies.outcomes import Flow, Held, QueueStatus, RecordOffset, Refused, Wanted, Watermark
+from validator_xcmp_bodies.outcomes import (
+    Flow,
+    Held,
+    QueueStatus,
+    RecordOffset,
+    Refused,
+    Wanted,
+    Watermark,
+    not_expected,
+)
 from validator_xcmp_bodies.parts import cut, measure, rejoin
 
 from validator.codec.encode import OutputRecord

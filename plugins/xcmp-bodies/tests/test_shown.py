@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 from validator_xcmp_bodies.alarms import BEGINS, ENDS, Alarms
+from validator_xcmp_bodies.cli import COLUMNS, Message, show_messages
 from validator_xcmp_bodies.follow import Delivery
 from validator_xcmp_bodies.outcomes import Held, Watermark
-from validator_xcmp_bodies.shown import COLUMNS, Message, show_messages
 
 
 def messages(count: int) -> Iterator[Message]:

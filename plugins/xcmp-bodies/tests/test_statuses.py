@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from validator_xcmp_bodies.statuses import aged
+from validator_xcmp_bodies.alarms import aged
 
 
 def queue(recipient: int, height: int, sent_at: int | None = None, *, alarm: bool = False) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the conformance suite of the package: run this file as a script."""
+"""Makes the conformance suite of the package."""
 
 from __future__ import annotations
 
@@ -33,17 +33,11 @@ def text_of(group: str) -> str:
     return suite_text(trace.json for trace in GROUPS[group]())
 
 
-def files() -> dict[str, str]:
-    """Return the suite's files by name."""
-    return {f"{group}.json": text_of(group) for group in GROUPS}
+def made() -> dict[Path, str]:
+    """Return the suite's files."""
+    return {SUITE / f"{group}.json": text_of(group) for group in GROUPS}
 
 
 def all_scenarios() -> list[Json]:
     """Return every scenario of the suite."""
     return [trace.json for scenarios in GROUPS.values() for trace in scenarios()]
-
-
-if __name__ == "__main__":
-    SUITE.mkdir(exist_ok=True)
-    for name, text in files().items():
-        (SUITE / name).write_text(text, encoding="utf-8")

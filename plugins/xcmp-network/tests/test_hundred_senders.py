@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from network_rule_set import chain_of, judged, result_of
+from network_world import chain_of, judged
 from validator_xcmp.errors import PovError
 from validator_xcmp.merkle import batch_hash, mq_root, msg_root, row_root, xcmp_link
 from validator_xcmp.proofs import (
@@ -21,6 +21,8 @@ from validator_xcmp.proofs import (
 )
 from validator_xcmp.state import Column
 from validator_xcmp_network.records import ReportBody
+
+from tests.rule_sets import result_of
 
 RECIPIENT = 5000
 SENDERS = tuple(range(2000, 2100))

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from network_rule_set import chain_of, judged
 from network_suite import all_scenarios
 from network_trace import R1, A, B, C, Json, as_record
+from network_world import chain_of, judged
 
 from validator.errors import UserError
 from validator.plugin.protocol_api import ChannelHeadroom, ParaHeadroom, SessionChange

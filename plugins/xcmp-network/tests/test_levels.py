@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from network_rule_set import chain_of, judged
 from network_trace import R1, A, B, C
+from network_world import chain_of, judged
 
 from validator.plugin.protocol_api import DownwardMessage, LevelChoice
 

@@ -12,13 +12,13 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from network_rule_set import Json, check_everything, para_of, restored, result_of, session_change_of
 from validator_simulators.xcmp_network.model import NaiveNetwork
 from validator_xcmp_network.rules import XCMP_NETWORK
-from validator_xcmp_network.state import read_configuration
+from validator_xcmp_network.state import MAXIMA, read_configuration
 from validator_xcmp_network.traces import read_candidate, read_request, view
 
 from tests.hypothesis_profile import examples
+from tests.rule_sets import Json, check_everything, para_of, restored, result_of, session_change_of
 from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef
 
@@ -216,7 +216,7 @@ class NetworkMachine(RuleBasedStateMachine):
         self.next_block(data, 1)
 
     def change(self, change: Json) -> None:
-        self.rules.change_session(session_change_of(change))
+        self.rules.change_session(session_change_of(change, MAXIMA))
         self.naive.session_change(change)
         assert self.rules.session == self.naive.session
 
@@ -253,7 +253,7 @@ class NetworkMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         expected: dict[str, Any] = self.naive.state()
         assert view(self.rules.state) == expected
-        check_everything(self.rules)
+        check_everything(self.rules, "xcmp-network")
 
     @precondition(lambda self: hasattr(self, "rules"))
     @invariant()

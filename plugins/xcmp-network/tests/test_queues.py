@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from network_rule_set import chain_of, check_everything, judged, restored
+from network_world import chain_of, judged
 from validator_xcmp_network.limits import REMEMBERED_MAX, SHOWN_MAX
 from validator_xcmp_network.queues import IngressQueue, Memory, QueuedMessage
 from validator_xcmp_network.rules import XCMP_NETWORK
 from validator_xcmp_network.state import FixedChannels, NetworkState, broken_invariants
 
+from tests.rule_sets import check_everything, restored
 from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import DecodeError, SessionChange
 
@@ -67,7 +68,7 @@ def test_memory_is_bounded_and_survives_a_restart() -> None:
     everybody = [(5, sender) for sender in range(2, 2 + count)]
     assert judged(rules, 7, RECIPIENT, acks=everybody)["ok"]
     assert judged(rules, 8, RECIPIENT, acks=[(6, 2)])["ok"]
-    check_everything(rules)
+    check_everything(rules, "xcmp-network")
     for chain in (rules, restored(rules)):
         assert judged(chain, 9, RECIPIENT, acks=[(6, 2)])["error"]["kind"] == "Ack/AlreadyAcked"
         assert judged(chain, 9, RECIPIENT, acks=[(6, 3)])["error"]["kind"] == "Ack/UnknownMessage"
@@ -95,7 +96,7 @@ def test_message_in_an_acknowledged_block_opens_it_again() -> None:
     assert (queue.watermark, list(queue.acked)) == (6, [])
     assert judged(rules, 5, 3, [1])["ok"]
     assert (queue.watermark, list(queue.acked)) == (5, [2])
-    check_everything(rules)
+    check_everything(rules, "xcmp-network")
     assert judged(rules, 6, 1, acks=[(5, 2)])["error"]["kind"] == "Ack/AlreadyAcked"
     assert judged(rules, 6, 1, acks=[(5, 3)])["ok"]
     assert (queue.watermark, list(queue.acked)) == (6, [])
@@ -109,7 +110,7 @@ def test_removed_channel_leaves_no_hole() -> None:
     queue = rules.state.queues[1]
     assert [(entry.sent_at, entry.sender) for entry in queue] == [(5, 2), (7, 2)]
     assert list(queue.heights) == [5, 7]
-    check_everything(rules)
+    check_everything(rules, "xcmp-network")
     assert judged(rules, 9, 1, acks=[(7, 2)])["ok"]
 
 
@@ -118,7 +119,7 @@ def test_queue_without_messages_is_blank_again() -> None:
     assert judged(rules, 5, 2, [1])["ok"]
     rules.change_session(SessionChange(outgoing=(2,)))
     assert rules.state.queues == {}
-    check_everything(rules)
+    check_everything(rules, "xcmp-network")
 
 
 def corrupted(state: NetworkState, part: str) -> None:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from validator_simulators.xcmp.model import NaiveXcmp
 from validator_xcmp.rules import XCMP
-from validator_xcmp.state import XcmpConfiguration
+from validator_xcmp.state import MAXIMA, XcmpConfiguration
 from validator_xcmp.traces import read_candidate, read_request, view
-from xcmp_rule_set import Json, check_everything, pages_of, para_of, restored, result_of, session_change_of
 
 from tests.hypothesis_profile import examples
-from validator.core.rules import LaneRules
+from tests.rule_sets import Json, check_everything, para_of, restored, result_of, session_change_of
+from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef
 
 PARAS = (1, 2, 3, 4)
@@ -258,7 +258,7 @@ class XcmpMachine(RuleBasedStateMachine):
         )
 
     def change(self, change: Json) -> None:
-        self.rules.change_session(session_change_of(change))
+        self.rules.change_session(session_change_of(change, MAXIMA))
         self.naive.session_change(change)
         assert self.rules.session == self.naive.session
 
@@ -290,10 +290,10 @@ class XcmpMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Continue with rules restored from the pages that a chain saves: the common ones, and those of changed owners."""
         saved = {owner: page for owner in self.rules.owners() if (page := self.rules.page(owner)) is not None}
-        before = pages_of(self.rules)
+        before = pages(self.rules)
         events = self.rules.env.events.events
         self.rules = restored(self.rules, self.settings.enactment)
-        assert pages_of(self.rules) == before
+        assert pages(self.rules) == before
         assert list(self.rules.changed()) == []
         assert {owner: self.rules.page(owner) for owner in saved} == saved
         self.rules.begin_block(self.now)
@@ -304,7 +304,7 @@ class XcmpMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         expected: dict[str, Any] = self.naive.state()
         assert view(self.rules.state) == expected
-        check_everything(self.rules)
+        check_everything(self.rules, "xcmp")
 
     @precondition(lambda self: hasattr(self, "rules"))
     @invariant()
@@ -315,7 +315,7 @@ class XcmpMachine(RuleBasedStateMachine):
             kept[owner] = self.rules.page(owner)
         self.rules.mark_saved()
         self.kept = {owner: page for owner, page in kept.items() if page is not None}
-        assert [self.kept[owner] for owner in sorted(self.kept)] == pages_of(self.rules)[2:]
+        assert [self.kept[owner] for owner in sorted(self.kept)] == pages(self.rules)[2:]
 
 
 XcmpMachine.TestCase.settings = settings(examples(150), stateful_step_count=40)

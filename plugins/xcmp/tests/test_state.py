@@ -14,9 +14,9 @@ from validator_xcmp.merkle import cst_leaf
 from validator_xcmp.records import Candidate, CloseChannelTo
 from validator_xcmp.rules import XCMP, closed_unread_message
 from validator_xcmp.state import Column, XcmpConfiguration, XcmpState, check_invariants
-from xcmp_rule_set import pages_of, restored
 
-from validator.core.rules import LaneRules
+from tests.rule_sets import restored
+from validator.core.rules import LaneRules, pages
 from validator.plugin.protocol_api import (
     Balances,
     ChainSettings,
@@ -68,7 +68,7 @@ def busy(enactment: Enactment = Enactment.ON_INCLUSION) -> LaneRules:
 def test_state_round_trips_through_pages() -> None:
     rules = busy()
     again = restored(rules)
-    assert pages_of(again) == pages_of(rules)
+    assert pages(again) == pages(rules)
     assert {field.name: getattr(again.state, field.name) for field in fields(XcmpState)} | {
         "touched": None,
         "row_trees": None,
@@ -82,9 +82,9 @@ def test_state_round_trips_through_pages() -> None:
 @given(data=st.data())
 def test_damaged_pages_are_rejected_or_change_state(data: st.DataObject) -> None:
     rules = busy()
-    pages = pages_of(rules)
-    at = data.draw(st.integers(0, len(pages) - 1))
-    page = bytearray(pages[at])
+    saved = pages(rules)
+    at = data.draw(st.integers(0, len(saved) - 1))
+    page = bytearray(saved[at])
     how = data.draw(st.sampled_from(("flip", "cut", "add")))
     if how == "flip":
         page[data.draw(st.integers(0, len(page) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -92,13 +92,13 @@ def test_damaged_pages_are_rejected_or_change_state(data: st.DataObject) -> None
         del page[data.draw(st.integers(0, len(page) - 1)) :]
     else:
         page.append(data.draw(st.integers(0, 255)))
-    pages[at] = bytes(page)
+    saved[at] = bytes(page)
     try:
-        other = XCMP.from_pages(pages, ChainSettings(None))
+        other = XCMP.from_pages(saved, ChainSettings(None))
     except DecodeError:
         return
     assert how == "flip"
-    assert pages_of(other) != pages_of(rules)
+    assert pages(other) != pages(rules)
 
 
 @pytest.mark.parametrize("pages", [[], [b"\x01"], [b"", b""], [b"\x02", b"\x02"]])
@@ -109,9 +109,9 @@ def test_too_few_or_unknown_pages_are_rejected(pages: list[bytes]) -> None:
 
 def test_channel_in_two_pages_is_rejected() -> None:
     rules = busy()
-    pages = pages_of(rules)
+    saved = pages(rules)
     with pytest.raises(DecodeError, match="two columns"):
-        XCMP.from_pages([*pages, pages[2]], ChainSettings(None))
+        XCMP.from_pages([*saved, saved[2]], ChainSettings(None))
 
 
 BREAKS: list[tuple[str, Callable[[XcmpState], object]]] = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the conformance suite of the package: run this file as a script."""
+"""Makes the conformance suite of the package."""
 
 from __future__ import annotations
 
@@ -48,17 +48,11 @@ def vectors_text() -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def files() -> dict[str, str]:
-    """Return the suite's files by name."""
-    return {f"{group}.json": text_of(group) for group in GROUPS} | {"vectors.json": vectors_text()}
+def made() -> dict[Path, str]:
+    """Return the suite's files."""
+    return {SUITE / f"{group}.json": text_of(group) for group in GROUPS} | {SUITE / "vectors.json": vectors_text()}
 
 
 def all_scenarios() -> list[Json]:
     """Return every scenario of the suite."""
     return [trace.json for scenarios in GROUPS.values() for trace in scenarios()]
-
-
-if __name__ == "__main__":
-    SUITE.mkdir(exist_ok=True)
-    for name, text in files().items():
-        (SUITE / name).write_text(text, encoding="utf-8")

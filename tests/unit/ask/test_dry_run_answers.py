@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport `dry-run` in memory: hostile requests, crashes between two commits, its bounds, and states that grow old."""
+"""The transport `dry-run` in memory: hostile requests, crashes between two commits, its bounds, and states that cannot be restored."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from validator_simulators.settings import SimulationSettings
@@ -17,6 +18,7 @@ from validator.ask import dry_run, state
 from validator.ask.dry_run import Answerer
 from validator.ask.dry_run_transport import DryRunPlugin, DryRunSettings, Service
 from validator.ask.standings import CheckpointStandings
+from validator.ask.state import restore
 from validator.client import in_memory
 from validator.client.backend import MemoryBackend
 from validator.codec.codec import RecordUnreadable, shared_codec
@@ -32,6 +34,7 @@ from validator.codec.json_form import to_json
 from validator.core.limits import DRY_RUN_REASON_CHARACTERS_MAX
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
+from validator.lanes.parked import Fault, Parked
 from validator.lanes.store import LaneCache, process_batch
 from validator.plugin.registry import PluginError
 from validator.testing.transport import MemoryTransport
@@ -40,6 +43,7 @@ from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
 
 LANE = "polkadot"
 PARAS = [{"para_id": 2000, "balance": 10**12}, {"para_id": 2004, "balance": 10**12}]
@@ -256,7 +260,7 @@ class Checkpoint:
 
     def read(self, _: Path, output: Path, names: Sequence[str]) -> None:
         self.reads += 1
-        write_store(output, self.store, {}, names, LANE)
+        write_store(output, self.store, {}, names)
 
     def execute(self, first: int, last: int, batch: int) -> None:
         attempt = self.store.attempt()
@@ -377,3 +381,20 @@ def test_stop_waits_for_one_answer_not_for_all_that_were_taken() -> None:
     assert [answer.offset for answer in answers(of)] == [0, 1, 2, 3]
     run(of, 6)
     assert [answer.offset for answer in answers(of)] == list(range(10))
+
+
+def stored(head: bytes) -> Any:
+    return SimpleNamespace(lanes=["polkadot"], batch=0, load=lambda _: SimpleNamespace(head=head, slots={}))
+
+
+def test_lane_that_was_parked_in_its_first_batch_has_no_state() -> None:
+    parked = Parked(Fault.HANDLER, "lane polkadot: a handler hung", None).encode(None)
+    with pytest.raises(
+        UserError, match="no state yet: it was parked in its first batch: lane polkadot: a handler hung"
+    ):
+        restore(cast("Any", stored(parked)), "polkadot")
+
+
+def test_head_that_is_damaged_is_named() -> None:
+    with pytest.raises(UserError, match="its state in the checkpoint cannot be used: state head version 7, expected 1"):
+        restore(stored(b"\x07"), "polkadot")

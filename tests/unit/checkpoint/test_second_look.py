@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaE
 from validator_simulators import SimulationSettings
 
 from streaming.lane_operator import read_held_inputs
+from tests.clock import Clock
 from tests.unit.lanes.chains import chain, config_of, definition_of
 from validator.checkpoint.kafka import (
     JOB_S,
@@ -44,19 +45,6 @@ PREFIX: Final = "p."
 NAMES: Final = [PREFIX + name for name in INPUT_TOPICS]
 CONSUMED: Final = 5
 ADVICE: Final = ("remove", "import", "rebuild")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    monotonic = __call__
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Kafka:
@@ -239,7 +227,7 @@ def test_fact_that_is_seen_twice_and_by_all_brokers_is_said(
     assert ADVISED[name] in line
     assert " (seen twice, 120 s apart): " in line
     assert "\n" not in line
-    assert JOB_S <= clock.now < 2 * JOB_S
+    assert JOB_S <= clock.now_s < 2 * JOB_S
     assert {"b1:9092", "b2:9092"} <= set(kafka.asked)
 
 
@@ -258,7 +246,7 @@ def test_broker_that_sees_something_else_is_asked_again(
 def test_fact_that_was_not_seen_in_between_begins_anew(clock: Clock) -> None:
     second, lack = SecondLook(KAFKA, 60, clock=clock, brokers=lambda _: []), Lack("it is gone", "remove it")
     for found in (lack, None, lack):
-        clock.now += 100
+        clock.now_s += 100
         if found is None:
             second.refuse("x", lambda _: None)
             continue
@@ -266,7 +254,7 @@ def test_fact_that_was_not_seen_in_between_begins_anew(clock: Clock) -> None:
             second.refuse("x", lambda _: lack)
     with pytest.raises(NotSure):
         second.refuse("y", lambda _: lack)
-    clock.now += 60
+    clock.now_s += 60
     with pytest.raises(SeenTwice, match=r"^it is gone \(seen twice, 60 s apart\): remove it$"):
         second.refuse("x", lambda _: lack)
 
@@ -278,7 +266,7 @@ def test_kafka_that_is_away_is_no_sighting(clock: Clock) -> None:
         raise Unavailable("no Kafka answers")
 
     for _ in range(3):
-        clock.now += 100
+        clock.now_s += 100
         with pytest.raises(Unavailable, match=r"^no Kafka answers$"):
             second.refuse("x", away)
 
@@ -287,10 +275,10 @@ def test_person_waits_between_the_looks(clock: Clock) -> None:
     second = SecondLook(KAFKA, 10, clock=clock, sleep=clock.sleep, brokers=lambda _: [])
     found = [Lack("it is gone", "remove it"), None]
     second.refuse_soon("x", lambda _: found.pop(0))
-    assert clock.now == 10
+    assert clock.now_s == 10
     with pytest.raises(SeenTwice, match=r"^it is gone \(seen twice, 10 s apart\)$"):
         second.refuse_soon("x", lambda _: Lack("it is gone"))
-    assert clock.now == 20
+    assert clock.now_s == 20
 
 
 def test_time_between_looks_is_within_the_patience_of_the_job() -> None:

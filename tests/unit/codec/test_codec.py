@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Codecs are values: one process can hold several, each with its own protocols and schema versions."""
+"""Codecs and formats of records are values: one process can hold several, each with its own schema versions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.codecs import codec_for
 from tests.unit.codec.examples import CANDIDATE, SOURCE
-from validator.codec.codec import Codec, RecordChecks, shared_codec
+from validator.codec.codec import Codec, RecordChecks, RecordFormat, RecordUnreadable, shared_codec
 from validator.codec.decode import decode_record
 from validator.codec.encode import write
 from validator.codec.json_form import encode_input, to_json
 from validator.codec.record_types import RecordType
-from validator.codec.schemas import HEADER_SIZE
+from validator.codec.schemas import HEADER_SIZE, Json, SchemaSet, make_schema
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind
 from validator.errors import UserError
 from validator.plugin.runtime import RuntimePlan, codec_of, make_runtime
@@ -26,6 +28,7 @@ from validator.resources import schemas_directory
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
     from pathlib import Path
+
 
 ROUTER = make_runtime(RuntimePlan("router")).protocol
 NAME = "validator.router.Candidate"
@@ -240,3 +243,43 @@ def test_plans_and_runtimes_of_one_protocol_have_equal_codecs() -> None:
     one, other = RuntimePlan("router"), RuntimePlan("router", "abc")
     assert codec_of([one, other]).inputs == make_runtime(other).codec.inputs == codec_for("router").inputs
     assert make_runtime(one).codec.names("candidates") == (NAME,)
+
+
+NEW: Json = {
+    "type": "record",
+    "name": "a.Record",
+    "fields": [{"name": "number", "type": "long"}, {"name": "text", "type": "string", "default": "none"}],
+}
+OLD: Json = {**NEW, "fields": NEW["fields"][:1]}
+EARLIER, CURRENT = make_schema(OLD), make_schema(NEW, version=2)
+FORMAT = RecordFormat(SchemaSet({"a.Record": (EARLIER, CURRENT)}), "a.Record")
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.text())
+def test_a_record_survives(number: int, text: str) -> None:
+    assert FORMAT.decode(FORMAT.encode({"number": number, "text": text})) == {"number": number, "text": text}
+
+
+def test_an_earlier_version_is_read_as_the_current_one() -> None:
+    assert FORMAT.decode(write(EARLIER, {"number": 7})) == {"number": 7, "text": "none"}
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"", "expected a record a.Record, found bytes that start with "),
+        (b"x" * 20, "found bytes that start with 7878"),
+        (CURRENT.header, "a.Record.number: expected an integer at byte 10, found the end of the record"),
+        (
+            FORMAT.encode({"number": 1, "text": ""}) + b"\x00",
+            "a.Record: expected the end of the record at byte 12, found 1 more byte",
+        ),
+        (
+            EARLIER.header + b"\x82\x00",
+            "a.Record.number: expected the last byte of an integer in its shortest form at byte 11",
+        ),
+    ],
+)
+def test_other_bytes_are_refused(value: bytes, why: str) -> None:
+    with pytest.raises(RecordUnreadable, match=why):
+        FORMAT.decode(value)

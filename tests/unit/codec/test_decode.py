@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka values decode to inputs; everything else becomes a dead letter."""
+"""Kafka values decode to inputs; junk, truncated records and wrong lengths become dead letters; many records are packed."""
 
 from __future__ import annotations
 
+import tracemalloc
 from hashlib import blake2b
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.codecs import decoded, encoded
 from tests.unit.codec.examples import (
+    BLOCK,
     CALLS,
     DOWNWARD,
     EXAMPLES,
@@ -21,16 +25,20 @@ from tests.unit.codec.examples import (
     session_change,
     value_of,
 )
+from tests.unit.codec.records import INPUTS
 from validator.codec.encode import write
+from validator.codec.inflight import pack, unpack
 from validator.codec.schemas import schemas
+from validator.codec.strict import ITEMS_MAX
 from validator.core import limits
 from validator.core.hashing import message_hash
-from validator.core.inputs import DeadLetter, DeadReason, RecordKind
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.core.records import block_record
 from validator.core.types import BlockRecord, DownwardMessage, Para, ParaKind, PendingRef, SessionChange
 from validator.protocols.router import records
 from validator.protocols.router.configuration import LATER_FIELDS, MAXIMA
 from validator.protocols.router.records import Candidate, HorizontalMessage
+from validator.topics import TOPIC_OF_KIND
 
 # --- valid records ---
 
@@ -364,3 +372,79 @@ def test_value_over_limit_becomes_dead_letter(kind: RecordKind, changes: dict[st
 )
 def test_value_at_limit_is_accepted(kind: RecordKind, changes: dict[str, Any]) -> None:
     assert not isinstance(decoded(kind, value_of(kind, **changes), SOURCE), DeadLetter)
+
+
+# --- hostile bytes ---
+
+CANDIDATE_START = value_of(RecordKind.CANDIDATE, upward_messages=[], horizontal_messages=[], candidate_hash=None)[:-4]
+"""A candidate cut before its upward messages: their count, the processed count, the horizontal messages and the hash are missing."""
+HUGE = b"\x80\x80\x80\x80\x80\x80\x01"
+
+
+def test_candidate_start_completed_with_empty_fields_is_valid() -> None:
+    read(RecordKind.CANDIDATE, CANDIDATE_START + b"\x00\x00\x00\x00")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param(HUGE, id="2**41 upward messages"),
+        pytest.param(HUGE + b"\x00" * 20, id="2**41 upward messages, some there"),
+        pytest.param(b"\x02" + HUGE, id="an upward message of 2**41 bytes"),
+        pytest.param(b"\x02\x01\x00\x00\x00\x00", id="an upward message of -1 bytes"),
+        pytest.param(b"\x02" + b"\xff" * 9 + b"\x01", id="an upward message of -2**63 bytes"),
+        pytest.param(b"\x80" * 60, id="a number that does not end"),
+        pytest.param(b"\xff" * 9 + b"\x01" + b"\x00" * 10, id="-2**63 upward messages"),
+        pytest.param(b"\x00\x00\x00\x06", id="a branch that the union lacks"),
+        pytest.param(b"\x00\x00" + HUGE, id="2**41 horizontal messages"),
+    ],
+)
+def test_wrong_length_is_undecodable(rest: bytes) -> None:
+    assert dead(RecordKind.CANDIDATE, CANDIDATE_START + rest).reason is DeadReason.UNDECODABLE
+
+
+def test_lane_that_is_not_utf_8_is_undecodable() -> None:
+    value = value_of(RecordKind.CANDIDATE).replace(b"polkadot", b"polk\xffdot")
+    assert dead(RecordKind.CANDIDATE, value).reason is DeadReason.UNDECODABLE
+
+
+def test_large_record_of_tiny_items_is_refused_before_it_is_built() -> None:
+    count = ITEMS_MAX + 1
+    pairs = {**BLOCK, "included": [{"para_id": 0, "backed_at": None}] * count}
+    value = write(schemas()["validator.Block"], pairs)
+    assert len(value) < limits.RECORD_BYTES_MAX
+    tracemalloc.start()
+    letter = dead(RecordKind.BLOCK, value)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * len(value)  # each item would take hundreds of bytes
+    assert letter.reason is DeadReason.LIMIT
+    assert letter.detail == f"validator.Block.included: expected at most {ITEMS_MAX} items at byte 25, found {count}"
+
+
+@pytest.mark.parametrize("cut", [1, 40_000, 70_000])
+def test_truncated_large_record_is_undecodable(cut: int) -> None:
+    value = value_of(RecordKind.CANDIDATE, upward_messages=[bytes(50_000), bytes(50_000)])
+    read(RecordKind.CANDIDATE, value)
+    assert dead(RecordKind.CANDIDATE, value[:-cut]).reason is DeadReason.UNDECODABLE
+
+
+# --- chunks ---
+
+
+@given(
+    st.lists(st.sampled_from(RecordKind).flatmap(lambda kind: INPUTS[kind].map(lambda each: (kind, each))), max_size=5)
+)
+def test_unpack_returns_packed_items(chosen: list[tuple[RecordKind, dict[str, Any]]]) -> None:
+    items: list[Input | DeadLetter] = []
+    for offset, (kind, record) in enumerate(chosen):
+        result = decoded(kind, encoded(kind, record), Source(TOPIC_OF_KIND[kind], 0, offset))
+        assert not isinstance(result, DeadLetter)
+        items += [result[1], dead(kind, b"junk")]
+    out = unpack(pack(items))
+    assert out == items
+    assert [type(item) for item in out] == [type(item) for item in items]
+    assert all(isinstance(item.source, Source) for item in out)
+    assert all(
+        isinstance(item.kind if isinstance(item, Input) else item.reason, RecordKind | DeadReason) for item in out
+    )

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.unit.codec import records as make
 from validator.codec.codec import shared_codec
@@ -372,10 +371,3 @@ def test_block_records_keep_their_order_and_receipt_is_last() -> None:
 def test_runtime_digest_of_wrong_length_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 32 bytes, found 3"):
         Encoder("polkadot", b"abc")
-
-
-@given(st.data())
-def test_same_outcome_gives_same_bytes(data: st.DataObject) -> None:
-    verdict = data.draw(make.VERDICT)
-    again = verdict._replace(messages=tuple(MessageRef(*message) for message in verdict.messages))
-    assert Encoder("polkadot", DIGEST).verdict(verdict) == Encoder("polkadot", bytes(DIGEST)).verdict(again)

@@ -166,25 +166,6 @@ def test_every_record_is_read_as_fastavro_reads_it(schema: Schema) -> None:
         assert written(schema.parsed, named(value, 0)) == value
 
 
-@pytest.mark.parametrize("schema", EVERY_VERSION, ids=lambda each: f"{each.name}-{each.version}")
-def test_what_is_accepted_is_written_with_the_same_bytes(schema: Schema) -> None:
-    rng = Random(schema.canonical)
-    read_value = strict_reader(schema.parsed, name_records=True)
-    accepted = refused = 0
-    for _ in range(10 * VALUES):
-        value = bytearray(written(schema.parsed, datum_of(schema.parsed, rng)))
-        at = rng.randrange(len(value))
-        value[at : at + rng.randrange(3)] = rng.choice((b"", b"\1", b"\x80\0", b"\xff", b"\2\0", rng.randbytes(1)))
-        try:
-            datum = read_value(bytes(value), 0)
-        except NotCanonical:
-            refused += 1
-        else:
-            accepted += 1
-            assert written(schema.parsed, datum) == value
-    assert min(accepted, refused) > VALUES / 5
-
-
 def test_a_dead_letter_names_the_field_and_the_byte() -> None:
     value = value_of(RecordKind.CANDIDATE)
     read(RecordKind.CANDIDATE, value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that parsers disagree on is refused with its place, wherever the product reads JSON that somebody wrote."""
+"""JSON and hex that parsers disagree on are refused with their place, wherever the product reads what somebody wrote."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.codecs import codec_for, encoded
 from validator.cli.common import parse
+from validator.codec.json_form import shown_json, to_json
+from validator.config import Chain
 from validator.document import parse_document
 from validator.errors import UserError
-from validator.hexadecimal import from_hex
+from validator.hexadecimal import from_hex, to_hex
 from validator.strict_json import DEPTH_MAX, JsonRefused, read_json
 
 REFUSED = [
@@ -85,7 +88,9 @@ def test_a_line_says_where_in_it_a_value_is_wrong() -> None:
         parse(b'{"a": nul}\n', "f, line 2")
 
 
-@pytest.mark.parametrize("text", ["AB", "0xAB", "a b", "ab ", " ab", "ab\n", "0X00", "0x0x00", "1", "\u0661\u0661"])
+@pytest.mark.parametrize(
+    "text", ["AB", "0xAB", "a b", "ab ", " ab", "ab\n", "0X00", "0x0x00", "0x0", "x00", "zz", "1", "\u0661\u0661"]
+)
 def test_hex_has_one_form(text: str) -> None:
     with pytest.raises(ValueError, match="hex"):
         from_hex(text)
@@ -98,3 +103,27 @@ def test_hex_has_one_form(text: str) -> None:
 def test_an_integer_has_one_form(text: str) -> None:
     with pytest.raises(UserError, match=r"f\.x: expected an integer from 0 to 4294967295, found"):
         parse_document(f'{{"x": {text}}}'.encode(), "f")["x"].integer()
+
+
+MESSAGE = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": "00ff"}
+
+
+@pytest.mark.parametrize("digits", ["00ff", ""])
+def test_record_is_the_same_with_and_without_prefix(digits: str) -> None:
+    bare, prefixed = ({**MESSAGE, "msg": text} for text in (digits, f"0x{digits}"))
+    value = encoded("downward-messages", prefixed)
+    assert value == encoded("downward-messages", bare)
+    assert to_json("downward-messages", value, codec_for()) == bare
+    assert shown_json("downward-messages", value, codec_for()) == prefixed
+
+
+def test_configuration_takes_both() -> None:
+    one, two = (Chain(ump_weights={text: 5}, ump_failing_messages=[text]) for text in ("0a", "0x0a"))
+    assert one.core_ump_weights() == two.core_ump_weights() == {b"\x0a": 5}
+    with pytest.raises(ValueError, match="payload 0a is listed twice"):
+        Chain(ump_weights={"0a": 5, "0x0a": 5})
+
+
+def test_bytes_are_shown_with_prefix() -> None:
+    assert to_hex(b"\x00\xff") == "0x00ff"
+    assert from_hex(to_hex(b"\x00\xff")) == b"\x00\xff"

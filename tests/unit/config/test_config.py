@@ -7,14 +7,20 @@ import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from pydantic import BaseModel
+from validator_simulators import settings_of_profile
+from validator_simulators.demo.command import configuration
+from validator_simulators.router.traffic import RouterSimulation
 
 from validator.config import Chain, Config, Job, Topics, load_config
 from validator.config.chain import GenesisPara, HandlerTable, RulesTable
 from validator.config.model import DeadLetters, Plugins
+from validator.config.toml import to_toml
 from validator.core import limits
-from validator.core.types import Balances, Enactment, Para, ParaKind
+from validator.core.types import Para, ParaKind
 from validator.errors import UserError
 from validator.kafka.settings import flatten
 from validator.kafka.topics import PREFIX
@@ -28,6 +34,11 @@ from validator.protocols.router.configuration import (
     HostConfiguration,
 )
 from validator.protocols.router.rules import ROUTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "validator.toml"
 
@@ -157,8 +168,6 @@ def test_chain_converts_to_core_types(tmp_path: Path) -> None:
         ]
         """,
     ).chains["a"]
-    assert chain.core_enactment() is Enactment.ON_INCLUSION
-    assert chain.core_balances() is Balances.UNLIMITED
     assert chain.core_ump_weights() == {b"\x00\xff": 5, b"": 6}
     assert chain.core_paras() == (Para(1, ParaKind.PARATHREAD, limits.U128_MAX), Para(9))
 
@@ -395,3 +404,140 @@ def test_date_among_limits_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"chains\.a\.limits\.xcmp_channel_capacity: expected") as error:
         lane_definition(load_config(file), "a")
     assert "\n" not in str(error.value)
+
+
+REGISTRY = '[schema_registry]\nurl = "https://registry.example:8081"\n'
+
+
+def test_schema_registry_reaches_whoever_reads_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(tmp_path, "").kafka == {}
+    monkeypatch.setenv("VALIDATOR_SCHEMA_REGISTRY__PASSWORD", "123:4")
+    monkeypatch.setenv("VALIDATOR_SCHEMA_REGISTRY__USER", "me")
+    config = load(
+        tmp_path, f'{REGISTRY}ca_file = "ca.pem"\ncertificate_file = "c.pem"\nkey_file = "k.pem"\nkey_password = "s"'
+    )
+    assert config.kafka == {
+        "schema.registry.url": "https://registry.example:8081",
+        "schema.registry.basic.auth.user.info": "me:123:4",
+        "schema.registry.ssl.ca.location": "ca.pem",
+        "schema.registry.ssl.certificate.location": "c.pem",
+        "schema.registry.ssl.key.location": "k.pem",
+        "schema.registry.ssl.key.password": "s",
+    }
+    assert flatten(config.kafka) == {}
+    assert Config.model_validate(config.model_dump(mode="json")) == config, "as a job's process gets it"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[schema_registry]\nwrite = "confluent"', "schema_registry: write needs url"),
+        (f'{REGISTRY}user = "me"', "schema_registry: expected user and password, found one of them"),
+        (f'{REGISTRY}key_file = "k"', "schema_registry: key_file and key_password need certificate_file"),
+        (f'{REGISTRY}subjects = "topic"', "schema_registry.subjects"),
+        ('[schema_registry]\nurl = "https://me:secret@registry.example"', "schema_registry.url"),
+        ('[schema_registry]\nurl = "registry.example:8081"', "schema_registry.url"),
+        ('[schema_registry]\nurl = "http://a, b"', "commas, found 'http://a, b'"),
+        ('[schema_registry]\nurl = "http://a,,http://b"', "schema_registry.url"),
+        ('[schema_registry]\nurl = ""', "schema_registry.url"),
+        ('[schema_registry]\nurl = "http://a:x"', "schema_registry.url: expected addresses that begin with"),
+        ('[schema_registry]\nurl = "http://a:65536"', "schema_registry.url"),
+        ('[schema_registry]\nurl = "http://a\\u0000:1"', "schema_registry.url"),
+        (f'{REGISTRY}user = ""', "schema_registry.user: expected a name without a colon, found nothing"),
+        ('[kafka]\n"schema.registry.url" = "https://r"', "schema_registry: [kafka] schema.registry.url cannot be set"),
+    ],
+)
+def test_wrong_schema_registry_is_named(tmp_path: Path, text: str, words: str) -> None:
+    (line,) = errors_of(tmp_path, text)
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[schema_registry]\nurl = "http://me:12345@b"', "schema_registry.url: expected addresses that begin with"),
+        ('[schema_registry]\nurl = "http://a,http://me:12345@b"', "found a user there: set user and password"),
+        ('[schema_registry]\nurl = "me:12345@b"', "found a user there: set user and password"),
+        ('[schema_registry]\nurl = "http://a?token=12345"', "found a query or a fragment there"),
+        ('[schema_registry]\nurl = "http://a/b#12345"', "found a query or a fragment there"),
+        (f'{REGISTRY}user = "me:12345"', "schema_registry.user: expected a name without a colon, found one with it"),
+        (f'{REGISTRY}user = "me"\npassword = 12345', "schema_registry.password: expected text, found another type"),
+        (f"{REGISTRY}user = 12345", "schema_registry.user: expected text, found another type"),
+        (f'{REGISTRY}certificate_file = "c"\nkey_password = 12345', "schema_registry.key_password: expected text"),
+    ],
+)
+def test_wrong_schema_registry_shows_no_secret(tmp_path: Path, text: str, words: str) -> None:
+    (line,) = errors_of(tmp_path, text)
+    assert words in line
+    assert "12345" not in line
+
+
+@pytest.mark.parametrize(
+    "url", ["http://a", "https://a.b:1/c/d/", "http://a,https://b:2", "http://a, http://[::1]:8081"]
+)
+def test_addresses_of_a_schema_registry(tmp_path: Path, url: str) -> None:
+    assert load(tmp_path, f'[schema_registry]\nurl = "{url}"').schema_registry.url == url
+
+
+def keys(model: type[BaseModel], place: str, header: str) -> Iterator[tuple[str, str, str]]:
+    """Yield, for each key of a table and of those below it, the place that errors name, the table's header and the key."""
+    for name, field in model.model_fields.items():
+        if header:
+            yield place, header, name
+        for kind, is_list, is_mapping in models(field.annotation):
+            inner = f"{name}[0]" if is_list else f"{name}.a" if is_mapping else name
+            here = f"{place}.{inner}" if place else inner
+            path = here.replace("[0]", "")
+            yield from keys(kind, here, f"[[{path}]]" if is_list else f"[{path}]")
+
+
+def models(
+    kind: Any, *, is_list: bool = False, is_mapping: bool = False
+) -> Iterator[tuple[type[BaseModel], bool, bool]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind, is_list, is_mapping
+    origin = getattr(kind, "__origin__", None)
+    for part in get_args(kind):
+        yield from models(part, is_list=is_list or origin is list, is_mapping=is_mapping or origin is dict)
+
+
+KEYS = [(place, header, key) for place, header, key in keys(Config, "", "") if len(key) > 3]
+
+
+def test_every_table_is_there() -> None:
+    headers = {header for _, header, _ in KEYS}
+    assert {
+        "[job]",
+        "[chains.a]",
+        "[[chains.a.handlers]]",
+        "[[chains.a.rules]]",
+        "[[chains.a.genesis_paras]]",
+    } <= headers
+
+
+@pytest.mark.parametrize(("place", "header", "key"), KEYS, ids=lambda value: value)
+def test_a_misspelt_key_gets_a_suggestion(tmp_path: Path, place: str, header: str, key: str) -> None:
+    misspelt = key[:2] + key[3:]
+    path = tmp_path / "validator.toml"
+    path.write_text(f"{header}\n{misspelt} = 1\n", encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        load_config(path)
+    assert f": {place}.{misspelt}: no such key; did you mean " in str(caught.value)
+
+
+def test_none_is_left_out() -> None:
+    assert tomllib.loads(to_toml({"a": None, "b": 1})) == {"b": 1}
+
+
+@pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])
+def test_configuration_of_simulated_chain_loads(tmp_path: Path, enactment: str) -> None:
+    chain = RouterSimulation(settings_of_profile("demo", seed=3, blocks=1, enactment=enactment)).chain()
+    path = tmp_path / "validator.toml"
+    path.write_text(to_toml(configuration(chain, tmp_path)), encoding="utf-8")
+    config = load_config(path).chains["polkadot"]
+    assert {para.para_id: para.balance for para in config.core_paras()} == {
+        p["para_id"]: p["balance"] for p in chain["genesis_paras"]
+    }
+    assert config.enactment == enactment
+    assert config.limit_tables()["host_configuration"]["hrmp_sender_deposit"] == chain["config"]["hrmp_sender_deposit"]
+    assert {payload.hex(): weight for payload, weight in config.core_ump_weights().items()} == chain["ump_weights"]

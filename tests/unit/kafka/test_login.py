@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from validator.errors import UserError
-from validator.kafka.login import kept_secret, read_secret
+from validator.kafka.broker import kept_secret, read_secret
 
 
 def test_secret_is_made_once(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, TopicPartition
 
+from tests.clock import Clock
 from validator.codec.framing import id_header
 from validator.errors import Unavailable, UserError
 from validator.kafka import reader as module
@@ -33,14 +34,6 @@ def record(offset: int, value: bytes | None = b"v", partition: int = 0, error: o
 
 def end(offset: int, partition: int = 0) -> Any:
     return record(offset, None, partition, KafkaError(KafkaError._PARTITION_EOF))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Script:
@@ -71,7 +64,7 @@ class Script:
     def poll(self, timeout_s: float) -> Any:
         self.pending = list(self.polls.pop(0)) if self.polls else []
         if not self.pending:
-            self.clock.now += timeout_s
+            self.clock.now_s += timeout_s
             return None
         return self.pending.pop(0)
 
@@ -305,7 +298,7 @@ def test_time_of_whoever_takes_the_records_is_no_silence(play: Any) -> None:
     taken = []
     for each in reader.read_to_end():
         taken.append(each)
-        module.time.monotonic.__self__.now += 10 * module.SILENCE_S_MAX  # type: ignore[attr-defined]
+        module.time.monotonic.__self__.now_s += 10 * module.SILENCE_S_MAX  # type: ignore[attr-defined]
     assert offsets(taken) == [(0, 0), (0, 1)]
 
 

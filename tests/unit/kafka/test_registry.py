@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from tests.clock import Clock
 from tests.registry_stand_in import FIRST_ID, StandIn, stand_in
 from validator.codec.framing import id_header
 from validator.codec.schemas import schemas
@@ -107,19 +108,9 @@ def test_made_up_ids_end_the_questions(registry: StandIn, monkeypatch: pytest.Mo
     assert asked.plain(good) == SCHEMA.header + BODY
 
 
-class Clock:
-    """What `AskedIds` uses of the module ``time``, with a time that tests set."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = Clock(1_000.0)
     monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -130,10 +121,10 @@ def test_unknown_id_is_asked_for_again_after_a_while(registry: StandIn, clock: C
     value = id_header(FIRST_ID) + BODY
     assert asked.plain(value) == value
     registry.add("anything", SCHEMA.source)
-    clock.now += module.UNKNOWN_S - 1
+    clock.now_s += module.UNKNOWN_S - 1
     assert asked.plain(value) == value
     assert len(registry.asked) == 1
-    clock.now += 1
+    clock.now_s += 1
     assert asked.plain(value) == SCHEMA.header + BODY
     assert len(registry.asked) == 2
 
@@ -146,10 +137,10 @@ def test_made_up_ids_end_the_questions_for_a_while_only(
     asked = AskedIds(lambda: Registry(table(registry)))
     for schema_id in range(10):
         asked.plain(id_header(schema_id) + BODY)
-        clock.now += 1
+        clock.now_s += 1
     assert len(registry.asked) == 3
     assert asked.plain(good) == good
-    clock.now += module.UNKNOWN_S - 10
+    clock.now_s += module.UNKNOWN_S - 10
     assert asked.plain(good) == SCHEMA.header + BODY, "the first of the made-up ids is forgotten"
     for schema_id in range(100, 110):
         asked.plain(id_header(schema_id) + BODY)

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streaming import taking_over, transactions
+from tests.clock import Clock
 from validator.checkpoint import markers
 from validator.config import Config
 from validator.errors import Unavailable, UserError
@@ -30,22 +31,9 @@ TRANSIENT = tuple(retry._PASSING)
 UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 
-class Clock:
-    """A clock that advances only during sleeps and calls."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+    made = Clock(100.0)
     monkeypatch.setattr(retry, "time", made)
     return made
 
@@ -77,7 +65,7 @@ def test_attempt_blocks_for_seconds_at_most_and_never_beyond_the_deadline(clock:
     with pytest.raises(KafkaException):
         answer(kafka_call)
     assert max(kafka_call.asked) == retry.ATTEMPT_S_MAX < retry.ANSWER_S_MAX
-    assert clock.now == pytest.approx(100 + retry.ANSWER_S_MAX, abs=2 * retry.RETRY_S)
+    assert clock.now_s == pytest.approx(100 + retry.ANSWER_S_MAX, abs=2 * retry.RETRY_S)
     assert kafka_call.asked[-5:] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1], abs=retry.RETRY_S)
 
 
@@ -89,7 +77,7 @@ def test_lasting_error_is_raised_at_deadline(clock: Clock, code: int) -> None:
     error = caught.value.args[0]
     assert error.code() == code
     assert error.str() == f"{KafkaError(code).str()}; {len(kafka_call.asked)} attempts in 3 s"
-    assert 102.8 < clock.now <= 103.0
+    assert 102.8 < clock.now_s <= 103.0
     assert all(left > 0 for left in kafka_call.asked)
 
 
@@ -97,7 +85,7 @@ def test_lasting_error_is_raised_at_deadline(clock: Clock, code: int) -> None:
 def test_unknown_topic_is_retried_only_briefly(clock: Clock, code: int) -> None:
     with pytest.raises(KafkaException):
         answer(Failing(clock, code, times=float("inf")))
-    assert clock.now - 100 <= retry.APPEAR_S_MAX
+    assert clock.now_s - 100 <= retry.APPEAR_S_MAX
 
 
 def test_topic_that_is_unknown_after_other_errors_has_its_time_to_appear(clock: Clock) -> None:
@@ -109,7 +97,7 @@ def test_topic_that_is_unknown_after_other_errors_has_its_time_to_appear(clock: 
         return 7
 
     assert answer(question) == 7
-    assert clock.now - 100 > retry.APPEAR_S_MAX
+    assert clock.now_s - 100 > retry.APPEAR_S_MAX
 
 
 @pytest.mark.parametrize(
@@ -341,7 +329,7 @@ def test_caller_gets_one_line_after_deadline(stub: Callable[..., Broker], caller
     text = str(caught.value)
     assert re.search(r"Not leader for partition; \d+ attempts in \d+ s", text)
     assert "\n" not in text
-    assert clock.now - 100 <= max(CALL_S_MAX, COMMIT_S_MAX)
+    assert clock.now_s - 100 <= max(CALL_S_MAX, COMMIT_S_MAX)
 
 
 def test_standby_waits_while_kafka_does_not_answer_and_ends_when_it_refuses(stub: Callable[..., Broker]) -> None:
@@ -353,9 +341,9 @@ def test_standby_waits_while_kafka_does_not_answer_and_ends_when_it_refuses(stub
 def test_existing_topics_are_not_missing(stub: Callable[..., Broker], clock: Clock) -> None:
     broker = stub(0, 0)
     assert missing_topics(broker, ["t.blocks"]) == []
-    assert clock.now == 100.0
+    assert clock.now_s == 100.0
     assert missing_topics(broker, iter(["t.blocks", "t.nowhere"])) == ["t.nowhere"]  # asked again, with all topics
-    assert 1 < clock.now - 100 <= retry.APPEAR_S_MAX
+    assert 1 < clock.now_s - 100 <= retry.APPEAR_S_MAX
     assert partitions_of(broker, "t.blocks") == [0]
 
 

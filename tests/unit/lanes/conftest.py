@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes in memory and processes of lanes; the project's hypothesis profile."""
+"""Lanes in memory and processes of lanes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from validator_simulators import SimulationSettings
 
-from tests import hypothesis_profile
 from tests.unit.lanes.chains import chain, definition_of
 from tests.unit.lanes.running import Running
 from validator.lanes.apart.host import LaneProcesses
-
-hypothesis_profile.load()
 
 
 @pytest.fixture

@@ -139,6 +139,7 @@ CHANGES: dict[str, Any] = {
         chain(handlers=[{"name": "balances"}]),
         chain(handlers=[{"name": "balances", "config": {"existential_deposit": 7}}]),
     ),
+    f"{CHAIN}.names": chain(names={"2000": "Acala"}),
     f"{CHAIN}.rules.from_block": rules(from_block=12),
     f"{CHAIN}.rules.profile": rules(profile="router/2025-07"),
     f"{CHAIN}.rules.features": rules(profile=None, features=["no_ttl"]),

@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from validator_simulators import SimulationSettings
 
 from streaming.metered import JobFigures
+from tests.clock import Clock
 from tests.unit.lanes.chains import chain, definition_of, inputs_of
 from validator.core.inputs import Input, RecordKind
 from validator.errors import UserError
@@ -33,14 +34,6 @@ from validator.metrics.report import LANE, TRANSPORT, Report
 from validator.metrics.store import MetricStore
 
 LANE_NAME = "polkadot"
-
-
-class Clock:
-    def __init__(self, now_s: float = 0.0) -> None:
-        self.now_s = now_s
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def values(store: MetricStore) -> dict[tuple[str, ...], float]:

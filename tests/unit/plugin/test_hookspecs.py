@@ -26,7 +26,7 @@ from validator.plugin.api import API_VERSION, Manifest, OutputReader, Transport,
 from validator.plugin.hookspecs import GROUPS
 from validator.plugin.registry import Found, Plugin, handlers_of, protocols_of, register, transports_of
 from validator.testing import Harness
-from validator.testing.lint_rules import PUBLIC
+from validator.testing.lint import PUBLIC
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "plugins.md"
 HOOKS = {name: group for group in GROUPS.values() for name in dir(group) if name.startswith("validator_")}

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of plugins that cannot be used: exactly one line for each mistake, and all mistakes at once."""
+"""Plugins and jobs that cannot be used: exactly one line for each mistake, and all mistakes at once."""
 
 from __future__ import annotations
 
 import itertools
 import re
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 
 from tests.unit.plugin.distributions import HANDLERS, IMPORTS, MANIFEST, install, on_path, plugin_source
+from validator.config import Config
+from validator.errors import UserError
+from validator.job.installed import configured_job, of_job
+from validator.plugin import job_api
 from validator.plugin.api import API_VERSION
+from validator.plugin.job_api import JobContext, open_job
 from validator.plugin.registry import PluginError, discover, installed, load, load_all
 from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
 
@@ -381,3 +387,41 @@ def test_distribution_found_twice_counts_once_despite_spelling(tmp_path: Path) -
     with on_path(tmp_path / "first", tmp_path / "second"):
         (found,) = [each for each in discover("validator.handlers") if each.name == "memo"]
         assert load(found).manifest.version == "2.0.0"
+
+
+def test_a_job_gets_its_table_and_the_chains() -> None:
+    config = Config.model_validate(
+        {
+            "chains": {"polkadot": {"limits": {}}, "kusama": {"limits": {}}},
+            "jobs": {"xcmp-bodies": {"chains": ["kusama"], "buckets": 2}},
+        }
+    )
+    assert configured_job(config, "xcmp-bodies").keys == ("kusama/xcmp-bodies/0-2", "kusama/xcmp-bodies/1-2")
+
+
+def test_a_job_has_a_folder_below_that_of_the_lanes() -> None:
+    config = Config.model_validate({"job": {"directory": "/jobs"}})
+    assert of_job(config, "xcmp-bodies").job.directory == "/jobs/jobs/xcmp-bodies"
+
+
+def test_a_name_that_no_plugin_has_lists_those_that_there_are() -> None:
+    with pytest.raises(
+        UserError, match=r"job mail: no plugin of group validator.jobs has this name; installed: .*xcmp-bodies"
+    ):
+        open_job(JobContext("mail"))
+
+
+def entries(*values: str) -> EntryPoints:
+    return EntryPoints(EntryPoint("mail", value, job_api.JOBS) for value in values)
+
+
+def test_two_plugins_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_api, "entry_points", lambda **wanted: entries("one:job", "other:job"))
+    with pytest.raises(UserError, match="job mail: more than one plugin"):
+        open_job(JobContext("mail"))
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_api, "entry_points", lambda **wanted: entries("no_such_module:job"))
+    with pytest.raises(UserError, match="job mail: importing no_such_module:job failed"):
+        open_job(JobContext("mail"))

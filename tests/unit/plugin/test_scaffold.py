@@ -92,7 +92,9 @@ def test_plugin_name_may_contain_dots(tmp_path: Path) -> None:
     assert metadata["entry-points"] == {"validator.handlers": {"my.kind_a": "validator_my_kind_a"}}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "transport" else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS]
+)
 def test_new_project_passes_plugin_check(tmp_path: Path, kind: str) -> None:
     results = check_distribution(str(render(tmp_path, kind)))
     assert [result for result in results if result.outcome is Outcome.FAILED] == []

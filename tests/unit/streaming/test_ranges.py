@@ -19,9 +19,6 @@ from streaming.range_source import (
     ranges_between,
     records_between,
 )
-from tests import hypothesis_profile
-
-hypothesis_profile.load()
 
 PLACES = [("a", "0"), ("a", "1"), ("a", "10"), ("b", "0"), ("c", "2")]
 

@@ -16,7 +16,7 @@ from streaming import shared_folder
 from streaming.reasons import reason_of
 from streaming.shared_folder import AlreadyFailed, SharedFolder, attempt_with, share
 from streaming.stages import LANES
-from streaming.stateful import Operator, started
+from streaming.stateful import started
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.transaction import WriterFenced
@@ -102,7 +102,7 @@ def test_path_is_no_uri(path: str) -> None:
 def test_spark_gets_a_checkpoint_with_its_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = MagicMock()
-    started(MagicMock(), rows, LANES, Operator(), "validator", "a b", 0)
+    started(MagicMock(), rows, LANES, MagicMock(), "validator", "a b", 0)
     writer = rows.groupBy().transformWithStateInPandas().writeStream.queryName().format().outputMode()
     writer.option.assert_called_once_with("checkpointLocation", f"file://{tmp_path}/a b")
 

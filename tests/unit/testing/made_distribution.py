@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 PYPROJECT = """\
@@ -30,17 +31,29 @@ def make_distribution(
     editable: bool = False,
 ) -> str:
     """Install a module with this source into a folder and return the distribution's name; an editable one gets a project to build."""
-    project = module.replace("_", "-")
-    (folder / f"{module}.py").write_text(source)
-    info = folder / f"{module}-1.0.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{entry} = {module}\n")
-    names = ["METADATA", "entry_points.txt", "RECORD"]
-    (info / "RECORD").write_text("".join(f"{info.name}/{name},,\n" for name in names) + f"{module}.py,,\n")
+    project = make_distribution_of(folder, module, {entry: (module, source)}, group)
     if editable:
+        info = folder / f"{module}-1.0.0.dist-info"
         (folder / "pyproject.toml").write_text(
             PYPROJECT.format(project=project, group=group, entry=entry, module=module)
         )
         (info / "direct_url.json").write_text(json.dumps({"url": folder.as_uri(), "dir_info": {"editable": True}}))
+    return project
+
+
+def make_distribution_of(
+    folder: Path, name: str, plugins: Mapping[str, tuple[str, str]], group: str = "validator.handlers"
+) -> str:
+    """Install modules with their sources, by entry point, into a folder and return the distribution's name."""
+    project = name.replace("_", "-")
+    info = folder / f"{name}-1.0.0.dist-info"
+    info.mkdir()
+    files = [f"{info.name}/{file}" for file in ("METADATA", "entry_points.txt", "RECORD")]
+    for module, source in plugins.values():
+        (folder / f"{module}.py").write_text(source)
+        files.append(f"{module}.py")
+    entries = "".join(f"{entry} = {module}\n" for entry, (module, _) in plugins.items())
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{entries}")
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
     return project

@@ -1,18 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `validator plugins check` finds in a distribution, however the distribution behaves."""
+"""What `validator plugins check` finds in a distribution and in a protocol, and what it says that it has not run."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.testing import remark
 from tests.unit.testing.made_distribution import make_distribution
+from tests.unit.testing.made_protocol import CHECK, RAISES, make_protocol
 from validator.errors import UserError
-from validator.testing import check
+from validator.testing import check, check_points
 from validator.testing.check import Outcome, Result, check_distribution
+
+if TYPE_CHECKING:
+    from validator.testing.check import Result
+
 
 SOURCE = Path(remark.__file__).read_text()
 MODULE = "validator_checked"
@@ -49,8 +59,13 @@ def failures(results: list[Result]) -> dict[str, str]:
     return {result.point: result.detail for result in results if result.outcome is Outcome.FAILED}
 
 
-def test_valid_plugin_is_ok(folder: Path) -> None:
+def test_valid_plugin_is_checked_by_name_despite_folder_of_that_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = make_distribution(folder, MODULE, SOURCE)
+    here = folder / "here"
+    (here / name).mkdir(parents=True)
+    monkeypatch.chdir(here)
     progress: list[str] = []
     results = check_distribution(name, progress.append)
     assert outcomes(results) == {
@@ -146,6 +161,7 @@ def test_name_without_plugin_is_refused(name: str, text: str) -> None:
         check_distribution(name)
 
 
+@pytest.mark.long
 def test_product_is_checked_by_name_despite_folder_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])
     results = [result for result in check_distribution("validator") if result.plugin.startswith("router@")]
@@ -162,3 +178,79 @@ def test_plugin_that_never_ends_is_ended(folder: Path, monkeypatch: pytest.Monke
 def test_plugin_that_takes_all_memory_fails_alone(folder: Path) -> None:
     name = make_distribution(folder, MODULE, f"{SOURCE}\nTAKEN = bytearray(8 << 30)\n")
     assert "MemoryError" in str(failures(check_distribution(name)))
+
+
+ROOT = Path(__file__).resolve().parents[3]
+SCENARIOS = "scenarios pass"
+ERRORS = "suite and rules page have every error"
+SIMULATED = "simulated chains match their model"
+REST = "other tests of the project"
+
+
+def checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *changes: tuple[str, str], tests: bool = False
+) -> list[Result]:
+    project = make_protocol(folder, name, *changes)
+    if not tests:
+        shutil.rmtree(project / "tests")
+    monkeypatch.syspath_prepend(project / "src")
+    return check_distribution(f"validator-{name}")
+
+
+def test_good_protocol_is_ok_and_what_is_not_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = checked(tmp_path, monkeypatch, "checkeda")
+    assert failures(results) == {}
+    ends = outcomes(results)
+    ran = (
+        "scenarios pass",
+        "restored state equals saved state",
+        "rejected input changes nothing",
+        "hash seeds do not matter",
+    )
+    assert {ends[point] for point in (*ran, "lane gives expected results")} == {"ok"}
+    assert {ends[point] for point in (ERRORS, SIMULATED, REST)} == {"skipped"}
+    assert all(result.detail for result in results if result.outcome.value == "skipped")
+
+
+def test_contract_of_the_source_folder_is_used_and_finds_each_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = ('"TooManyCandidates"', '"TooMany"')
+    effect = (CHECK, f"{CHECK}    state.session_index += 1\n")
+    results = checked(tmp_path, monkeypatch, "checkedb", kind, effect, tests=True)
+    found = failures(results)
+    assert "TooManyCandidates" in found[f"{SCENARIOS} (TestProtocol)"]
+    assert "TooMany: no entry" in found["rules page has every error (TestProtocol)"]
+    assert "no scenario" in found["suite covers every error with all fields (TestProtocol)"]
+    assert "has changed something" in found["rejected input changes nothing (TestProtocol)"]
+    assert ERRORS not in outcomes(results)
+
+
+def test_protocol_whose_rule_raises_fails_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = failures(checked(tmp_path, monkeypatch, "checkedc", RAISES))
+    assert (
+        "candidates[0]: plugin checkedc of validator-checkedc 0.1.0 raised AttributeError at validator_checkedc/rules.py:"
+        in found[SCENARIOS]
+    )
+    assert all("raised AttributeError at" in text for text in found.values())
+    assert all(len(text.splitlines()) == 1 for text in found.values())
+
+
+def test_no_point_begins_after_the_time_is_over() -> None:
+    with pytest.raises(check_points.NotApplicable, match="the points before it took 120 s"):
+        check_points._bounded(lambda: None, "router", end=0)
+
+
+def test_tests_of_a_project_that_is_not_installed_say_so_once(tmp_path: Path) -> None:
+    project = make_protocol(tmp_path, "absent")
+    (info,) = (project / "src").glob("*.dist-info")
+    shutil.rmtree(info)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", str(ROOT)]), "PYTEST_ADDOPTS": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "1 failed, " in done.stdout
+    assert " skipped" in done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("protocol 'absent' is not installed")]
+    assert "run `pip install --editable .`" in line
+    assert len(done.stdout.splitlines()) < 20, done.stdout

@@ -16,7 +16,7 @@ from tests.unit.testing import bad_plugins, remark
 from tests.unit.testing.made_distribution import make_distribution
 from validator.testing import Example, HandlerContract, contract, points
 from validator.testing.case import Broken, NotApplicable
-from validator.testing.lint_rules import RULES
+from validator.testing.lint import RULES
 
 ASK = b"\x00\x02" + (2001).to_bytes(4, "little")
 

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harness runs a real chain: blocks, balances, channels, restarts, and faults on request."""
+"""The harness runs a real chain, and pytest offers it as fixtures wherever validator is installed."""
 
 from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +16,8 @@ from validator.errors import UserError
 from validator.plugin.protocol_api import Node, Para
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import installed_protocol
-from validator.testing import Harness
+from validator.testing import Harness, fixtures
+from validator.testing.case import run_python
 
 HELLO = b"\x00\x01hello"
 ASK = b"\x00\x02" + (2001).to_bytes(4, "little")
@@ -163,3 +168,33 @@ def test_plugin_may_be_module_object_or_name() -> None:
         Harness("no-such-plugin")
     with pytest.raises(PluginError, match="it has no hook"):
         Harness(object())
+
+
+TEST = """
+from tests.unit.testing import remark
+
+def test_harness(harness):
+    assert harness(remark, {"bytes_max": 5}).send(b"\\x00\\x01hello").outcome == "ok"
+
+def test_vectors(vectors):
+    scenarios = vectors("router")
+    assert len(scenarios) > 100
+    assert not any(scenario.skipped for scenario in scenarios)
+"""
+
+
+def test_fixtures_are_available_to_tests_of_others(tmp_path: Path) -> None:
+    (tmp_path / "test_plugin.py").write_text(TEST)
+    root = Path(remark.__file__).parents[3]
+    plugin = [] if entry_points(group="pytest11", name="validator") else ["-p", fixtures.__name__]
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, "test_plugin.py"]
+    run = run_python(arguments, cwd=tmp_path, first_on_path=[str(root)])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "2 passed" in run.stdout
+
+
+def test_fixtures_import_nothing_else() -> None:
+    program = "import sys, validator.testing.fixtures as f; print(sorted(n for n in sys.modules if n.startswith('validator')))"
+    run = run_python(["-c", program])
+    assert run.stdout.strip() == "['validator', 'validator.testing', 'validator.testing.fixtures']"
+    assert sys.modules[fixtures.__name__] is fixtures

@@ -10,8 +10,7 @@ import pytest
 
 from tests.unit.testing import remark
 from validator.errors import UserError
-from validator.testing.lint import lint_module, lint_source
-from validator.testing.lint_rules import RULES
+from validator.testing.lint import RULES, lint_module, lint_source
 
 # rule, code that it catches, similar code that it allows
 SAMPLES = [

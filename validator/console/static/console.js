@@ -89,6 +89,7 @@
       [part.scrollTop, part.scrollLeft] = places;
       if (box && $(".scroll", part)) [$(".scroll", part).scrollTop, $(".scroll", part).scrollLeft] = places.slice(2);
       prepare(part);
+      tell();
       waiting.delete(name);
       if (part.hasAttribute("data-list")) {
         if (before.size) $$("[data-row]", part).filter((row) => !before.has(row.dataset.row)).forEach((row) => row.classList.add("fresh"));
@@ -141,6 +142,17 @@
       addEventListener("pagehide", () => source && source.close());
       if (!document.hidden) connect();
     }
+
+    // ---- how long ago, once a second
+    const ago = (ms) => {
+      const seconds = Math.max(0, Math.round((Date.now() - ms) / 1000));
+      if (seconds < 120) return `${seconds} s ago`;
+      if (seconds < 7200) return `${Math.round(seconds / 60)} min ago`;
+      return seconds < 172800 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} days ago`;
+    };
+    const tell = () => $$("time[data-ago]").forEach((time) => { time.textContent = ago(Number(time.dataset.ago)); });
+    tell();
+    setInterval(tell, 1000);
 
     // ---- keys, never while somebody types
     let g = false;

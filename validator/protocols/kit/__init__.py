@@ -23,7 +23,16 @@ from validator.core.state import (
 )
 from validator.protocols.kit.indexes import channel_name, decrease, increase, insert_sorted, remove_sorted
 from validator.protocols.kit.invariants import ascends, broken_deposits, broken_index, raise_if_broken
-from validator.protocols.kit.ledger import Account, Ledger, endow, free_balance, missing_funds, reserve, unreserve
+from validator.protocols.kit.ledger import (
+    Account,
+    Ledger,
+    accounts_view,
+    endow,
+    free_balance,
+    missing_funds,
+    reserve,
+    unreserve,
+)
 from validator.protocols.kit.levels import downward_level, lane_level, wanted_subjects
 from validator.protocols.kit.pages import PageLayout
 from validator.protocols.kit.requests import (
@@ -49,6 +58,7 @@ __all__ = [
     "RequestRecords",
     "TimeoutCandidateNotPending",
     "Touched",
+    "accounts_view",
     "ascends",
     "broken_deposits",
     "broken_index",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,6 +62,15 @@ def free_balance(state: Ledger, para: ParaId) -> Balance:
     """Return the balance that a para can spend; 0 on a chain without a ledger."""
     account = state.accounts.get(para)
     return 0 if account is None else account.free
+
+
+def accounts_view(state: Ledger, paras: Container[ParaId]) -> dict[str, dict[str, Balance]]:
+    """Return the accounts as the conformance format has them: those of ``paras``, and those that hold anything."""
+    return {
+        str(para): {"free": account.free, "reserved": account.reserved}
+        for para, account in sorted(state.accounts.items())
+        if para in paras or account.free or account.reserved
+    }
 
 
 def missing_funds(state: Ledger, para: ParaId, needed: Balance) -> Balance | None:

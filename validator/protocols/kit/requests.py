@@ -148,6 +148,13 @@ class OpenRequests:
             if not request.confirmed and request.recipient_deposit:
                 yield f"the request for {channel_name(request.channel_id)} holds a deposit of the recipient, who has not confirmed it"
 
+    def view(self) -> list[dict[str, Any]]:
+        """Return the requests as the conformance format has them."""
+        return [
+            {"sender": each.sender, "recipient": each.recipient, "confirmed": each.confirmed, "age": each.age}
+            for each in self.listed
+        ]
+
     def deposits(self) -> Iterator[tuple[ParaId, Balance]]:
         """Yield each deposit that requests hold, with the para that paid it."""
         for request in self.listed:

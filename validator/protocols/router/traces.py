@@ -10,7 +10,7 @@ from typing import Any, Final
 from validator.core.types import BlockNumber, ChannelId, ParaId
 from validator.document import Node
 from validator.plugin.protocol_api import U32_MAX, U64_MAX, TraceFormat
-from validator.protocols.kit import channel_name
+from validator.protocols.kit import accounts_view, channel_name
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features.table import FEATURES
 from validator.protocols.router.records import REQUESTS, Candidate, ChannelRequest, HorizontalMessage
@@ -71,11 +71,7 @@ def view(state: RouterState) -> dict[str, Any]:
         },
         "dmq_heads": {str(para): head.hex() for para, head in sorted(state.downward_message_queue_heads.items())},
         **_upward(state),
-        "balances": {
-            str(para): {"free": account.free, "reserved": account.reserved}
-            for para, account in sorted(state.accounts.items())
-            if para in state.paras or account.free or account.reserved
-        },
+        "balances": accounts_view(state, state.paras),
         "mqc_heads": {
             str(para): [[sender, head.hex()] for sender, head in mqc_heads(state, para)]
             for para in sorted(state.hrmp_ingress_channels_index)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from validator_channel.errors import cut
 from validator_channel.limits import INDEX_MAX, TOPIC_MAX
 from validator_channel.wire import encode_json, is_integer, parse_json
 
@@ -208,8 +209,7 @@ def shown(value: object) -> str:
     """Return a peer's value for an error message, cut."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "an array"
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return cut(value, 40)
 
 
 def _written(position: Position) -> dict[str, int]:

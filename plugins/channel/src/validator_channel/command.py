@@ -7,10 +7,12 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, NamedTuple
 
 import typer
 
@@ -26,7 +28,6 @@ from validator_channel.limits import (
     NAME_BYTES_MAX,
 )
 from validator_channel.net.authority import (
-    Order,
     Usage,
     create_authority,
     describe_file,
@@ -47,9 +48,13 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "channel-vectors/1"
 FAILED: Final = 1
-"""Exit code: something failed."""
-MALFORMED: Final = 2
-"""Exit code: the file is malformed."""
+"""Exit code: something failed, or the gateway has refused something."""
+WRONG: Final = 2
+"""Exit code: wrong arguments, files or lines."""
+NO_ANSWER: Final = 3
+"""Exit code: no session, or no answer in time."""
+INTERRUPTED: Final = 130
+"""Exit code: Ctrl-C."""
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -89,7 +94,7 @@ def replay(
         lines = list(_compare(document, cases))
     except DocumentError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(MALFORMED) from None
+        raise typer.Exit(WRONG) from None
     for outcome, text in lines:
         typer.echo(f"{outcome} {text}")
     counts = Counter(outcome for outcome, _ in lines)
@@ -121,9 +126,6 @@ def main() -> None:
     app()
 
 
-WRONG: Final = 2
-"""Exit code: wrong arguments, files or lines."""
-
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="A TOML file with the keys of the options below, which override it.")
 ]
@@ -146,12 +148,16 @@ ATTEMPTS: Final = 11
 """Attempts to connect before a command gives up, by default: 55 to 110 seconds, longer than a standby takes to become active."""
 
 
-@app.command()
-def submit(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Records in JSON form, one per line; - is standard input.")
-    ],
-    topic: Annotated[str, typer.Option("--topic", help=f"{', '.join(SUBMIT_TOPICS)}.")] = "candidates",
+class Client(NamedTuple):
+    """What `submit` and `watch` connect with: when they give up, and how they print; without ``timeout_s`` an answer may take any time."""
+
+    config: ClientConfig
+    attempts: int
+    timeout_s: float | None
+    as_json: bool
+
+
+def _client(
     config: ConfigFile = None,
     gateways: Gateways = None,
     peer: PeerOption = None,
@@ -164,81 +170,89 @@ def submit(
     timeout: Timeout = None,
     attempts: Attempts = ATTEMPTS,
     as_json: AsJson = False,
-) -> None:
+) -> Client:
+    from validator_channel.client.config import load_config
+    from validator_channel.tables import ConfigError
+
+    options = {"gateways": gateways, "peer": peer, "gateway": gateway, "certificate": certificate, "key": key, "ca": ca}
+    try:
+        settings = load_config(config, {**options, "server_name": server_name, "psk_file": psk_file})
+    except ConfigError as error:
+        raise typer.Exit(say(*error.problems)) from None
+    return Client(settings, attempts, timeout, as_json)
+
+
+def _with_client(command: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., None]:
+    """Make a command of a coroutine function, whose parameter ``client`` becomes the options of `_client`."""
+    own, shared = (signature(each, eval_str=True) for each in (command, _client))
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        client = _client(**{name: given.pop(name) for name in shared.parameters})
+        from validator_channel.client import running
+
+        raise typer.Exit(running.run(command(client=client, **given)))
+
+    parameters = [each for name, each in own.parameters.items() if name != "client"]
+    vars(run)["__signature__"] = own.replace(parameters=[*parameters, *shared.parameters.values()])
+    run.__annotations__ = {each.name: each.annotation for each in (*parameters, *shared.parameters.values())}
+    return run
+
+
+@app.command()
+@_with_client
+async def submit(
+    client: Client,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Records in JSON form, one per line; - is standard input.")
+    ],
+    topic: Annotated[str, typer.Option("--topic", help=f"{', '.join(SUBMIT_TOPICS)}.")] = "candidates",
+) -> int:
     """Submit records, and wait until Kafka has each of them.
 
     If a file has a bad line, nothing of it is sent; standard input is sent up to the first bad line. A record that is submitted again is
     written once. Exit code 1 if a record was refused, 2 for wrong arguments or lines, 3 if there was no session or no answer in time.
     """
+    from validator_channel.client import running
+
     _check_topic(topic, SUBMIT_TOPICS)
-    options = {"gateways": gateways, "peer": peer, "gateway": gateway, "certificate": certificate, "key": key, "ca": ca}
-    settings = _config(config, {**options, "server_name": server_name, "psk_file": psk_file})
     with _opened(file) as stream:
         if file != "-":
-            _check_lines(file, stream)
-        from validator_channel.client import running
-        from validator_channel.client.running import Patience
-
-        raise typer.Exit(
-            running.run(running.submit(settings, topic, file, stream, Patience(attempts, timeout), as_json=as_json))
-        )
+            for _ in running.records(file, stream):
+                pass
+            stream.seek(0)
+        return await running.submit(client, topic, file, stream)
 
 
 @app.command()
-def watch(
+@_with_client
+async def watch(
+    client: Client,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help=f"{', '.join(WATCH_TOPICS)}.")],
     after: Annotated[
         str,
         typer.Option(help="Begin after this offset (OFFSET, or PARTITION:OFFSET,...), at the start, or at the end."),
     ] = "start",
     count: Annotated[int | None, typer.Option(min=1, help="End after this many records; else with Ctrl-C.")] = None,
-    config: ConfigFile = None,
-    gateways: Gateways = None,
-    peer: PeerOption = None,
-    gateway: GatewayPeer = None,
-    certificate: Certificate = None,
-    key: KeyFile = None,
-    ca: CaFile = None,
-    server_name: ServerName = None,
-    psk_file: PskFile = None,
-    timeout: Timeout = None,
-    attempts: Attempts = ATTEMPTS,
-    as_json: AsJson = False,
-) -> None:
+) -> int:
     """Print the records of our paras as they are committed, each once, also over a lost connection.
 
     With --json, each line has `after`: the value to give to --after in order to continue behind it. Exit code 1 if the topic was refused, 2
     for wrong arguments, 3 if there was no session or no record in time.
     """
+    from validator_channel.client import running
+
     _check_topic(topic, WATCH_TOPICS)
     try:
         begin = parse_position(after)
     except ValueError as error:
-        raise typer.Exit(_wrong(f"--after: {error}")) from None
-    options = {"gateways": gateways, "peer": peer, "gateway": gateway, "certificate": certificate, "key": key, "ca": ca}
-    settings = _config(config, {**options, "server_name": server_name, "psk_file": psk_file})
-    from validator_channel.client import running
-    from validator_channel.client.running import Patience
-
-    raise typer.Exit(
-        running.run(running.watch(settings, topic, begin, count, Patience(attempts, timeout), as_json=as_json))
-    )
+        raise typer.Exit(say(f"--after: {error}")) from None
+    return await running.watch(client, topic, begin, count)
 
 
 def _check_topic(topic: str, known: Mapping[str, int]) -> None:
     if topic not in known:
-        raise typer.Exit(_wrong(f"topic: expected one of {', '.join(known)}, found {topic!r}"))
-
-
-def _config(path: Path | None, options: Mapping[str, Any]) -> ClientConfig:
-    from validator_channel.client.config import ConfigError, load_config
-
-    try:
-        return load_config(path, options)
-    except ConfigError as error:
-        for line in str(error).splitlines():
-            _wrong(line)
-        raise typer.Exit(WRONG) from None
+        raise typer.Exit(say(f"topic: expected one of {', '.join(known)}, found {topic!r}"))
 
 
 @contextmanager
@@ -250,23 +264,14 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         with Path(name).open("rb") as stream:
             yield stream
     except OSError as error:
-        raise typer.Exit(_wrong(f"{name}: {error.strerror}")) from None
+        raise typer.Exit(say(f"{name}: {error.strerror}")) from None
 
 
-def _check_lines(name: str, stream: BinaryIO) -> None:
-    from validator_channel.client.running import BadLine, records
-
-    try:
-        for _ in records(name, stream):
-            pass
-    except BadLine as error:
-        raise typer.Exit(_wrong(str(error))) from None
-    stream.seek(0)
-
-
-def _wrong(text: str) -> int:
-    typer.echo(f"validator-channel: {printable(text)}", err=True)
-    return WRONG
+def say(*lines: str, code: int = WRONG) -> int:
+    """Print lines about what went wrong, and return the exit code."""
+    for line in lines:
+        typer.echo(f"validator-channel: {printable(line)}", err=True)
+    return code
 
 
 @app.command()
@@ -275,14 +280,13 @@ def registry(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one peer per line.")] = False,
 ) -> None:
     """Check a registry and show who may do what; every problem is a line on standard error, and the exit code is 2."""
-    from validator_channel.gateway.registry import RegistryError, read_registry
+    from validator_channel.gateway.registry import read_registry
+    from validator_channel.tables import ConfigError
 
     try:
         peers = read_registry(file)
-    except RegistryError as error:
-        for problem in error.problems:
-            typer.echo(f"validator-channel: {printable(problem)}", err=True)
-        raise typer.Exit(2) from None
+    except ConfigError as error:
+        raise typer.Exit(say(*error.problems)) from None
     for policy in peers.values():
         fields = shown(policy)
         typer.echo(json.dumps(fields) if as_json else _text(fields))
@@ -322,8 +326,6 @@ def _text(fields: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-REFUSED: Final = 2
-"""Exit code: wrong arguments or files."""
 _DNS_NAME: Final = re.compile(r"(?=.{1,253}\Z)(?:\*\.)?[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
 
 keys = typer.Typer(no_args_is_help=True, help="Make channel IDs and certificates.")
@@ -339,8 +341,8 @@ KeysAsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @keys.command("new-channel")
 def new_channel_command(as_json: KeysAsJson = False) -> None:
     """Print a new random channel ID and two peer IDs of it."""
-    made = new_channel()
-    fields = {"channel": format_channel(made.channel), "peers": [format_id(peer) for peer in made.peers]}
+    channel, peers = new_channel()
+    fields = {"channel": format_channel(channel), "peers": list(map(format_id, peers))}
     typer.echo(json.dumps(fields) if as_json else _table(fields))
 
 
@@ -377,7 +379,9 @@ def issue_command(
     with _clear_errors():
         _check_name(name)
         usages = usage or [Usage.CLIENT, *([Usage.SERVER] if dns or ip else [])]
-        order = Order(
+        paths = issue_files(
+            ca,
+            out / name,
             name=name,
             peers=[_peer(text) for text in peer or []],
             dns=_check_dns(dns or []),
@@ -385,8 +389,9 @@ def issue_command(
             usages=list(dict.fromkeys(usages)),
             days=days,
             request=request,
+            overwrite=force,
         )
-        _print_files(issue_files(ca, order, out / name, overwrite=force))
+        _print_files(paths)
 
 
 @keys.command()
@@ -452,4 +457,4 @@ def _clear_errors() -> Iterator[None]:
         yield
     except FileError as error:
         typer.echo(printable(str(error)), err=True)
-        raise typer.Exit(REFUSED) from None
+        raise typer.Exit(WRONG) from None

@@ -420,7 +420,7 @@ class Delivery:
         self._settings = settings
         self._report = report
         self._budget = StaleBudget(settings.stale_limit, settings.stale_period)
-        self._timers = RetransmissionTimers()
+        self.timers = RetransmissionTimers()
         self._unconsumed: deque[int] = deque()
         self._unconsumed_bytes = 0
 
@@ -453,21 +453,13 @@ class Delivery:
         while topic.outbox.waiting and len(topic.outbox.in_flight) < self._in_flight_max:
             self._transmit(topic, topic.outbox.start_next())
 
-    def due(self) -> list[tuple[Topic, Outgoing]]:
-        """Return the messages whose timer has expired, by (deadline, topic, index). Source: 1.2.12."""
-        return self._timers.due(self.now)
-
     def retransmit(self, topic: Topic, message: Outgoing) -> bool:
         """Transmit a message again, or return False if its retries are exhausted. Raises `Fault` with COUNTER_EXHAUSTED."""
         if message.transmissions > self._settings.max_retries:
             return False
-        self._timers.stop(topic, message)
+        self.timers.stop(topic, message)
         self._transmit(topic, message)
         return True
-
-    def next_deadline(self) -> float | None:
-        """Return when the first message in flight is due, in seconds, or None."""
-        return self._timers.next_deadline()
 
     def is_drained(self) -> bool:
         return all(topic.outbox.is_empty for topic in self.topics)
@@ -488,7 +480,7 @@ class Delivery:
     def _transmit(self, topic: Topic, message: Outgoing) -> None:
         message.transmissions += 1
         message.deadline = self.now + self._settings.interval(message.transmissions)
-        self._timers.start(topic, message)
+        self.timers.start(topic, message)
         if self.is_writable or message.transmissions == 1:
             self._link.send(message.kind, topic.id, message.index, message.plaintext)
 
@@ -506,7 +498,7 @@ class Delivery:
         if message is None:
             self.spend(answer)
             return None
-        self._timers.stop(topic, message)
+        self.timers.stop(topic, message)
         return topic, message
 
     def report_accepted(self, topic: Topic, message: Outgoing) -> None:

@@ -136,6 +136,12 @@ def printable(text: str) -> str:
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
 
+def cut(value: object, characters_max: int) -> str:
+    """Return a value as an error shows it, cut to ``characters_max``."""
+    text = repr(value)
+    return text if len(text) <= characters_max else f"{text[: characters_max - 3]}..."
+
+
 def quoted(text: str) -> str:
     """Return a text in quotes, on one line, that cannot be taken for what stands next to it."""
     return json.dumps(text, ensure_ascii=not text.isprintable())

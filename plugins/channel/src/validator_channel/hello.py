@@ -6,7 +6,7 @@ Each side is fed bytes and returns bytes. A `HelloError` means: close the transp
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -46,11 +46,6 @@ from validator_channel.wire import (
 CLIENT_HELLO: Final = "CLIENT_HELLO"
 SERVER_HELLO: Final = "SERVER_HELLO"
 CLIENT_AUTH: Final = "CLIENT_AUTH"
-_MEMBERS: Final = {
-    CLIENT_HELLO: {"v", "hs", "channel", "peer", "session", "eph"},
-    SERVER_HELLO: {"v", "hs", "peer", "eph", "sig"},
-    CLIENT_AUTH: {"v", "hs", "sig"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +72,12 @@ class Peering:
 class Credentials:
     """What TLS has proved, and this side's secrets; ``ephemeral`` is 32 fresh random bytes for this handshake alone.
 
-    ``certified`` holds the peer IDs that the remote certificate names; both keys are the Ed25519 keys of the two certificates.
+    ``is_certified`` says whether the remote certificate proves a peer ID; both keys are the Ed25519 keys of the two certificates.
     """
 
     key: Ed25519PrivateKey = field(repr=False)
     remote_key: Ed25519PublicKey
-    certified: Container[int]
+    is_certified: Callable[[int], bool]
     ephemeral: bytes = field(repr=False)
 
 
@@ -149,7 +144,7 @@ class _Exchange:
             detail = f"no peer has the channel {format_channel(channel_of(peer))}"
         elif peer != peering.remote_peer:
             detail = f"its channel is another peer's, {format_id(peering.remote_peer)}"
-        elif peer not in self._credentials.certified:
+        elif not self._credentials.is_certified(peer):
             detail = "the certificate does not name this peer, or its key is none of the peer's pins"
         elif not peering.is_allowed:
             detail = "the peer is disabled"
@@ -188,8 +183,7 @@ class ConnectorHello(_Exchange):
         )
 
     def _receive(self, frame: bytes) -> bytes:
-        hello = _Hello(frame, SERVER_HELLO)
-        peer, ephemeral, signature = hello.peer(), hello.bytes("eph", KEY_BYTES), hello.bytes("sig", SIGNATURE_BYTES)
+        peer, ephemeral, signature = _read_hello(frame, SERVER_HELLO)
         local = self._peering.local_peer
         if channel_of(peer) != channel_of(local):
             raise HelloError(ErrorCode.BAD_HELLO)
@@ -216,27 +210,25 @@ class ConnectorHello(_Exchange):
 
 
 class ListenerHello(_Exchange):
-    """The listener's side: `receive_data` until ``result``; ``peerings`` holds the channels that it serves, by channel ID.
+    """The listener's side: `receive_data` until ``result``; ``peering_of`` returns the peering of a channel ID that it serves, or None.
 
     Raises ``ValueError`` for an ephemeral key that has not 32 bytes.
     """
 
-    def __init__(self, peerings: Mapping[int, Peering], credentials: Credentials) -> None:
+    def __init__(self, peering_of: Callable[[int], Peering | None], credentials: Credentials) -> None:
         super().__init__(credentials)
-        self._peerings = peerings
+        self._peering_of = peering_of
         self._pending: tuple[Peering, int, bytes, SessionKeys] | None = None
 
     def _receive(self, frame: bytes) -> bytes:
         return self._receive_hello(frame) if self._pending is None else self._receive_auth(frame, *self._pending)
 
     def _receive_hello(self, frame: bytes) -> bytes:
-        hello = _Hello(frame, CLIENT_HELLO)
-        channel, peer, session = hello.channel(), hello.peer(), hello.session()
-        ephemeral = hello.bytes("eph", KEY_BYTES)
+        channel, peer, session, ephemeral = _read_hello(frame, CLIENT_HELLO)
         if channel_of(peer) != channel:
             raise HelloError(ErrorCode.BAD_HELLO)
         shared_secret = self._shared_secret(ephemeral)
-        peering = self._check_authorized(self._peerings.get(channel), peer)
+        peering = self._check_authorized(self._peering_of(channel), peer)
         digest = Transcript(
             channel,
             peer,
@@ -257,7 +249,8 @@ class ListenerHello(_Exchange):
         )
 
     def _receive_auth(self, frame: bytes, peering: Peering, session: int, digest: bytes, keys: SessionKeys) -> bytes:
-        self._verify(_Hello(frame, CLIENT_AUTH).bytes("sig", SIGNATURE_BYTES), client_signs(digest))
+        (signature,) = _read_hello(frame, CLIENT_AUTH)
+        self._verify(signature, client_signs(digest))
         self.result = Secured(
             peering.local_peer,
             peering.remote_peer,
@@ -269,53 +262,43 @@ class ListenerHello(_Exchange):
         return b""
 
 
-class _Hello:
-    """The members of a hello frame; raises `HelloError` with BAD_VERSION for another version, otherwise with BAD_HELLO."""
+def _read_session(value: Any) -> int:
+    if not is_integer(value, 0, SESSION_MAX):
+        raise ValueError
+    return value
 
-    def __init__(self, frame: bytes, name: str) -> None:
-        try:
-            value = parse_json(frame)
-            check_version(value, ErrorCode.BAD_HELLO)
-        except ValueError:
-            raise HelloError(ErrorCode.BAD_HELLO) from None
-        except WireError as error:
-            raise HelloError(error.code) from None
-        if value.keys() != _MEMBERS[name] or value["hs"] != name:
-            raise HelloError(ErrorCode.BAD_HELLO)
-        self._members: dict[str, Any] = value
 
-    def channel(self) -> int:
-        try:
-            return parse_channel(self._text("channel"))
-        except ValueError:
-            raise HelloError(ErrorCode.BAD_HELLO) from None
-
-    def peer(self) -> int:
-        try:
-            return parse_id(self._text("peer"))
-        except ValueError:
-            raise HelloError(ErrorCode.BAD_HELLO) from None
-
-    def session(self) -> int:
-        value = self._members["session"]
-        if not is_integer(value, 0, SESSION_MAX):
-            raise HelloError(ErrorCode.BAD_HELLO)
-        return value
-
-    def bytes(self, name: str, length: int) -> bytes:
-        try:
-            data = decode_base64(self._text(name).encode("ascii"))
-        except ValueError:
-            raise HelloError(ErrorCode.BAD_HELLO) from None
+def _read_bytes(length: int) -> Callable[[Any], bytes]:
+    def read(text: Any) -> bytes:
+        data = decode_base64(text.encode("ascii"))
         if len(data) != length:
-            raise HelloError(ErrorCode.BAD_HELLO)
+            raise ValueError
         return data
 
-    def _text(self, name: str) -> str:
-        value = self._members[name]
-        if not isinstance(value, str):
-            raise HelloError(ErrorCode.BAD_HELLO)
-        return value
+    return read
+
+
+_READERS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
+    CLIENT_HELLO: {"channel": parse_channel, "peer": parse_id, "session": _read_session, "eph": _read_bytes(KEY_BYTES)},
+    SERVER_HELLO: {"peer": parse_id, "eph": _read_bytes(KEY_BYTES), "sig": _read_bytes(SIGNATURE_BYTES)},
+    CLIENT_AUTH: {"sig": _read_bytes(SIGNATURE_BYTES)},
+}
+"""The members of each hello besides version and name, and how to read them."""
+
+
+def _read_hello(frame: bytes, name: str) -> list[Any]:
+    """Return the members of a hello. Raises `HelloError` with BAD_VERSION for another version, otherwise with BAD_HELLO."""
+    readers = _READERS[name]
+    try:
+        value = parse_json(frame)
+        check_version(value, ErrorCode.BAD_HELLO)
+        if value.keys() != {"v", "hs", *readers} or value["hs"] != name:
+            raise ValueError
+        return [read(value[member]) for member, read in readers.items()]
+    except WireError as error:
+        raise HelloError(error.code) from None
+    except (AttributeError, TypeError, ValueError):  # a member of another type, or of another form
+        raise HelloError(ErrorCode.BAD_HELLO) from None
 
 
 def _hello_frame(name: str, **members: str | int) -> bytes:

@@ -200,6 +200,17 @@ TLS_RECORD_BYTES: Final = 16_384
 """Greatest plaintext of a TLS record, so the most that OpenSSL returns at once (RFC 8446 section 5.1)."""
 
 
+STRICT: Final = {"extra": "forbid"}
+"""Makes the product, which reads configurations with pydantic, refuse keys that a nested table does not have."""
+
+
+def _check_positive(limits: Any) -> None:
+    for each in fields(limits):
+        value = getattr(limits, each.name)
+        if isinstance(value, int | float) and not value > 0:
+            raise ValueError(f"{each.name}: expected a number above 0, found {value!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     """Limits of one connection, in addition to the `Settings` of its session. Raises ``ValueError`` for one that is not positive."""
@@ -230,20 +241,30 @@ class ConnectionLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerLimits:
-    """Limits of a listener. An address is an IPv4 address or an IPv6 /64 network. Raises ``ValueError`` for one that is not positive."""
+class ConnectLimits:
+    """Limits on connections, before and after their peer is known. Raises ``ValueError`` for one that is not positive."""
 
-    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
-    half_open: int = 256
+    __pydantic_config__: ClassVar = STRICT
+    sessions_max: int = 4_096
+    """Sessions of all peers that are live, or whose transports are not closed yet; the registry has a limit for each peer."""
+    half_open_max: int = 256
     """Connections that are not ONLINE yet, or failed and are not closed; above it, the oldest of the address with most is closed."""
-    half_open_per_address: int = 64
-    """Share of one address; above it, further connections are closed at once."""
-    sessions: int = 4_096
-    """Sessions of all peers that are live, or whose transports are not closed yet."""
-    connects_per_second: float = 50.0
+    connects_per_s: float = 50.0
     """Connections of one address, and handshakes of one peer, per second in the long run."""
     connects_burst: int = 100
-    """Connections of one address, and handshakes of one peer, that may come at once."""
+    """Connections of one address, and handshakes of one peer, at once."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits(ConnectLimits):
+    """Limits of a listener. An address is an IPv4 address or an IPv6 /64 network."""
+
+    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+    half_open_per_address: int = 64
+    """Share of one address; above it, further connections are closed at once."""
     addresses: int = 4_096
     """Addresses, and peers, whose rate is remembered; the one seen longest ago is forgotten first."""
     backlog: int = 128
@@ -253,19 +274,9 @@ class ListenerLimits:
     accept_pause: float = 0.5
     """Seconds without accepting after the system had no resources for a connection."""
 
-    def __post_init__(self) -> None:
-        _check_positive(self)
-
 
 SESSION_IDS: Final = SESSION_MAX + 1
 """Session IDs of a channel."""
-
-
-def _check_positive(limits: ConnectionLimits | ListenerLimits) -> None:
-    for each in fields(limits):
-        value = getattr(limits, each.name)
-        if isinstance(value, int | float) and not value > 0:
-            raise ValueError(f"{each.name}: expected a number above 0, found {value!r}")
 
 
 CONFIG_BYTES_MAX: Final = 65_536
@@ -346,9 +357,6 @@ MARK_S: Final = 30.0
 MARK_RECORDS: Final = 1_000
 """Records of others after which a live feed sends its peer how far it is."""
 
-STRICT: Final = {"extra": "forbid"}
-"""Makes the product, which reads configurations with pydantic, refuse keys that a nested table does not have."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLimits:
@@ -377,7 +385,4 @@ class GatewayLimits:
     """Seconds that sessions have to end in order when the gateway stops."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if not value > 0:
-                raise ValueError(f"{each.name}: expected a number above 0, found {value!r}")
+        _check_positive(self)

@@ -334,7 +334,7 @@ class Session:
 
     def next_deadline(self) -> float | None:
         """Return when `handle_timer` is due, in seconds, or None."""
-        deadlines = (self._state_deadline, self._link.frame_timer.deadline, self._delivery.next_deadline())
+        deadlines = (self._state_deadline, self._link.frame_timer.deadline, self._delivery.timers.next_deadline())
         return min([each for each in deadlines if each is not None], default=None)
 
     @property
@@ -357,11 +357,6 @@ class Session:
         if self._state is State.HANDSHAKE:
             self._link.secure(tx_key, rx_key)
         self._fire(Trigger.SECURED)
-
-    def handshake_failed(self, code: ErrorCode, now: float) -> None:
-        """End a handshake with the code of a `HelloError`; in any other state nothing happens."""
-        self._delivery.now = now
-        self._fire(Trigger.HANDSHAKE_FAILED, Cause(code=code))
 
     def receive_data(self, data: bytes, now: float, frames_max: int | None = None) -> bool:
         """Take bytes of the stream, in pieces of any length, and process at most ``frames_max`` frames.
@@ -395,7 +390,7 @@ class Session:
             self._fire(Trigger.FRAME_TIMEOUT)
         elif self._state is not State.OFFLINE:
             with self._faults_end_the_session:
-                for topic, message in self._delivery.due():
+                for topic, message in self._delivery.timers.due(now):
                     if not self._delivery.retransmit(topic, message):
                         self._fire(Trigger.RETRIES_EXHAUSTED, Cause(named=(topic.id, message.index)))
                         return

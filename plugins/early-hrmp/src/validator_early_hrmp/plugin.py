@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
-from typing import Any, Final
+from typing import Final
 
 from validator.plugin.protocol_api import ChainSettings, Manifest, ProtocolDefinition, TraceFormat, hookimpl
 from validator_early_hrmp import __version__
@@ -51,14 +51,10 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             channel_keys=("channels",),
             suite=_FOLDER.joinpath("conformance"),
         ),
-        invariants=_check_invariants,
+        invariants=check_invariants,
         reconfigure=_reconfigure,
         rules_page=_FOLDER.joinpath("rules.md"),
     )
-
-
-def _check_invariants(state: EarlyHrmpState, _profile: Any) -> None:
-    check_invariants(state)
 
 
 def _reconfigure(state: EarlyHrmpState, settings: ChainSettings, limits: Collection[str]) -> None:

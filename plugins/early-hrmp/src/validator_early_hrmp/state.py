@@ -196,7 +196,7 @@ def pop_channel(state: EarlyHrmpState, channel_id: ChannelId) -> Channel:
 # All invariants of the storage, recomputed from ground truth.
 
 
-def check_invariants(state: EarlyHrmpState) -> None:
+def check_invariants(state: EarlyHrmpState, _profile: object = None) -> None:
     """Raise `InvariantBroken` with a sentence for every invariant that the state breaks."""
     raise_if_broken(broken_invariants(state))
 

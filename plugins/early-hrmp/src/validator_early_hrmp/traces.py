@@ -6,7 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from validator.plugin.protocol_api import BlockNumber, Node
-from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel, channel_name
+from validator.protocols.kit import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    InitOpenChannel,
+    accounts_view,
+    channel_name,
+)
 from validator_early_hrmp.records import Candidate, ChannelRequest, CloseChannel, HrmpMessage
 from validator_early_hrmp.state import EarlyHrmpConfiguration, EarlyHrmpState, QueuedMessage
 
@@ -60,21 +66,9 @@ def view(state: EarlyHrmpState) -> dict[str, Any]:
             for para, queue in sorted(state.downward_queues.items())
         },
         "watermarks": {str(para): block for para, block in sorted(state.dmq_watermarks.items())},
-        "open_requests": [
-            {
-                "sender": request.sender,
-                "recipient": request.recipient,
-                "confirmed": request.confirmed,
-                "age": request.age,
-            }
-            for request in state.open_requests
-        ],
+        "open_requests": state.open_requests.view(),
         "close_requests": [request._asdict() for request in state.close_requests],
-        "balances": {
-            str(para): {"free": account.free, "reserved": account.reserved}
-            for para, account in sorted(state.accounts.items())
-            if para in state.paras or account.free or account.reserved
-        },
+        "balances": accounts_view(state, state.paras),
     }
 
 

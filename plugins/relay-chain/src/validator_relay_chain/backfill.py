@@ -9,31 +9,27 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
-from validator_relay_chain.archive import Ends, Range, write_range
+from validator_relay_chain.archive import Blocks, Ends, Kept, KeptChain, Range, write_range
 from validator_relay_chain.block import RawBlock
 from validator_relay_chain.block_reads import BlockReads, read_heads
 from validator_relay_chain.config import ChainSource
-from validator_relay_chain.downward import sent_since
 from validator_relay_chain.errors import BadAnswer, NotKnownHere, UndecodableBlock
 from validator_relay_chain.fetch import Ahead, Fetched, Fetcher, Wanted
 from validator_relay_chain.header import Header, from_hex, to_hex
-from validator_relay_chain.kept import Kept, KeptChain
 from validator_relay_chain.limits import BLAMES_MAX, HASHES_PER_CALL
-from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.metadata import MetadataCache, Runtime
 from validator_relay_chain.oracle.gather import read_sample
-from validator_relay_chain.pool import NodePool, RealTime, Stopped
-from validator_relay_chain.reading import Value, Version
+from validator_relay_chain.pool import Clock, NodePool, Stopped
+from validator_relay_chain.storage import Value, sent_since
 
 
 class Work(NamedTuple):
@@ -48,42 +44,6 @@ class Work(NamedTuple):
         return from_hex(self.source.genesis, "genesis", 32)
 
 
-@dataclass
-class _UnderWay:
-    """The blocks of a range that are being read (`kept.Blocks`)."""
-
-    kept: dict[bytes, Kept] = field(default_factory=dict)
-
-    def find(self, block_hash: bytes) -> Kept | None:
-        return self.kept.get(block_hash)
-
-    def hashes(self, numbers: Sequence[int]) -> list[bytes] | None:
-        """Return None: nodes are asked for the hashes."""
-
-    def last_after(self, number: int) -> Header | None:
-        """Return None: nodes know what follows."""
-
-    def path_of(self, number: int) -> Path | None:
-        """Return None: the blocks are in no file yet."""
-
-    def header(self, block_hash: bytes) -> Header | None:
-        kept = self.kept.get(block_hash)
-        return None if kept is None else kept.raw.header
-
-    def version(self, block_hash: bytes) -> Version | None:
-        kept = self.kept.get(block_hash)
-        return None if kept is None else kept.version
-
-    def add(self, raw: RawBlock) -> None:
-        self.kept[raw.header.hash] = Kept(raw)
-
-    def add_header(self, header: Header) -> None:
-        """Ignore a header: it is no block of the range."""
-
-    def note(self, kept: Kept, answer: Mapping[str, Any]) -> None:
-        """Ignore an answer: the block is not written yet."""
-
-
 class RangeFetcher:
     """Fetches ranges of one chain, one at a time. ``tell`` gets lines about the nodes; ``stop`` ends pauses and fetching."""
 
@@ -91,8 +51,9 @@ class RangeFetcher:
         self._work, self._stop, self._tell = work, stop, tell
         rpc = work.source.rpc
         first = os.getpid() % len(rpc)  # processes spread over the nodes
-        self._pool = NodePool((*rpc[first:], *rpc[:first]), RealTime(stop), genesis=work.genesis, tell=tell)
-        self._under_way = _UnderWay()
+        self._pool = NodePool((*rpc[first:], *rpc[:first]), Clock(stop.is_set), genesis=work.genesis, tell=tell)
+        self._under_way = Blocks()
+        """The blocks of the range that is being read."""
         self._chain = KeptChain(self._pool, MetadataCache(work.source.metadata_folder), blocks=self._under_way)
 
     def fetch(self, wanted: Range) -> None:

@@ -58,8 +58,6 @@ class ChainBlock:
     channel_events: tuple[ChannelEvent, ...]
     new_session: bool
     """Whether a session begins: the paras' modules apply what is due at the end of this block."""
-    upward_received: tuple[tuple[int, int], ...]
-    """Para and count of upward messages that were queued by inclusions."""
     dropped: int
     """Candidates of the inherent that the runtime did not accept."""
     unread: tuple[str, ...] = ()
@@ -116,11 +114,6 @@ def decode_block(raw: RawBlock, runtime: Runtime) -> ChainBlock:
         listed, unread = _candidates(raw, runtime, is_needed=bool(backed))
         included = tuple(_receipt(each) for each in _of(events, "ParaInclusion", "CandidateIncluded"))
         timed_out = tuple(_receipt(each) for each in _of(events, "ParaInclusion", "CandidateTimedOut"))
-        received = tuple(
-            (int(each.fields[0]), int(each.fields[1]))
-            for each in _of(events, "ParaInclusion", "UpwardMessagesReceived")
-            if isinstance(each, Event)
-        )
     except UndecodableBlock as error:
         raise UndecodableBlock(f"block {number}: {error}") from error
     except (DecodeError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -135,7 +128,6 @@ def decode_block(raw: RawBlock, runtime: Runtime) -> ChainBlock:
             ChannelEvent(each.name, each.fields) for each in events if isinstance(each, Event) and each.pallet == "Hrmp"
         ),
         any(each.pallet == "Session" and each.name == "NewSession" for each in events),
-        received,
         len(listed) - len(accepted),
         unread,
     )

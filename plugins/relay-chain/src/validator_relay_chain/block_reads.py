@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conversion of a block needs of the chain besides the block (`convert.Reads`)."""
+"""What the conversion of a block needs of the chain besides the block."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import TypeVar
 
 from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
-from validator_relay_chain.configuration import decode_configuration
-from validator_relay_chain.downward import sent_since
 from validator_relay_chain.errors import BadAnswer, NotKnownHere, ParentUnknown, StatePruned
 from validator_relay_chain.header import Header, to_hex
-from validator_relay_chain.hidden import ChannelId
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.reading import Value
+from validator_relay_chain.rules import decode_configuration
 from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import (
     HASH_BYTES,
     Channel,
+    ChannelId,
     OpenRequest,
     Queued,
+    Value,
     decode_channel,
     decode_channels,
     decode_hash,
     decode_open_request,
+    sent_since,
 )
 
 T = TypeVar("T")
 
 
 class BlockReads:
-    """What one block needs besides itself (`convert.Reads`).
+    """What one block needs besides itself; methods raise `NodeError`.
 
     ``heads``, ``lists`` and values of ``queues``, by key, are those that were read with the block.
     """
@@ -49,7 +49,7 @@ class BlockReads:
         self._lists, self._queues = lists, queues
 
     def heads(self, para_ids: Iterable[int]) -> dict[int, bytes]:
-        """Return the heads of downward queues after the block."""
+        """Return the heads of downward queues after the block; paras without one are left out."""
         wanted = list(para_ids)
         missing = [para for para in wanted if para not in self._heads]
         if missing:

@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator follow`: from the address of a node to verdicts."""
+"""`validator follow`: from the address of a node to verdicts.
+
+At the end the lane executes the last block, the judge compares it, and it is said what was found. Rules that followed lanes lack are added
+to the configuration as text at its end: comments and order stay as they are.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from difflib import get_close_matches
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -18,10 +26,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from validator.cli.command_api import (
     Config,
+    TopicReader,
     UserError,
     VisibleConsole,
     check_lanes,
     connected,
+    executed_blocks,
     lanes_to_restart,
     load_config,
     run_transport,
@@ -32,15 +42,16 @@ from validator.cli.command_api import (
     transport_beside,
     working,
 )
-from validator_relay_chain.adopt import adopt_rules, wanted_rules
-from validator_relay_chain.closing import LOOK_S, Closed, End, begin_of, close, skipped_blocks
 from validator_relay_chain.config import LANE
 from validator_relay_chain.errors import FollowError, NotKnownHere, StatePruned
-from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.pool import NodePool, RealTime
+from validator_relay_chain.metadata import MetadataCache
+from validator_relay_chain.oracle import records
+from validator_relay_chain.pool import Clock, NodePool
+from validator_relay_chain.position import Position
 from validator_relay_chain.prepare import configuration, describe, prepare
+from validator_relay_chain.rules import KnownRules, RulesEntry, changes, read_rules, write_rules
 from validator_relay_chain.source import Chain
-from validator_relay_chain.transport import NAME
+from validator_relay_chain.transport import NAME, read_start
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -115,7 +126,7 @@ def follow(
             _check_end(config_path, lane, to_block, prepare_only=prepare_only)
         else:
             _prepare(config_path, lane, rpc or [], from_block, to_block, simulator=simulator)
-        adopt_rules(config_path, NAME, say)
+        adopt_rules(config_path)
         if prepare_only:
             say(
                 f"next: validator up --config {config_path}, and in another terminal validator follow --config {config_path} --lane {lane}"
@@ -125,7 +136,7 @@ def follow(
         closed = Closed.RULES
         while closed is Closed.RULES:
             closed = _follow(config_path, lane, ending, up=up, judge=judge)
-            adopt_rules(config_path, NAME, say)
+            adopt_rules(config_path)
     if closed is Closed.NOT_COMPARED:
         raise typer.Exit(1)
 
@@ -134,17 +145,15 @@ def _follow(config_path: Path, lane: str, ending: Callable[[Config], Config], *,
     """Follow the chains of a configuration until they end, or the rules that the configuration has."""
     if not up:
         _await_rules(config_path)
-        with _judging(config_path, is_wanted=judge) as judged:
-            skipped = skipped_blocks(connected(config_path), lane)
-            end = _run(config_path, ending)
-            return close(ending(connected(config_path)), lane, end, judged, skipped, patience_s=STANDS_S_MAX)
-    with service_running(config_path) as config:
-        with _judging(config_path, is_wanted=judge) as judged:
+    with service_running(config_path) if up else nullcontext() as running:
+        config = running or connected(config_path)
+        with transport_beside(JUDGE, config_path) if judge else nullcontext() as judged:
             skipped = skipped_blocks(config, lane)
             end = _run(config_path, ending)
-            # if the job ends, so does this process
-            closed = close(ending(config), lane, end, judged, skipped, patience_s=math.inf)
-        say("stopping the job after its batch, then the broker")
+            patience_s = math.inf if up else STANDS_S_MAX  # if the job of --up ends, so does this process
+            closed = close(ending(config), lane, end, judged, skipped, patience_s=patience_s)
+        if up:
+            say("stopping the job after its batch, then the broker")
     return closed
 
 
@@ -153,19 +162,10 @@ def _run(config_path: Path, ending: Callable[[Config], Config]) -> End:
     try:
         return End.SIGNAL if run_transport(NAME, config_path, ending) else End.LAST_BLOCK
     except UserError as error:
-        if not wanted_rules(load_config(config_path), NAME):
+        if not wanted_rules(load_config(config_path)):
             raise
         say(f"validator: {error}")
         return End.RULES
-
-
-@contextmanager
-def _judging(config_path: Path, *, is_wanted: bool) -> Iterator[threading.Event | None]:
-    if not is_wanted:
-        yield None
-        return
-    with transport_beside(JUDGE, config_path) as ended:
-        yield ended
 
 
 def _await_rules(config_path: Path) -> None:
@@ -252,7 +252,7 @@ def _prepare(
     folder = config_path.parent / lane
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder}: expected no such folder, or an empty one, since there is no {config_path} yet")
-    clock = RealTime(threading.Event())
+    clock = Clock()
     try:
         pool = NodePool(rpc, clock, tell=say)
     except ValueError as error:
@@ -319,3 +319,223 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("the chain", total=None)
         yield lambda title, done, total: bar.update(task, description=title, completed=done, total=total)
+
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at how far the job is."""
+JUDGED_S_MAX: Final = 60.0
+"""Seconds that the judge may take for another block once the lane has executed the last one."""
+KAFKA_S_MAX: Final = 5.0
+"""Seconds that Kafka may take to answer at the end: it may be stopped at the same time."""
+
+
+class Closed(Enum):
+    """How following has ended."""
+
+    WHOLE = "all that is wanted was followed, and compared unless nobody wanted that"
+    NOT_COMPARED = "blocks are left that were not compared"
+    RULES = "the configuration lacks rules"
+
+
+class End(Enum):
+    """What ended the transport."""
+
+    LAST_BLOCK = "the last block that is wanted"
+    SIGNAL = "Ctrl-C or SIGTERM"
+    RULES = "rules that the configuration lacks"
+
+
+def close(
+    config: Config, lane: str, end: End, judged: threading.Event | None, skipped: int, *, patience_s: float
+) -> Closed:
+    """Say what the judge found, after the last block that is wanted once the lane has executed it and the judge has compared it.
+
+    A block that was not compared is no success. ``skipped`` are those that an earlier run has left out.
+    """
+    block = config.transports[NAME]["chains"][lane].get("to_block")
+    closed = Closed.RULES if end is End.RULES else Closed.WHOLE
+    is_last = end is End.LAST_BLOCK and block is not None
+    try:
+        if is_last and _await_executed(config, lane, block, patience_s) and judged is not None:
+            _await_judged(config, lane, block, judged)
+        found = _agreement(config, lane)
+    except UserError as error:
+        say(f"lane {lane}: what the judge says cannot be read: {error}")
+        return Closed.NOT_COMPARED if is_last and judged is not None else closed
+    except KeyboardInterrupt:
+        return closed
+    say(f"lane {lane}: {'nothing is compared with the chain yet' if found is None else records.describe(found)}")
+    if not is_last or judged is None:
+        return closed
+    left = _left(config, lane, block, found, skipped)
+    if left is None:
+        return closed
+    why = (
+        "the judge has ended, its lines say why"
+        if judged.is_set()
+        else "the judge continues after them when it runs again"
+    )
+    say(f"lane {lane}: {left}; {why}")
+    return Closed.NOT_COMPARED
+
+
+def _left(config: Config, lane: str, block: int, found: Mapping[str, Any] | None, skipped: int) -> str | None:
+    """Say which blocks up to the last one that is wanted were not compared with the chain, or return None."""
+    if found is not None and found["block"] >= block:
+        left_out = found["skipped"] - skipped
+        return f"{_blocks(left_out)} left out: the chain's facts of them are missing" if left_out > 0 else None
+    compared = begin_of(config, lane) if found is None else found["block"]
+    if compared is None:
+        return f"no block up to {block} is compared with the chain"
+    return f"{_blocks(block - compared)} not compared with the chain, {compared + 1} to {block}"
+
+
+def skipped_blocks(config: Config, lane: str) -> int:
+    """Return how many blocks of a lane the judge has left out so far."""
+    try:
+        found = _agreement(config, lane)
+    except UserError:  # nothing was compared yet, or Kafka says it later
+        return 0
+    return 0 if found is None else int(found["skipped"])
+
+
+def begin_of(config: Config, lane: str) -> int | None:
+    """Return the block after which a lane has begun; None if its file does not say it, which the transport explains if it needs it."""
+    path = Path(config.transports[NAME]["chains"][lane].get("folder", lane)) / "start.json"
+    try:
+        return Position.decode(read_start(path)[1]).number
+    except (FollowError, ValueError):
+        return None
+
+
+def _await_executed(config: Config, lane: str, block: int, patience_s: float) -> bool:
+    """Wait until a lane has executed a block; return False if it executes nothing for ``patience_s`` seconds: its job may not run."""
+    seen, deadline = None, time.monotonic() + patience_s
+    say(f"lane {lane}: waiting until block {block} is executed and compared; Ctrl-C ends this")
+    with working(f"waiting until the lane has executed block {block}"):
+        while time.monotonic() < deadline:
+            executed = executed_blocks(config).get(lane, -1)
+            if executed >= block:
+                return True
+            if executed != seen:
+                seen, deadline = executed, time.monotonic() + patience_s
+            time.sleep(LOOK_S)
+    say(
+        f"lane {lane}: no block was executed for {patience_s:.0f} s, so block {block} is not waited for: does the job run?"
+    )
+    return False
+
+
+def _await_judged(config: Config, lane: str, block: int, ended: threading.Event) -> None:
+    """Wait until the judge has compared a lane up to a block, as long as it continues and compares another one within `JUDGED_S_MAX`."""
+    compared, deadline = None, time.monotonic() + JUDGED_S_MAX
+    with working(f"waiting until block {block} is compared with the chain"):
+        while time.monotonic() < deadline and not ended.is_set():
+            found = _agreement(config, lane)
+            if found is not None and found["block"] >= block:
+                return
+            if found is not None and found["block"] != compared:
+                compared, deadline = found["block"], time.monotonic() + JUDGED_S_MAX
+            time.sleep(LOOK_S)
+
+
+def _agreement(config: Config, lane: str) -> dict[str, Any] | None:
+    """Return what the judge said last of a lane, or None. Raises `UserError` if Kafka or the topic is not available."""
+    found = None
+    prefix, topics = config.topics.prefix, [records.AGREEMENT]
+    with TopicReader(config.kafka, prefix, topics, patience_s=KAFKA_S_MAX, newest=True) as reader:
+        for record in reader.read_to_end():
+            if record.key == lane.encode():
+                found = records.decode(records.AGREEMENT, record.value)
+    return found
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block{'' if count == 1 else 's'}"
+
+
+def wanted_rules(config: Config) -> dict[str, tuple[Path, KnownRules]]:
+    """Return, by followed lane whose configuration lacks rules, its folder and its rules. Raises `UserError`."""
+    chains: Mapping[str, Any] = config.transports.get(NAME, {}).get("chains", {})
+    found = {}
+    for lane, source in chains.items():
+        folder = Path(source.get("folder", lane))
+        try:
+            known = read_rules(folder)
+        except FollowError as error:
+            raise UserError(str(error)) from error
+        if known.wanted is not None:
+            found[lane] = folder, known
+    return found
+
+
+def adopt_rules(config_path: Path) -> None:
+    """Add the rules that lanes lack to the configuration; an entry that is there for the block already counts.
+
+    Features that somebody has changed in the configuration count from then on.
+
+    The configuration is written before the lane's folder, so that a process that is killed in between begins again here. Raises
+    `UserError`: a lane without a chain, an entry that the job would refuse, a file that cannot be written.
+    """
+    _take_over(load_config(config_path))
+    for lane, (folder, known) in wanted_rules(load_config(config_path)).items():
+        wanted = known.wanted
+        assert wanted is not None
+        config = load_config(config_path)
+        if lane not in config.chains:
+            raise UserError(
+                f"{config_path}: expected [chains.{lane}], whose rules change with block {wanted.from_block}, found none: add its rules, "
+                f"{changes(known.at(wanted.from_block) or (), wanted.features)}, where the job has its configuration"
+            )
+        if wanted.from_block not in (each.from_block for each in config.chains[lane].rules or ()):
+            _append(config_path, lane, wanted)
+            say(
+                f"{config_path}: rules of lane {lane} from block {wanted.from_block} are added: "
+                f"{changes(known.at(wanted.from_block) or (), wanted.features)}"
+            )
+        try:
+            write_rules(folder, known.with_wanted())
+        except FollowError as error:
+            raise UserError(str(error)) from error
+
+
+def _take_over(config: Config) -> None:
+    """Write the features of a lane's entries as the configuration has them into the lane's folder. Raises `UserError`."""
+    for lane, source in config.transports.get(NAME, {}).get("chains", {}).items():
+        if lane not in config.chains:
+            continue
+        folder = Path(source.get("folder", lane))
+        listed = {
+            each.from_block: tuple(each.features)
+            for each in config.chains[lane].rules or ()
+            if each.features is not None
+        }
+        try:
+            known = read_rules(folder)
+            entries = tuple(
+                replace(each, features=listed.get(each.from_block, each.features)) for each in known.entries
+            )
+            if entries != known.entries:
+                write_rules(folder, replace(known, entries=entries))
+        except FollowError as error:
+            raise UserError(str(error)) from error
+
+
+def _append(config_path: Path, lane: str, wanted: RulesEntry) -> None:
+    path = config_path.resolve()
+    new = path.with_name(f"{path.name}.new")
+    entry = f"\n[[chains.{json.dumps(lane)}.rules]]\n{to_toml(wanted.to_json())}"
+    try:
+        shutil.copy(path, new)  # with its mode: it may hold passwords
+        with new.open("a", encoding="utf-8") as out:
+            out.write(entry)
+        try:
+            check_lanes(load_config(new))
+        except UserError as error:
+            new.unlink()
+            raise UserError(
+                f"{config_path}: cannot take the rules from block {wanted.from_block} on: {error}"
+            ) from error
+        new.replace(path)
+    except OSError as error:
+        raise UserError(f"{config_path}: cannot be written: {error.strerror}") from error

@@ -20,8 +20,7 @@ from typing import Any, Protocol
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from validator_relay_chain.answers import fault, lost, reason, turned_away
-from validator_relay_chain.errors import BadAnswer, Garbled, NodeError, Unreachable
+from validator_relay_chain.errors import BadAnswer, Garbled, NodeError, Unreachable, fault, lost, reason, turned_away
 from validator_relay_chain.limits import (
     ANSWER_BYTES_MAX,
     ANSWER_S_MAX,
@@ -77,7 +76,7 @@ class JsonRpc:
     def request(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
         """Return the result of a request.
 
-        Raises `Unreachable` if the connection breaks or no answer comes in time, and what the node's error means (`answers`).
+        Raises `Unreachable` if the connection breaks or no answer comes in time, and what the node's error means (`errors.fault`).
         """
         future: Future[Any] = Future()
         with self._lock:

@@ -1,57 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns blocks into a lane's records, one block after the other, and the position after each.
 
-No clock, no randomness and no connection: what a block needs of storage comes through `Reads`. The same block after the same position
+No clock, no randomness and no connection: what a block needs of storage comes through `BlockReads`. The same block after the same position
 gives the same records, byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, NamedTuple
 
 from validator.plugin.api import Writer
-from validator_relay_chain import paras
 from validator_relay_chain.block import ChainBlock, Receipt
+from validator_relay_chain.block_reads import BlockReads
 from validator_relay_chain.candidates import BackedCandidate
-from validator_relay_chain.configuration import CONFIGURATION, changed
+from validator_relay_chain.channels import Found, JsonRecord, find, requests_of
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.hidden import ChannelId, ChannelReads, Found, find
-from validator_relay_chain.limits import PENDING_MAX, RECENT_HASHES
+from validator_relay_chain.limits import NUMBERS_MAX, PENDING_MAX, RECENT_HASHES
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.parents import relay_parents
 from validator_relay_chain.position import Pending, Position
-from validator_relay_chain.requests import requests_of
-from validator_relay_chain.rules import SIGNALS
-from validator_relay_chain.storage import Queued
+from validator_relay_chain.rules import CONFIGURATION, SIGNALS, changed_limits
+from validator_relay_chain.storage import ChannelId, Queued, para_changes
 
-JsonRecord = dict[str, Any]
 ZERO: Final = bytes(32)
-
-
-class Reads(ChannelReads, Protocol):
-    """What a block needs besides itself. Each method raises `NodeError`."""
-
-    def heads(self, para_ids: Iterable[int]) -> Mapping[int, bytes]:
-        """Return the heads of downward queues after the block; paras without one are left out."""
-
-    def queue(self, para_id: int) -> Sequence[Queued]:
-        """Return the downward queue of a para after the block, at least as far back as the block's own messages."""
-
-    def proven_downward(self, para_id: int) -> tuple[bytes | None, Sequence[Queued]] | None:
-        """Return the head of a downward queue and the queue, as `queue` does, both proven by the state root; None if no node proves it."""
-
-    def lifecycles(self) -> Mapping[int, int]:
-        """Return the lifecycle of every para after the block."""
-
-    def configuration(self) -> Mapping[str, int]:
-        """Return the Router's limits after the block. Raises `UndecodableBlock`."""
-
-    def header_number(self, block_hash: bytes) -> int:
-        """Return the number of an older block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +62,7 @@ def convert(
     position: Position,
     block: ChainBlock,
     runtime: Runtime,
-    reads: Reads,
+    reads: BlockReads,
     *,
     believes_heads: bool = False,
     features: Collection[str] = (),
@@ -323,7 +297,7 @@ class _Downward:
 
 
 def _downward(
-    position: Position, lifecycles: Mapping[int, int], number: int, reads: Reads, *, believes_heads: bool
+    position: Position, lifecycles: Mapping[int, int], number: int, reads: BlockReads, *, believes_heads: bool
 ) -> _Downward:
     """Return the heads after the block and the messages that moved them, para by para.
 
@@ -381,15 +355,41 @@ def _hidden(
     block: ChainBlock,
     requests: Sequence[JsonRecord],
     lifecycles: Mapping[int, int],
-    reads: Reads,
+    reads: BlockReads,
     features: Collection[str],
 ) -> Found:
     """Return the changes of channels that the block's events do not show."""
-    leaving = paras.changes(position.lifecycles, lifecycles)[0] if block.new_session else None
+    leaving = para_changes(position.lifecycles, lifecycles)[0] if block.new_session else None
     return find(block.number, position.channels, requests, block.candidates, reads, features, leaving)
 
 
 def _session_change(position: Position, lifecycles: Mapping[int, int], configuration: Mapping[str, int]) -> JsonRecord:
-    outgoing, onboarding = paras.changes(position.lifecycles, lifecycles)
-    config = changed(position.configuration, configuration)
+    outgoing, onboarding = para_changes(position.lifecycles, lifecycles)
+    config = changed_limits(position.configuration, configuration)
     return {"outgoing": outgoing, "onboarding": onboarding, "new_config": config or None}
+
+
+class RelayParents(NamedTuple):
+    """The relay parents of a block's candidates."""
+
+    numbers: dict[bytes, int]
+    kept: dict[bytes, int]
+    """Those that are not recent, of earlier blocks, too, the oldest first."""
+
+
+def relay_parents(position: Position, block: int, wanted: Iterable[bytes], ask: Callable[[bytes], int]) -> RelayParents:
+    """Return the numbers of the relay parents of the block after a position.
+
+    ``ask`` is called once for each that the position does not know.
+    """
+    numbers: dict[bytes, int] = {}
+    kept = dict(position.parents)
+    for parent in wanted:
+        if parent in numbers:
+            continue
+        known = position.number_of(parent)
+        numbers[parent] = ask(parent) if known is None else known
+        if known is None:
+            kept[parent] = numbers[parent]
+    youngest = sorted((number, parent) for parent, number in kept.items() if number >= block - NUMBERS_MAX)
+    return RelayParents(numbers, {parent: number for number, parent in youngest[-NUMBERS_MAX:]})

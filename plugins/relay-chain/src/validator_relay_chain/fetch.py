@@ -14,10 +14,9 @@ from typing import NamedTuple, ParamSpec, Self, TypeVar
 from validator.plugin.api import DecodeError
 from validator_relay_chain.block import RawBlock
 from validator_relay_chain.block_reads import read_heads_and_lists
-from validator_relay_chain.downward import sent_since
 from validator_relay_chain.errors import FollowError
-from validator_relay_chain.reading import Value
 from validator_relay_chain.source import Chain
+from validator_relay_chain.storage import Value, sent_since
 
 P = ParamSpec("P")
 T = TypeVar("T")

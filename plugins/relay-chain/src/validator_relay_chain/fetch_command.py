@@ -39,8 +39,8 @@ from validator_relay_chain.config import ChainSource
 from validator_relay_chain.display import LINE_S, duration
 from validator_relay_chain.errors import FollowError
 from validator_relay_chain.limits import FETCH_PROCESSES, FETCH_PROCESSES_MAX, IN_FLIGHT_MAX
-from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.pool import NodePool, RealTime, Stopped
+from validator_relay_chain.metadata import MetadataCache
+from validator_relay_chain.pool import Clock, NodePool, Stopped
 from validator_relay_chain.position import Position
 from validator_relay_chain.source import Chain
 from validator_relay_chain.transport import NAME, read_start
@@ -137,7 +137,7 @@ def fetch(
 
 def _finalised(source: ChainSource) -> int:
     """Return the number of the last finalised block."""
-    pool = NodePool(source.rpc, RealTime(threading.Event()), genesis=Work(source, 1).genesis, tell=say)
+    pool = NodePool(source.rpc, Clock(), genesis=Work(source, 1).genesis, tell=say)
     try:
         chain = Chain(pool, MetadataCache(source.metadata_folder))
         return chain.header(chain.finalised_head()).number
@@ -168,6 +168,10 @@ def _run(folder: Path, missing: Sequence[Range], runner: Generator[None]) -> Non
     if not total:
         return
     names = {each.name for each in missing}
+
+    def fetched() -> int:
+        return sum(each.blocks for each in ranges_of(folder) if each.name in names)
+
     began = said = time.monotonic()
     console = VisibleConsole(stderr=True)
     columns = (
@@ -177,12 +181,11 @@ def _run(folder: Path, missing: Sequence[Range], runner: Generator[None]) -> Non
         TextColumn("{task.fields[said]}", markup=False),
         TimeElapsedColumn(),
     )
-    done = 0
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total, said="")
         try:
             for _ in runner:
-                done = sum(each.blocks for each in ranges_of(folder) if each.name in names)
+                done = fetched()
                 now = time.monotonic()
                 text = _rate(done, total, now - began)
                 bar.update(task, completed=done, said=text)
@@ -191,10 +194,9 @@ def _run(folder: Path, missing: Sequence[Range], runner: Generator[None]) -> Non
                     say(f"{done} of {total} blocks fetched; {text}")
         except KeyboardInterrupt:
             runner.close()
-            done = sum(each.blocks for each in ranges_of(folder) if each.name in names)
-            say(f"stopped: {done} of {total} blocks fetched; the same command continues")
+            say(f"stopped: {fetched()} of {total} blocks fetched; the same command continues")
             raise typer.Exit(1) from None
-    done = sum(each.blocks for each in ranges_of(folder) if each.name in names)
+    done = fetched()
     say(f"{done} blocks fetched in {duration(time.monotonic() - began)}; {_rate(done, done, time.monotonic() - began)}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from validator.plugin.api import Measure, PluginMetric
-from validator_relay_chain.oracle.reasons import Reason
+from validator_relay_chain.oracle.compare import Reason
 
 FOLLOWED: Final = (
     PluginMetric("followed_block", "The last block of the chain whose records Kafka has.", ("lane",)),

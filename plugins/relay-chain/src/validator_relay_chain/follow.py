@@ -12,12 +12,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from validator_relay_chain import keys
 from validator_relay_chain.block import decode_block
 from validator_relay_chain.block_reads import BlockReads
-from validator_relay_chain.convert import JsonRecord, Step, convert
+from validator_relay_chain.channels import JsonRecord
+from validator_relay_chain.config import ChainSource
+from validator_relay_chain.convert import Step, convert
 from validator_relay_chain.errors import (
     BadAnswer,
     ChainContradiction,
@@ -34,10 +36,8 @@ from validator_relay_chain.limits import (
     BLAMES_MAX,
     BLOCKS_PER_COMMIT_MAX,
     COMMIT_S_MAX,
-    COMPARE_EVERY_BLOCKS,
     HASHES_PER_CALL,
     HEAD_POLL_S,
-    IN_FLIGHT,
     STALL_S_MAX,
     UNKNOWN_ROUNDS_MAX,
     WAIT_LINE_S,
@@ -47,7 +47,7 @@ from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.oracle.facts import BlockFacts
 from validator_relay_chain.oracle.gather import facts_of
 from validator_relay_chain.oracle.records import FACTS
-from validator_relay_chain.pool import Stopped, Time
+from validator_relay_chain.pool import Clock, Stopped
 from validator_relay_chain.position import Position
 from validator_relay_chain.source import Chain
 
@@ -63,21 +63,6 @@ class Lane(Protocol):
 
     def show(self, step: Step, target: int, head: int) -> None:
         """Note a converted block; ``target`` is the last one to follow by now, ``head`` the last finalised one."""
-
-
-class Settings(NamedTuple):
-    """How a lane follows its chain."""
-
-    lane: str
-    to_block: int | None = None
-    """The last block to follow; None follows forever."""
-    stall_s_max: float = STALL_S_MAX
-    in_flight: int = IN_FLIGHT
-    """Blocks that are fetched at once."""
-    compare_every_blocks: int = COMPARE_EVERY_BLOCKS
-    """Blocks between two looks at the storage that the lane is compared with; 0 for none."""
-    is_simulator: bool = False
-    """Whether blocks without a state root are followed, and heads of downward queues believed."""
 
 
 @dataclass
@@ -112,19 +97,22 @@ class Follower:
 
     def __init__(
         self,
-        settings: Settings,
+        lane: str,
+        source: ChainSource,
         chain: Chain,
-        time: Time,
+        clock: Clock,
         position: Position,
         out: Lane,
         tell: Callable[[str], None] = lambda _: None,
         check_rules: Callable[[int, Runtime], None] = lambda *_: None,
         features_at: Callable[[int], Collection[str]] = lambda _: (),
+        stall_s_max: float = STALL_S_MAX,
     ) -> None:
         self._check_rules, self._features_at = check_rules, features_at
         self._features: Collection[str] = ()
         """Of the lane's rules under the present runtime."""
-        self._settings, self._chain, self._time, self._out, self._tell = settings, chain, time, out, tell
+        self._lane, self._source, self._chain, self._clock = lane, source, chain, clock
+        self._out, self._tell, self._stall_s_max = out, tell, stall_s_max
         self.position = position
         """The last block that is committed."""
         self._runtime: Runtime | None = None
@@ -143,7 +131,7 @@ class Follower:
         Raises `StatePruned` if no node has the state any more, `UndecodableBlock`, `ChainContradiction` if nodes insist on another chain,
         `WrongChain`.
         """
-        with Fetcher(self._chain, self._settings.in_flight) as fetcher:
+        with Fetcher(self._chain, self._source.in_flight) as fetcher:
             while not self._is_done():
                 try:
                     target = self._next_head()
@@ -156,11 +144,11 @@ class Follower:
                     self._ask_again(error)
 
     def _is_done(self) -> bool:
-        last = self._settings.to_block
+        last = self._source.to_block
         return last is not None and self.position.number >= last
 
     def _check_stop(self) -> None:
-        if self._time.pause(0):
+        if self._clock.pause(0):
             raise Stopped("asked to stop")
 
     # --- heads ---
@@ -173,7 +161,7 @@ class Follower:
         kept = self._chain.kept_after(self.position.number)
         if kept is not None:
             return kept
-        began = said = self._time.now()
+        began = said = self._clock.now()
         if self._head is None:
             self._head = self._finalised_head()
         while self._head.number <= self.position.number:
@@ -184,13 +172,13 @@ class Follower:
                 self._head = Header.from_json(told)
             if self._head.number > self.position.number:
                 break
-            if self._time.now() - said >= WAIT_LINE_S:
-                said = self._time.now()
+            if self._clock.now() - said >= WAIT_LINE_S:
+                said = self._clock.now()
                 self._tell(f"no finalised block after {self.position.number} for {said - began:.0f} s: waiting for one")
-            if self._time.now() - began >= self._settings.stall_s_max:
-                began = said = self._time.now()
+            if self._clock.now() - began >= self._stall_s_max:
+                began = said = self._clock.now()
                 self._chain.pool.blame(
-                    Unreachable(f"no finalised block after {self.position.number} for {self._settings.stall_s_max:g} s")
+                    Unreachable(f"no finalised block after {self.position.number} for {self._stall_s_max:g} s")
                 )
                 self._head = self._finalised_head()
         if self._head.number - self.position.number > WALK_BLOCKS_MAX:
@@ -244,7 +232,7 @@ class Follower:
         """Follow the chain up to a finalised head, or to the last block that is wanted."""
         if head.number <= self.position.number:
             return  # a notification was ahead of what the node has finalised
-        last = head.number if self._settings.to_block is None else min(head.number, self._settings.to_block)
+        last = head.number if self._source.to_block is None else min(head.number, self._source.to_block)
         ahead = Ahead(self.position.heads, _paras(self.position), has_pages=self._has_pages())
         with fetcher.blocks(self._wanted(head, last), ahead) as blocks:
             self._convert_all(fetcher, blocks, last, ahead)
@@ -272,7 +260,7 @@ class Follower:
 
     def _convert_all(self, fetcher: Fetcher, blocks: Iterator[Fetched], last: int, ahead: Ahead) -> None:
         """Convert and commit blocks. What was converted before one that fails is committed, too."""
-        batch = _Batch(self.position, self._time.now())
+        batch = _Batch(self.position, self._clock.now())
         try:
             for fetched in blocks:
                 self._check_stop()
@@ -280,9 +268,9 @@ class Follower:
                 if step.block.new_session:
                     ahead.para_ids = _paras(step.position)
                 ahead.has_pages = self._has_pages()
-                if batch.position.number >= last or batch.is_full(self._time.now()):
+                if batch.position.number >= last or batch.is_full(self._clock.now()):
                     self._commit(batch)
-                    batch = _Batch(self.position, self._time.now())
+                    batch = _Batch(self.position, self._clock.now())
         except FollowError:
             self._commit(batch)
             raise
@@ -293,12 +281,12 @@ class Follower:
         assert self._runtime is not None
         facts = fetcher.submit(
             facts_of,
-            self._settings.lane,
+            self._lane,
             step,
             self._chain,
-            self._settings.compare_every_blocks,
+            self._source.compare_every_blocks,
             self._runtime.unread,
-            is_last=step.block.number == self._settings.to_block,
+            is_last=step.block.number == self._source.to_block,
         )
         batch.add(step, facts)
         for notice in step.notices:
@@ -328,7 +316,7 @@ class Follower:
 
     def _convert(self, position: Position, fetched: Fetched) -> Step:
         header = fetched.raw.header
-        if header.is_simulated and not self._settings.is_simulator:
+        if header.is_simulated and not self._source.simulator:
             raise Simulated(header.number)
         runtime = self._runtime_after(position)
         try:
@@ -340,14 +328,13 @@ class Follower:
             runtime = self._load_runtime(position)
             block = decode_block(replace(fetched.raw, events=proven[keys.SYSTEM_EVENTS] or b""), runtime)
         reads = BlockReads(self._chain, header, fetched.heads, fetched.lists, fetched.queues, runtime)
-        believes = self._settings.is_simulator
         return convert(
-            self._settings.lane,
+            self._lane,
             position,
             block,
             runtime,
             reads,
-            believes_heads=believes,
+            believes_heads=self._source.simulator,
             features=self._features,
         )
 

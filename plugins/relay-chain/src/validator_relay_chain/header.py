@@ -26,11 +26,11 @@ LOGS_MAX: Final = 64
 def from_hex(value: Any, what: str, size: int | None = None) -> bytes:
     """Return the bytes of a hex text with 0x. Raises `BadAnswer` for anything else, then for another size."""
     if not isinstance(value, str) or value[:2] != "0x":
-        raise BadAnswer(f"{what}: expected hex with 0x, found {_shown(value)}")
+        raise BadAnswer(f"{what}: expected hex with 0x, found {shown(value)}")
     try:
         data = bytes.fromhex(value[2:])
     except ValueError:
-        raise BadAnswer(f"{what}: expected hex with 0x, found {_shown(value)}") from None
+        raise BadAnswer(f"{what}: expected hex with 0x, found {shown(value)}") from None
     if size is not None and len(data) != size:
         raise BadAnswer(f"{what}: expected {size} bytes, found {len(data)}")
     return data
@@ -41,7 +41,8 @@ def to_hex(data: bytes) -> str:
     return "0x" + data.hex()
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return the beginning of what a node has answered."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -75,18 +76,18 @@ class Header:
     def from_json(cls, value: Any) -> Header:
         """Return the header that a node returns. Raises `BadAnswer` for the first field that is wrong."""
         if not isinstance(value, dict):
-            raise BadAnswer(f"header: expected an object, found {_shown(value)}")
+            raise BadAnswer(f"header: expected an object, found {shown(value)}")
         number = value.get("number")
         try:
             height = int(number, 16) if isinstance(number, str) and number[:2] == "0x" else -1
         except ValueError:
             height = -1
         if not 0 <= height < 2**32:
-            raise BadAnswer(f"header: number: expected a block number in hex with 0x, found {_shown(number)}")
+            raise BadAnswer(f"header: number: expected a block number in hex with 0x, found {shown(number)}")
         digest = value.get("digest")
         logs = digest.get("logs") if isinstance(digest, dict) else None
         if not isinstance(logs, list) or len(logs) > LOGS_MAX:
-            raise BadAnswer(f"header: digest: expected at most {LOGS_MAX} logs, found {_shown(digest)}")
+            raise BadAnswer(f"header: digest: expected at most {LOGS_MAX} logs, found {shown(digest)}")
         return cls(
             height,
             from_hex(value.get("parentHash"), "header: parentHash", 32),

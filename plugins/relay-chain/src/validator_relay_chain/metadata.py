@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime's metadata: decodes events and a few values of storage, and says whether the rest has the shape that this plugin reads."""
+"""A runtime's metadata: decodes events and a few values of storage, and says whether the rest has the shape that this plugin reads.
+
+The library of codecs knows metadata up to V15. V16 adds associated types, view functions, versions of runtime interfaces, and which items
+are deprecated. Source: paritytech/frame-metadata, frame-metadata/src/v16.rs.
+"""
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from scalecodec.base import RuntimeConfigurationObject, ScaleBytes  # type: ignore[attr-defined]
 from scalecodec.type_registry import load_type_registry_preset
 
 from validator_relay_chain import layout
-from validator_relay_chain.errors import UndecodableBlock
+from validator_relay_chain.errors import FollowError, UndecodableBlock
 from validator_relay_chain.event_scan import RECEIPT_BYTES, EventScanner
+from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.limits import METADATA_BYTES_MAX
-from validator_relay_chain.metadata_v16 import with_v16
 
 LANE_PALLETS: Final = ("Hrmp", "ParaInclusion", "Session")
 """Pallets whose events a lane needs."""
@@ -267,3 +274,154 @@ def _preset() -> dict[str, Any]:
     """Return the library's types for metadata, without those of `IN_PYTHON`."""
     preset = load_type_registry_preset("core") or {}
     return preset | {"types": {name: each for name, each in preset["types"].items() if name not in IN_PYTHON}}
+
+
+def _struct(*fields: tuple[str, str], base: str | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "struct", "type_mapping": [list(field) for field in fields]}
+    return found if base is None else found | {"base_class": base}
+
+
+_DEPRECATED: Final = ("deprecation_info", "ItemDeprecationInfoV16")
+_VARIANTS_DEPRECATED: Final = ("deprecation_info", "Vec<VariantDeprecationInfoV16>")
+_NAME: Final = ("name", "Text")
+_DOCS: Final = ("docs", "Vec<Text>")
+_TYPE: Final = ("ty", "SiLookupTypeId")
+
+_KINDS_OF_DEPRECATION: Final = {
+    "type": "enum",
+    "type_mapping": [
+        ["NotDeprecated", "Null"],
+        ["DeprecatedWithoutNote", "Null"],
+        ["Deprecated", "DeprecationNoteV16"],
+    ],
+}
+
+TYPES: Final[dict[str, Any]] = {
+    "MetadataV16": _struct(
+        ("types", "PortableRegistry"),
+        ("pallets", "Vec<PalletMetadataV16>"),
+        ("extrinsic", "ExtrinsicMetadataV16"),
+        ("apis", "Vec<RuntimeApiMetadataV16>"),
+        ("outer_enums", "OuterEnumsMetadataV15"),
+        ("custom", "CustomMetadataV15"),
+    ),
+    "PalletMetadataV16": _struct(
+        _NAME,
+        ("storage", "Option<StorageMetadataV16>"),
+        ("calls", "Option<PalletCallMetadataV16>"),
+        ("event", "Option<PalletEventMetadataV16>"),
+        ("constants", "Vec<PalletConstantMetadataV16>"),
+        ("error", "Option<PalletErrorMetadataV16>"),
+        ("associated_types", "Vec<PalletAssociatedTypeMetadataV16>"),
+        ("view_functions", "Vec<PalletViewFunctionMetadataV16>"),
+        ("index", "u8"),
+        _DOCS,
+        _DEPRECATED,
+        base="ScaleInfoPalletMetadata",
+    ),
+    "StorageMetadataV16": _struct(("prefix", "Text"), ("entries", "Vec<StorageEntryMetadataV16>")),
+    "StorageEntryMetadataV16": _struct(
+        _NAME,
+        ("modifier", "StorageEntryModifierV13"),
+        ("type", "StorageEntryTypeV14"),
+        ("default", "Bytes"),
+        ("documentation", "Vec<Text>"),
+        _DEPRECATED,
+        base="ScaleInfoStorageEntryMetadata",
+    ),
+    "PalletCallMetadataV16": _struct(_TYPE, _VARIANTS_DEPRECATED, base="ScaleInfoCallMetadata"),
+    "PalletEventMetadataV16": _struct(_TYPE, _VARIANTS_DEPRECATED, base="ScaleInfoPalletEventMetadata"),
+    "PalletErrorMetadataV16": _struct(_TYPE, _VARIANTS_DEPRECATED, base="ScaleInfoPalletErrorMetadata"),
+    "PalletConstantMetadataV16": _struct(
+        _NAME,
+        ("type", "SiLookupTypeId"),
+        ("value", "Bytes"),
+        ("documentation", "Vec<Text>"),
+        _DEPRECATED,
+        base="ScaleInfoModuleConstantMetadata",
+    ),
+    "PalletAssociatedTypeMetadataV16": _struct(_NAME, _TYPE, _DOCS),
+    "PalletViewFunctionMetadataV16": _struct(
+        ("id", "[u8; 32]"),
+        _NAME,
+        ("inputs", "Vec<RuntimeApiMethodParamMetadataV15>"),
+        ("output", "SiLookupTypeId"),
+        _DOCS,
+        _DEPRECATED,
+    ),
+    "ExtrinsicMetadataV16": _struct(
+        ("versions", "Bytes"),
+        ("address_ty", "SiLookupTypeId"),
+        (
+            "ty",
+            "SiLookupTypeId",
+        ),  # of calls; the library looks for this name where a registry has no type of extrinsics
+        ("signature_ty", "SiLookupTypeId"),
+        ("transaction_extensions_by_version", "Vec<ExtensionsOfVersionV16>"),
+        ("transaction_extensions", "Vec<SignedExtensionMetadataV14>"),
+    ),
+    "ExtensionsOfVersionV16": _struct(("version", "u8"), ("extensions", "Vec<Compact<u32>>")),
+    "RuntimeApiMetadataV16": _struct(
+        _NAME,
+        ("methods", "Vec<RuntimeApiMethodMetadataV16>"),
+        _DOCS,
+        ("version", "Compact<u32>"),
+        _DEPRECATED,
+    ),
+    "RuntimeApiMethodMetadataV16": _struct(
+        _NAME,
+        ("inputs", "Vec<RuntimeApiMethodParamMetadataV15>"),
+        ("output", "SiLookupTypeId"),
+        _DOCS,
+        _DEPRECATED,
+    ),
+    "DeprecationNoteV16": _struct(("note", "Text"), ("since", "Option<Text>")),
+    "ItemDeprecationInfoV16": _KINDS_OF_DEPRECATION,
+    "VariantDeprecationInfoV16": _struct(("variant", "u8"), ("how", "ItemDeprecationInfoV16")),
+}
+"""In the library's notation. What is as in V14 and V15 has its name of there."""
+
+
+def with_v16(preset: dict[str, Any]) -> dict[str, Any]:
+    """Return the library's types with those of V16."""
+    types = preset["types"]
+    versions = types["MetadataAll"]
+    listed = [each for each in versions["type_mapping"] if each[0] != "V16"]
+    return preset | {
+        "types": types | TYPES | {"MetadataAll": versions | {"type_mapping": [*listed, ["V16", "MetadataV16"]]}}
+    }
+
+
+HASH_BYTES: Final = 32
+_PLAIN: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class MetadataCache:
+    """A folder of files ``<genesis>/<spec name>-<spec version>.metadata``: BLAKE2b-256 of the metadata, then the metadata with zlib."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, genesis: bytes, spec_name: str, spec_version: int) -> bytes | None:
+        """Return the metadata of a runtime, or None."""
+        try:
+            kept = self._path(genesis, spec_name, spec_version).read_bytes()
+            unpack = zlib.decompressobj()
+            metadata = unpack.decompress(kept[HASH_BYTES:], METADATA_BYTES_MAX + 1)
+        except (OSError, zlib.error):
+            return None
+        return metadata if unpack.eof and blake2b_256(metadata) == kept[:HASH_BYTES] else None
+
+    def write(self, genesis: bytes, spec_name: str, spec_version: int, metadata: bytes) -> None:
+        """Keep the metadata of a runtime. Raises `FollowError` if the folder cannot be written."""
+        path = self._path(genesis, spec_name, spec_version)
+        new = path.with_suffix(".new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new.write_bytes(blake2b_256(metadata) + zlib.compress(metadata))
+            new.replace(path)
+        except OSError as error:
+            raise FollowError(f"{path}: cannot be written: {error.strerror}") from error
+
+    def _path(self, genesis: bytes, spec_name: str, spec_version: int) -> Path:
+        return self._folder / genesis.hex()[:16] / f"{_PLAIN.sub('_', spec_name)}-{spec_version}.metadata"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nodes of one chain: calls are repeated after growing pauses, and a spare takes over from a node that fails.
 
-One node is in use at a time. What follows from a failure is a matter of its class (`errors`, which `answers` chooses): a call is repeated
+One node is in use at a time. What follows from a failure is a matter of its class (`errors`): a call is repeated
 with the node, after `CALLS_PER_NODE_MAX` failures in a row or at once the next node is used, and the call is given up when every node has
 failed often enough in ways that have an end. Before the first answer of any node the attempts are few, so that a wrong address ends in an
 error. Each failure is a line with its cause; pauses are `PAUSE_S_MAX` at most, so whatever is waited for has a line a minute.
@@ -16,10 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NoReturn, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
-from validator_relay_chain.connection import Open, Wire
+from validator_relay_chain.connection import Connection, Open, Wire
 from validator_relay_chain.errors import (
     BadAnswer,
     FollowError,
@@ -31,6 +32,7 @@ from validator_relay_chain.errors import (
     TooMuch,
     Unreachable,
     WrongChain,
+    passing_first,
     reason_of,
 )
 from validator_relay_chain.header import from_hex, to_hex
@@ -47,9 +49,33 @@ from validator_relay_chain.limits import (
     UNOFFERED_S,
     URL_CHARACTERS_MAX,
 )
-from validator_relay_chain.wires import open_wire
+from validator_relay_chain.modern import ModernConnection
+
+
+def open_wire(url: str) -> Wire:
+    """Connect to a node, whichever methods it has. Raises `NodeError`.
+
+    Those of `chain_*` and `state_*` come first, with heads that are asked for if it does not notify of them, then those of `chainHead_v1`
+    and `archive_v1`.
+    """
+    refusals: list[RpcFault] = []
+    for open_ in (
+        partial(Connection, url),
+        partial(Connection, url, is_subscribed=False),
+        partial(ModernConnection, url),
+    ):
+        try:
+            return open_()
+        except RpcFault as error:
+            refusals.append(error)
+    refusal = passing_first(refusals)
+    raise refusal.saying(f"{refusal}; the node offers neither chain_* and state_* nor chainHead_v1 or archive_v1")
+
 
 T = TypeVar("T")
+
+STOP_LOOK_S: Final = 0.2
+"""Seconds after which a pause notices a request to stop."""
 
 Call = Callable[..., Any]
 """A method and its parameters; returns the result. Raises `NodeError`."""
@@ -59,33 +85,26 @@ class Stopped(FollowError):
     """The follower was asked to stop while it waited for a node."""
 
 
-class Time(Protocol):
-    """Clock, pauses and randomness of a pool."""
+class Clock:
+    """Monotonic seconds, pauses and randomness. ``is_stopping`` ends pauses, `STOP_LOOK_S` after it says so at most."""
 
-    def now(self) -> float:
-        """Return seconds of a clock that never goes back."""
-
-    def pause(self, seconds: float) -> bool:
-        """Wait, and return whether the follower should stop."""
-
-    def share(self) -> float:
-        """Return a random number from 0 to 1."""
-
-
-class RealTime:
-    """The clock of this machine; an event ends its pauses."""
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
+    def __init__(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        self._is_stopping = is_stopping
         self._random = random.Random()  # noqa: S311 - spreads repeated calls, no secret
 
     def now(self) -> float:
-        """Return monotonic seconds."""
+        """Return seconds of a clock that never goes back."""
         return time.monotonic()
 
     def pause(self, seconds: float) -> bool:
-        """Wait, at most until the event is set."""
-        return self._stop.wait(seconds)
+        """Wait, and return whether the follower should stop."""
+        deadline = time.monotonic() + seconds
+        while not self._is_stopping():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, STOP_LOOK_S))
+        return True
 
     def share(self) -> float:
         """Return a random number from 0 to 1."""
@@ -149,7 +168,7 @@ class NodePool:
     def __init__(
         self,
         urls: Sequence[str],
-        time_: Time,
+        clock: Clock,
         *,
         genesis: bytes | None = None,
         tell: Callable[[str], None] = lambda _: None,
@@ -159,7 +178,7 @@ class NodePool:
         if not 1 <= len(urls) <= NODES_MAX:
             raise ValueError(f"nodes: expected 1 to {NODES_MAX} addresses, found {len(urls)}")
         self._nodes = [_Node(check_url(url)) for url in dict.fromkeys(urls)]
-        self._time, self.tell, self._open = time_, tell, open_
+        self._clock, self.tell, self._open = clock, tell, open_
         self._answer_s_max = answer_s_max
         self.genesis = genesis
         self._lock = threading.RLock()
@@ -174,11 +193,6 @@ class NodePool:
         """Calls that were answered."""
         self.failures: Counter[str] = Counter()
         """Calls that failed, by reason."""
-
-    @property
-    def troubles(self) -> int:
-        """How many calls failed."""
-        return self.failures.total()
 
     @property
     def url(self) -> str:
@@ -218,9 +232,9 @@ class NodePool:
         is raised at once if the work ``is_divisible``. Also raises, before the first answer, whatever the last node's error was;
         `WrongChain` if no node is left; `Stopped`.
         """
-        if optional is not None and self._time.now() < self._unoffered.get(optional, 0.0):
+        if optional is not None and self._clock.now() < self._unoffered.get(optional, 0.0):
             raise NotOffered(0, f"{optional}: no node offers it")
-        attempts, began_at = _Attempts(self._time.now(), is_optional=optional is not None), self._at
+        attempts, began_at = _Attempts(self._clock.now(), is_optional=optional is not None), self._at
         while True:
             try:
                 node, wire = self._connected(attempts)
@@ -249,7 +263,7 @@ class NodePool:
 
     def head(self, timeout_s: float) -> Any | None:
         """Return the next finalised head in JSON, or None if none arrives in time. Raises as `use`."""
-        node, wire = self._connected(_Attempts(self._time.now()))
+        node, wire = self._connected(_Attempts(self._clock.now()))
         try:
             found = wire.head(timeout_s)
         except NodeError as error:
@@ -273,17 +287,17 @@ class NodePool:
         while True:
             with self._lock:
                 node = self._nodes[self._at]
-                wait_s = node.not_before_s - self._time.now()
+                wait_s = node.not_before_s - self._clock.now()
                 if wait_s <= 0 and self._wire is not None:
                     return node, self._wire
                 if wait_s <= 0:
                     self._connect(node, attempts)
                     continue
-            if self._time.pause(wait_s):
+            if self._clock.pause(wait_s):
                 raise Stopped("asked to stop")
 
     def _connect(self, node: _Node, attempts: _Attempts) -> None:
-        if self._time.pause(0):
+        if self._clock.pause(0):
             raise Stopped("asked to stop")
         wire = None
         try:
@@ -305,7 +319,7 @@ class NodePool:
     def _attempted(self, attempts: _Attempts, node: _Node, wire: Wire | None, error: NodeError) -> None:
         """Prepare another attempt after a failed one. Raises why there is none."""
         attempts.note(node, error)
-        end = attempts.end(self._nodes, self._time.now())
+        end = attempts.end(self._nodes, self._clock.now())
         if end is not None:
             raise end from error
         self._fail(node, wire, error, is_left=error.is_left, is_lost=isinstance(error, Unreachable | Overflow))
@@ -321,7 +335,7 @@ class NodePool:
         """Note that no node has something optional, and use the node again that was in use before. Raises `NotOffered`."""
         with self._lock:
             is_said = optional in self._unoffered
-            self._unoffered[optional] = self._time.now() + UNOFFERED_S
+            self._unoffered[optional] = self._clock.now() + UNOFFERED_S
             if self._at != began_at and not self._nodes[began_at].is_wrong:
                 self._disconnect()
                 self._at = began_at
@@ -356,13 +370,13 @@ class NodePool:
                 raise error
             if is_lost or is_left:
                 self._disconnect()
-            elif self._time.now() < node.not_before_s:
+            elif self._clock.now() < node.not_before_s:
                 return  # calls that were under way together fail together: one pause is enough
             node.failures += 1
             longest_s = PAUSE_S_MAX if error.each_max is None else PAUSE_ENDING_S_MAX
             seconds = min(longest_s, PAUSE_S_MIN * 2 ** min(node.failures - 1, 16))
-            seconds *= 1 - PAUSE_JITTER * self._time.share()
-            node.not_before_s = self._time.now() + seconds
+            seconds *= 1 - PAUSE_JITTER * self._clock.share()
+            node.not_before_s = self._clock.now() + seconds
             if is_left or node.failures % CALLS_PER_NODE_MAX == 0 or not self._answered:
                 self._next()
             left = self._nodes[self._at]

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from validator_relay_chain.channels import Channels
 from validator_relay_chain.errors import ChainContradiction
-from validator_relay_chain.hidden import Channels
 from validator_relay_chain.limits import CURSOR_BYTES_MAX, RECENT_HASHES
 
 VERSION: Final = 1

@@ -9,18 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from validator_relay_chain.configuration import PRESET
 from validator_relay_chain.errors import BadAnswer, FollowError, SeedError, Simulated, StatePruned, UndecodableBlock
 from validator_relay_chain.header import Header, to_hex
-from validator_relay_chain.known_rules import entries_of, write_rules
-from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.oracle.gather import facts_of_seed
 from validator_relay_chain.oracle.records import FACTS
-from validator_relay_chain.reading import Version
-from validator_relay_chain.rules import features_of, guess_of
-from validator_relay_chain.seeding import Seed, make_seed, seed_document
-from validator_relay_chain.snapshot import Progress, Snapshot, take_snapshot
-from validator_relay_chain.source import Chain
+from validator_relay_chain.rules import PRESET, entries_of, features_of, guess_of, write_rules
+from validator_relay_chain.seeding import Progress, Seed, Snapshot, make_seed, seed_document, take_snapshot
+from validator_relay_chain.source import Chain, Version
 
 PARENTS: Final = 8
 """Blocks before the first one whose hashes are kept: candidates build on them."""
@@ -45,10 +40,10 @@ def prepare(
     lane: str,
     folder: Path,
     *,
-    from_block: int | None,
-    to_block: int | None,
-    progress: Progress,
-    tell: Tell,
+    from_block: int | None = None,
+    to_block: int | None = None,
+    progress: Progress = lambda *_: None,
+    tell: Tell = lambda _: None,
     simulator: bool = False,
 ) -> Prepared:
     """Read the state after the block before ``from_block``, by default after the last finalised one, and write the files of the lane.
@@ -62,7 +57,7 @@ def prepare(
     for each in (head, header):
         if each.is_simulated and not simulator:
             raise Simulated(each.number)
-    genesis = chain.pool.genesis or chain.genesis()
+    genesis = chain.pool.genesis or chain.hash_at(0)
     snapshot, seed = _seed(chain, lane, header, genesis, progress)
     if not snapshot.is_proven:
         tell(f"block {header.number}: the node gives no proofs of storage, so the state is what it says")
@@ -188,14 +183,13 @@ def configuration(
     return {"chains": {prepared.lane: chain}, "transports": {"relay-chain": {"chains": {prepared.lane: source}}}}
 
 
-def describe(prepared: Prepared, runtime: Runtime | None = None) -> str:
+def describe(prepared: Prepared) -> str:
     """Return what was read, in a line."""
     state: Mapping[str, Any] = prepared.seed.state["state"]
     counts = ((len(state.get(name, ())), what) for name, what in (("valid_paras", "paras"), ("channels", "channels")))
     parts = [f"{count} {what}" for count, what in counts]
     pending = len(prepared.seed.records) - 1
-    of = "" if runtime is None else f" under {runtime}"
-    return f"lane {prepared.lane}: the state after block {prepared.header.number}{of}: {', '.join(parts)}, {pending} pending candidates"
+    return f"lane {prepared.lane}: the state after block {prepared.header.number}: {', '.join(parts)}, {pending} pending candidates"
 
 
 def _write(path: Path, document: Any, indent: int | None = None) -> None:

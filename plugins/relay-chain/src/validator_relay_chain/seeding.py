@@ -1,28 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a snapshot into what a lane begins with: its STATE.json, the candidates that were pending, and the position."""
+"""Turns the storage after one block into what a lane begins with: its STATE.json, the candidates that were pending, and the position.
+
+Every value is proven against the header's state root where the node can. The raw answers are kept in a file next to the state.
+"""
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 from validator.plugin.api import DecodeError
-from validator_relay_chain import keys, paras, storage
+from validator_relay_chain import keys, storage
 from validator_relay_chain.candidates import PendingCandidate, read_pending, read_pending_v1
-from validator_relay_chain.configuration import CONFIGURATION, PRESET, decode_configuration
-from validator_relay_chain.convert import JsonRecord, candidate_record
-from validator_relay_chain.downward import whole_queues
-from validator_relay_chain.errors import SeedError, UndecodableBlock
-from validator_relay_chain.hidden import Channels
+from validator_relay_chain.channels import Channels, JsonRecord
+from validator_relay_chain.convert import candidate_record
+from validator_relay_chain.errors import FollowError, SeedError, UndecodableBlock
+from validator_relay_chain.header import Header, to_hex
+from validator_relay_chain.limits import VALUES_PER_CALL
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.position import Pending, Position
-from validator_relay_chain.rules import SIGNALS, features_of
-from validator_relay_chain.snapshot import Snapshot
+from validator_relay_chain.rules import CONFIGURATION, PRESET, SIGNALS, decode_configuration, features_of
+from validator_relay_chain.source import Chain
+from validator_relay_chain.storage import ONBOARDING, ChannelId, channel_name, is_para, para_kind, whole_queues
 from validator_relay_chain.upward import upward_state
 
-ChannelId = tuple[int, int]
+ITEMS: Final = (
+    ("configuration", keys.ACTIVE_CONFIG),
+    ("lifecycles of paras", keys.PARA_LIFECYCLES),
+    ("channels", keys.HRMP_CHANNELS),
+    ("contents of channels", keys.HRMP_CONTENTS),
+    ("digests", keys.HRMP_DIGESTS),
+    ("watermarks", keys.HRMP_WATERMARKS),
+    ("channels by recipient", keys.HRMP_INGRESS),
+    ("channels by sender", keys.HRMP_EGRESS),
+    ("requests to open", keys.HRMP_OPEN_REQUESTS),
+    ("their order", keys.HRMP_OPEN_REQUESTS_LIST),
+    ("requests to close", keys.HRMP_CLOSE_REQUESTS_LIST),
+    ("downward queues", keys.DMP_QUEUES),
+    ("heads of downward queues", keys.DMP_HEADS),
+)
+"""What every runtime has: a title and the prefix of its keys."""
+
+SINGLE: Final = (keys.ACTIVE_CONFIG, keys.HRMP_OPEN_REQUESTS_LIST, keys.HRMP_CLOSE_REQUESTS_LIST, keys.MQ_HEAD)
+"""Items of one value: no maps."""
+
+PENDING_BEFORE_V1: Final = (
+    ("pending candidates", keys.PENDING),
+    ("their commitments", keys.PENDING_COMMITMENTS),
+)
+PENDING_V1: Final = (("pending candidates", keys.PENDING_V1),)
+DOWNWARD_PAGES: Final = (
+    ("pages of downward queues that wait", keys.DMP_META),
+    ("pages of downward queues", keys.DMP_PAGES),
+)
+UPWARD: Final = (("upward queues", keys.UMP_QUEUES),)
+UPWARD_PAGES: Final = (
+    ("books of upward messages", keys.MQ_BOOKS),
+    ("pages of upward messages", keys.MQ_PAGES),
+    ("whose are dispatched next", keys.MQ_HEAD),
+)
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is read, how many of its values are there, and how many it has so far."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The storage after a block, by key."""
+
+    header: Header
+    spec_name: str
+    spec_version: int
+    """Of the runtime in this state."""
+    values: dict[bytes, bytes] = field(default_factory=dict)
+    is_proven: bool = True
+    """Whether every value is proven. That no key was left out is compared as far as the state says it twice (`seeding`)."""
+
+    def of(self, prefix: bytes) -> dict[bytes, bytes]:
+        """Return the values of a storage item, by key, ascending."""
+        return {key: value for key, value in sorted(self.values.items()) if key.startswith(prefix)}
+
+    def write(self, path: Path) -> None:
+        """Keep the snapshot as JSON lines with gzip. Raises `FollowError`."""
+        lines: list[dict[str, Any]] = [
+            {
+                "header": self.header.to_json(),
+                "hash": to_hex(self.header.hash),
+                "specName": self.spec_name,
+                "specVersion": self.spec_version,
+                "proven": self.is_proven,
+            }
+        ]
+        lines += [{"key": to_hex(key), "value": to_hex(value)} for key, value in sorted(self.values.items())]
+        try:
+            with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as packed:
+                for line in lines:
+                    packed.write(json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            raise FollowError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def take_snapshot(chain: Chain, header: Header, runtime: Runtime, progress: Progress) -> Snapshot:
+    """Return the storage after a block.
+
+    Raises `UndecodableBlock` for a runtime whose storage has another shape, `BadAnswer` if every node's proof is wrong, and `NodeError`.
+    """
+    runtime.check_seeded()
+    block_hash = header.hash
+    values: dict[bytes, bytes] = {}
+    is_proven = True
+    for title, prefix in items_of(runtime):
+        done = total = 0
+        for page in _pages(chain, prefix, block_hash):
+            total += len(page)
+            for start in range(0, len(page), VALUES_PER_CALL):
+                part = page[start : start + VALUES_PER_CALL]
+                found, is_part_proven = chain.checked(chain.values(part, block_hash), header)
+                is_proven = is_proven and is_part_proven
+                values |= {key: value for key, value in found.items() if value is not None}
+                done += len(part)
+                progress(title, done, total)
+        progress(title, done, total)
+    return Snapshot(header, runtime.spec_name, runtime.spec_version, values, is_proven)
+
+
+def items_of(runtime: Runtime) -> tuple[tuple[str, bytes], ...]:
+    """Return titles and prefixes of what is read of a runtime's state."""
+    pending = PENDING_V1 if runtime.has("ParaInclusion", "V1") else PENDING_BEFORE_V1
+    upward = UPWARD_PAGES if runtime.has("MessageQueue", "BookStateFor") else ()
+    downward = DOWNWARD_PAGES if runtime.has_downward_pages else ()
+    return (*ITEMS, *downward, *pending, *(UPWARD if runtime.has("Ump", "RelayDispatchQueues") else ()), *upward)
+
+
+def _pages(chain: Chain, prefix: bytes, block_hash: bytes) -> Iterable[list[bytes]]:
+    """Yield the keys of a storage item: of a map as the node lists them, else the prefix itself."""
+    if prefix in SINGLE:
+        yield [prefix]
+    else:
+        yield from chain.keys_of(prefix, block_hash)
 
 
 @dataclass(frozen=True)
@@ -131,17 +251,17 @@ class _Making:
         requests = self._open_requests()
         state: JsonRecord = {
             "valid_paras": [
-                {"para_id": para, "kind": paras.kind_of(lifecycle)}
+                {"para_id": para, "kind": para_kind(lifecycle)}
                 for para, lifecycle in sorted(self._lifecycles.items())
-                if paras.is_para(lifecycle)
+                if is_para(lifecycle)
             ],
             "channels": channels,
             "contents": {
-                _name(channel): [
+                channel_name(channel): [
                     {"sent_at": each.sent_at, "data": each.msg.hex()} for each in storage.decode_queue(raw)
                 ]
                 for channel, raw in self._by_channel(keys.HRMP_CONTENTS)
-                if _name(channel) in channels
+                if channel_name(channel) in channels
             },
             "digests": self._digests(),
             "watermarks": {str(para): storage.decode_u32(raw) for para, raw in self._by_para(keys.HRMP_WATERMARKS)},
@@ -152,7 +272,9 @@ class _Making:
             "dmq_heads": {str(para): head.hex() for para, head in sorted(heads.items()) if self._is_para(para)},
             "open_requests": requests,
             "close_request_set": [
-                _name(channel) for channel in self._listed(keys.HRMP_CLOSE_REQUESTS_LIST) if _name(channel) in channels
+                channel_name(channel)
+                for channel in self._listed(keys.HRMP_CLOSE_REQUESTS_LIST)
+                if channel_name(channel) in channels
             ],
         }
         upward = {
@@ -189,7 +311,7 @@ class _Making:
         found = {}
         for (sender, recipient), raw in self._by_channel(keys.HRMP_CHANNELS):
             channel = storage.decode_channel(raw)
-            found[_name((sender, recipient))] = {
+            found[channel_name((sender, recipient))] = {
                 "limit_used_places": channel.max_capacity,
                 "limit_used_bytes": channel.max_total_size,
                 "limit_message_size": channel.max_message_size,
@@ -246,7 +368,7 @@ class _Making:
                 left = self._configuration.get("hrmp_recipient_deposit", 0) if request.sender_deposit else 0
                 given["recipient_deposit"] = left
                 self._reserved[recipient] += left
-            found[_name((sender, recipient))] = given
+            found[channel_name((sender, recipient))] = given
         return found
 
     def _digests(self) -> JsonRecord:
@@ -275,7 +397,7 @@ class _Making:
     # --- keys ---
 
     def _is_para(self, para: int) -> bool:
-        return paras.is_para(self._lifecycles.get(para, paras.ONBOARDING))
+        return is_para(self._lifecycles.get(para, ONBOARDING))
 
     def _by_para(self, prefix: bytes) -> Iterable[tuple[int, bytes]]:
         for key, raw in self._snapshot.of(prefix).items():
@@ -290,10 +412,6 @@ class _Making:
                 yield (sender, recipient), raw
             elif prefix == keys.HRMP_CHANNELS:
                 self._notices.append(f"channel {sender}->{recipient}: left out, a party does not exist")
-
-
-def _name(channel: ChannelId) -> str:
-    return f"{channel[0]}->{channel[1]}"
 
 
 def seed_document(seed: Seed) -> dict[str, Any]:

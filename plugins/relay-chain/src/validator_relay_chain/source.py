@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain as its nodes show it: headers, blocks, storage and runtimes, each answer checked as far as a hash goes."""
+"""A chain as its nodes show it: headers, blocks, storage and runtimes, each answer checked as far as a hash goes.
+
+The functions that read an answer raise `BadAnswer` for one that cannot be right.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from validator.plugin.api import DecodeError, Reader
 from validator_relay_chain import keys
-from validator_relay_chain.block import RawBlock, read_block
+from validator_relay_chain.block import RawBlock, check_hash, read_block
 from validator_relay_chain.errors import (
     BadAnswer,
     BodyMissing,
@@ -22,22 +27,99 @@ from validator_relay_chain.errors import (
     TooMuch,
     UndecodableBlock,
 )
-from validator_relay_chain.header import Header, from_hex, to_hex
-from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, NUMBERS_MAX, RUNTIMES_MAX, VALUES_PER_CALL
-from validator_relay_chain.metadata import VERSIONS, Runtime, is_readable
-from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.pool import Call, NodePool, known
-from validator_relay_chain.reading import (
-    AT_VERSION,
-    Value,
-    Version,
-    read_header,
-    read_keys,
-    read_metadata,
-    read_values,
-    read_version,
+from validator_relay_chain.header import Header, from_hex, shown, to_hex
+from validator_relay_chain.limits import (
+    KEYS_MAX,
+    KEYS_PER_PAGE,
+    NUMBERS_MAX,
+    RUNTIMES_MAX,
+    SPEC_VERSION_MAX,
+    VALUES_PER_CALL,
 )
+from validator_relay_chain.metadata import VERSIONS, MetadataCache, Runtime, is_readable
+from validator_relay_chain.pool import Call, NodePool, known
+from validator_relay_chain.storage import Value
 from validator_relay_chain.trie import ProofError, read_proof
+
+EXTRINSICS_V1_SINCE: Final = 2
+"""The runtime's ``systemVersion`` from which on the extrinsics root has state version 1."""
+
+AT_VERSION: Final = "Metadata_metadata_at_version"
+"""The runtime's function that gives metadata in a version of the format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The version of a runtime."""
+
+    spec_name: str
+    spec_version: int
+    extrinsics_version: int
+
+
+def read_header(answer: Any, block_hash: bytes) -> Header:
+    """Return a header that must have a hash."""
+    header = Header.from_json(answer)
+    check_hash(header, block_hash)
+    return header
+
+
+def read_values(answer: Any, wanted: Sequence[bytes]) -> dict[bytes, Value]:
+    """Return the values of one set of changes, by key; None where there is none."""
+    found: dict[bytes, Value] = dict.fromkeys(wanted)
+    if not isinstance(answer, list) or len(answer) != 1 or not isinstance(answer[0], dict):
+        raise BadAnswer(f"state_queryStorageAt: expected one set of changes, found {shown(answer)}")
+    changes = answer[0].get("changes")
+    if not isinstance(changes, list):
+        raise BadAnswer(f"state_queryStorageAt: expected changes, found {shown(changes)}")
+    for change in changes:
+        if not isinstance(change, list) or len(change) != 2:
+            raise BadAnswer(f"state_queryStorageAt: expected key and value, found {shown(change)}")
+        key = from_hex(change[0], "storage key")
+        if key not in found:
+            raise BadAnswer(f"state_queryStorageAt: expected the keys that were asked for, found 0x{key.hex()}")
+        found[key] = None if change[1] is None else from_hex(change[1], "storage value")
+    if len(changes) != len(found):
+        raise NotKnownHere(f"state_queryStorageAt: expected {len(found)} values, found {len(changes)}")
+    return found
+
+
+def read_keys(answer: Any, prefix: bytes, size: int, last: bytes | None) -> list[bytes]:
+    """Return a page of keys, ascending, after the ``last`` one."""
+    if not isinstance(answer, list) or len(answer) > size:
+        raise BadAnswer(f"state_getKeysPaged: expected at most {size} keys, found {shown(answer)}")
+    found = [from_hex(each, "storage key") for each in answer]
+    for key in found:
+        if not key.startswith(prefix) or (last is not None and key <= last):
+            raise BadAnswer(f"state_getKeysPaged: expected ascending keys of 0x{prefix.hex()}, found 0x{key.hex()}")
+        last = key
+    return found
+
+
+def read_metadata(answer: Any) -> bytes:
+    """Return the metadata of an ``Option<Vec<u8>>``; none is empty."""
+    raw = from_hex(known("metadata")(answer), "metadata")
+    reader = Reader(raw)
+    try:
+        found = reader.option(reader.bytes)
+    except DecodeError as error:
+        raise BadAnswer(f"state_call {AT_VERSION}: {error}") from error
+    return found or b""
+
+
+def read_version(answer: Any) -> Version:
+    """Return the version of a runtime."""
+    if not isinstance(answer, dict) or type(answer.get("specVersion")) is not int:
+        raise BadAnswer(f"state_getRuntimeVersion: expected a specVersion, found {shown(answer)}")
+    if not 0 <= answer["specVersion"] <= SPEC_VERSION_MAX:
+        raise BadAnswer(f"state_getRuntimeVersion: expected a u32 as specVersion, found {shown(answer['specVersion'])}")
+    name = answer.get("specName")
+    if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isascii() or not name.isprintable():
+        raise BadAnswer(f"state_getRuntimeVersion: expected a specName, found {shown(name)}")
+    system = answer.get("systemVersion", answer.get("stateVersion", 0))
+    is_v1 = type(system) is int and system >= EXTRINSICS_V1_SINCE
+    return Version(name, answer["specVersion"], int(is_v1))
+
 
 T = TypeVar("T")
 
@@ -65,10 +147,6 @@ class Chain:
     def kept_in(self, number: int) -> Path | None:  # noqa: ARG002 - of `KeptChain`
         """Return the file that has a block, or None: it is a node's."""
         return None
-
-    def genesis(self) -> bytes:
-        """Return the hash of block 0."""
-        return self.hash_at(0)
 
     def hash_at(self, number: int) -> bytes:
         """Return the hash of a block on the node's best chain."""
@@ -299,7 +377,7 @@ class Chain:
         return runtime
 
     def _load(self, block_hash: bytes, version: Version, *, afresh: bool) -> Runtime:
-        genesis = self.pool.genesis or self.genesis()
+        genesis = self.pool.genesis or self.hash_at(0)
         name = version.spec_name, version.spec_version
         kept = None if afresh else self._cache.read(genesis, *name)
         if kept is not None:

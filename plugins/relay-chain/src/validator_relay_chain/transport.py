@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,27 +20,24 @@ from rich.console import Console
 from validator.plugin.api import LeaseLost, Manifest, Record, Transport, TransportContext, hookimpl
 from validator.plugin.job_api import UserError
 from validator_relay_chain import __version__
-from validator_relay_chain.archive import Archive
+from validator_relay_chain.archive import Archive, KeptChain
+from validator_relay_chain.channels import JsonRecord
 from validator_relay_chain.config import ChainSource, Configuration
-from validator_relay_chain.convert import JsonRecord, Step
+from validator_relay_chain.convert import Step
 from validator_relay_chain.display import LOG, Display, Followed, LaneDisplay, LogLines
 from validator_relay_chain.errors import FollowError
 from validator_relay_chain.figures import FOLLOWED, JUDGED, ChainFigures, Figures
-from validator_relay_chain.follow import Follower, Settings
+from validator_relay_chain.follow import Follower
 from validator_relay_chain.header import from_hex
-from validator_relay_chain.kept import KeptChain
-from validator_relay_chain.known_rules import RulesGuard
-from validator_relay_chain.metadata_cache import MetadataCache
-from validator_relay_chain.oracle.news import News
-from validator_relay_chain.oracle.records import own_topics
+from validator_relay_chain.metadata import MetadataCache
+from validator_relay_chain.oracle.records import News, own_topics
 from validator_relay_chain.oracle.transport import run as judge
-from validator_relay_chain.pool import NodePool, RealTime, Stopped
+from validator_relay_chain.pool import Clock, NodePool, Stopped
 from validator_relay_chain.position import Position
+from validator_relay_chain.rules import RulesGuard
 
 NAME: Final = "relay-chain"
 JUDGE: Final = "judge"
-STOP_LOOK_S: Final = 0.2
-"""Seconds after which a pause notices a request to stop."""
 
 
 @hookimpl
@@ -72,24 +68,6 @@ def run(context: TransportContext) -> None:
         raise FollowError("[transports.relay-chain.chains]: expected at least one chain, found none")
     with LogLines(), Display(Console(stderr=True)) as display:
         _Lanes(context, config.chains, display).run()
-
-
-class ContextTime(RealTime):
-    """The clock of this machine; the context ends its pauses."""
-
-    def __init__(self, context: TransportContext) -> None:
-        super().__init__(threading.Event())
-        self._context = context
-
-    def pause(self, seconds: float) -> bool:
-        """Wait, and return whether the transport should stop."""
-        deadline = time.monotonic() + seconds
-        while not self._context.stopping:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            super().pause(min(left, STOP_LOOK_S))
-        return True
 
 
 class _Lanes:
@@ -141,7 +119,7 @@ def follow(
             position.number,
         )
         return
-    clock = ContextTime(context)
+    clock = Clock(lambda: context.stopping)
 
     figures = ChainFigures(measured, lane, position.number)
 
@@ -156,22 +134,12 @@ def follow(
         chain = KeptChain(pool, MetadataCache(source.metadata_folder), blocks=blocks)
         out = _Output(context, lane, shown, figures, pool)
         guard = RulesGuard(lane, Path(source.folder))
-        Follower(_settings(lane, source), chain, clock, position, out, tell, guard.check, guard.features_at).run()
+        Follower(lane, source, chain, clock, position, out, tell, guard.check, guard.features_at).run()
         LOG.info("lane %s: block %d is followed, the last one wanted", lane, source.to_block)
     finally:
         pool.close()
         with suppress(UserError):  # Kafka is away, or this process is not the active one: what ended the lane says so
             shown.end()
-
-
-def _settings(lane: str, source: ChainSource) -> Settings:
-    return Settings(
-        lane,
-        source.to_block,
-        in_flight=source.in_flight,
-        compare_every_blocks=source.compare_every_blocks,
-        is_simulator=source.simulator,
-    )
 
 
 def _begin(context: TransportContext, lane: str, source: ChainSource) -> Position:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from validator.plugin.api import DecodeError, Reader
 from validator_relay_chain import keys
+from validator_relay_chain.channels import JsonRecord
 from validator_relay_chain.limits import PAGE_MESSAGES_MAX
-
-JsonRecord = dict[str, Any]
 
 ORIGIN: Final = b"\x00\x00"
 """``AggregateMessageOrigin::Ump(UmpQueueId::Para(..))``, which the para follows."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from validator.plugin.protocol_api import BlockNumber, ParaId
-from validator_xcmp_bodies.errors import not_expected
 from validator_xcmp_bodies.limits import UNLISTED_TOTAL_BYTES_MAX
 from validator_xcmp_bodies.outcomes import (
     BodyPart,
@@ -23,6 +22,7 @@ from validator_xcmp_bodies.outcomes import (
     RecordOffset,
     Refused,
     Settings,
+    not_expected,
 )
 from validator_xcmp_bodies.queue import Content, Name, Queue
 

@@ -7,11 +7,16 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from validator.cli.command_api import (
     POLL_S,
@@ -21,6 +26,7 @@ from validator.cli.command_api import (
     RecordSender,
     TopicReader,
     UserError,
+    VisibleConsole,
     connected,
     executed_blocks,
     read_line,
@@ -32,18 +38,15 @@ from validator.cli.command_api import (
 )
 from validator.plugin.protocol_api import U32_MAX
 from validator_xcmp_bodies import alarms, records
-from validator_xcmp_bodies.bodyfile import SHOWN_CHARACTERS, body_of
-from validator_xcmp_bodies.fetch import BodyFetcher
-from validator_xcmp_bodies.follow import START, Delivery, Follower, MessageName
-from validator_xcmp_bodies.job import JOB
+from validator_xcmp_bodies.alarms import aged
+from validator_xcmp_bodies.follow import START, Delivery, Follower, MessageName, message_document
+from validator_xcmp_bodies.job import JOB, alarm_blocks
 from validator_xcmp_bodies.limits import REPORTS_PER_BLOCK, REPORTS_PER_BLOCK_MAX
-from validator_xcmp_bodies.options import alarm_blocks
+from validator_xcmp_bodies.outcomes import Held, RecordOffset
 from validator_xcmp_bodies.parts import BodyError
 from validator_xcmp_bodies.reports import RecordsRemoved, ReportProgress, Wish
 from validator_xcmp_bodies.reports import make as make_reports
-from validator_xcmp_bodies.sender import Content, Sender, by_content
-from validator_xcmp_bodies.shown import show_messages, show_statuses
-from validator_xcmp_bodies.statuses import aged
+from validator_xcmp_bodies.sender import SHOWN_CHARACTERS, Content, Sender, body_of, by_content
 
 app = typer.Typer(
     add_completion=False,
@@ -53,6 +56,9 @@ app = typer.Typer(
 )
 
 POSITION_NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+
+FETCH_S_MAX: Final = 60.0
+"""Seconds that reading one part may take."""
 
 LOOK_AGAIN_S: Final = 10.0
 """Seconds after which Kafka is asked again about records that it seems to have removed."""
@@ -127,10 +133,11 @@ def follow(
     config = connected(config_path)
     _check_chain(config, chain)
     follower = Follower(_position(after))
-    with terminated_as_interrupted(), BodyFetcher(config.kafka, config.topics.prefix) as fetcher:
+    reader = TopicReader(config.kafka, config.topics.prefix, [records.BODIES], tail=0)
+    with terminated_as_interrupted(), reader as bodies:
         try:
             deliveries = _followed(config, chain, para, follower, once=once)
-            fetched = ([(each, fetcher.payloads(chain, each.held))] for each in deliveries)
+            fetched = ([(each, _payloads(bodies, chain, each.held))] for each in deliveries)
             messages = (each for chunk in until_first(fetched, "waiting for messages") for each in chunk)
             show_messages(chain, messages, as_json=as_json, follow=not once)
         except KeyboardInterrupt:
@@ -256,6 +263,31 @@ def _followed(config: Config, chain: str, para: int, follower: Follower, *, once
                 return
 
 
+# --- held bodies ---
+
+
+def _payloads(reader: TopicReader, lane: str, held: Held) -> list[bytes]:
+    """Return the payloads of a held body. Raises `UserError`: a part is gone, the parts are not the body that is listed."""
+    try:
+        return records.read_body(lane, held, partial(_value, reader))
+    except BodyError as error:
+        raise UserError(str(error)) from error
+
+
+def _value(reader: TopicReader, place: RecordOffset) -> bytes:
+    reader.restart(records.BODIES, place.partition, place.offset)
+    deadline = time.monotonic() + FETCH_S_MAX
+    while time.monotonic() < deadline:
+        found: list[Any] = reader.poll(POLL_S)
+        if found:
+            if found[0].offset == place.offset:
+                return bytes(found[0].value)
+            break
+        if reader.at_end:
+            break
+    raise UserError(records.gone(place))
+
+
 # --- status ---
 
 
@@ -328,3 +360,82 @@ def _serve(config: Config, chain: str, para: int, sender: Sender, *, once: bool)
                 if not sent:
                     say("nothing sent: the chain lists none of the bodies that is not held")
                 return
+
+
+# --- showing ---
+
+
+Message: TypeAlias = tuple[Delivery, list[bytes]]
+"""What is handed over, and the payloads of its body."""
+
+COLUMNS: Final = ("block", "sender", "payloads", "bytes", "root", "acks", "watermark", "acked at it")
+TABLE_FRAME_LINES: Final = 3
+"""Lines of a terminal that the rows of a live table leave free."""
+
+
+def show_messages(
+    lane: str, messages: Iterable[Message], *, as_json: bool, follow: bool, console: Console | None = None
+) -> None:
+    """Show a recipient's messages as they come; ``follow`` redraws the table for each, else it is printed at the end."""
+    console = VisibleConsole() if console is None else console
+    if as_json:
+        _print(json.dumps(message_document(lane, *message)) for message in messages)
+    elif not console.is_terminal:
+        _print(_line(*message) for message in messages)
+    elif follow:
+        _show_live(messages, console)
+    else:
+        console.print(_table(_cells(*message) for message in messages))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def _show_live(messages: Iterable[Message], console: Console) -> None:
+    rows: deque[tuple[str, ...]] = deque(maxlen=max(1, console.height - TABLE_FRAME_LINES))
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        for message in messages:
+            rows.append(_cells(*message))
+            live.update(_table(rows), refresh=True)
+
+
+def _line(delivery: Delivery, payloads: list[bytes]) -> str:
+    held, watermark = delivery.held, delivery.watermark
+    acked = f" and {', '.join(map(str, watermark.acked))} at it" if watermark.acked else ""
+    return (
+        f"{held.sent_at}/{held.sender}: {len(payloads)} payloads, {held.size} bytes, root {held.root.hex()[:16]}; "
+        f"acknowledge {len(delivery.acks)}: everything below {watermark.block}{acked}"
+    )
+
+
+def _cells(delivery: Delivery, payloads: list[bytes]) -> tuple[str, ...]:
+    held, watermark = delivery.held, delivery.watermark
+    numbers = (held.sent_at, held.sender, len(payloads), held.size)
+    rest = (f"{held.root.hex()[:16]}...", str(len(delivery.acks)), str(watermark.block))
+    return (*map(str, numbers), *rest, ", ".join(map(str, watermark.acked)))
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for name in COLUMNS:
+        left = name in ("root", "acked at it")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def show_statuses(rows: list[dict[str, Any]]) -> None:
+    """Print a table of queues."""
+    table = Table("chain", "para", "height", "unread", "missing", "waiting bytes", "front", "age", "alarm", box=None)
+    for row in rows:
+        front = row["front"]
+        where = "" if front is None else f"{front['sent_at']}/{front['sender']}{'' if front['held'] else ' (missing)'}"
+        numbers = (row["height"], row["unread"], row["missing"], row["waiting_bytes"])
+        age = "" if row["front_age_blocks"] is None else str(row["front_age_blocks"])
+        alarm = "ALARM" if row["alarm"] else ""
+        table.add_row(row["lane"], str(row["recipient"]), *map(str, numbers), where, age, alarm)
+    VisibleConsole(soft_wrap=True).print(table)

@@ -10,7 +10,7 @@ So a recipient that stores the position with what it has done gets each message 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from validator.plugin.protocol_api import BlockNumber, ParaId
 from validator_xcmp_bodies.outcomes import EventKind, Held, IngressEvent, Watermark
@@ -89,3 +89,20 @@ class Follower:
         if same[-1] == name[1]:
             return Watermark(block + 1, ())
         return Watermark(block, tuple(sender for sender in same if sender <= name[1]))
+
+
+def message_document(lane: str, delivery: Delivery, payloads: list[bytes]) -> dict[str, Any]:
+    """Return a message as JSON: what `validator messages follow --json` prints, and what an inbox gets."""
+    held = delivery.held
+    return {
+        "lane": lane,
+        "recipient": held.recipient,
+        "sent_at": held.sent_at,
+        "sender": held.sender,
+        "root": held.root.hex(),
+        "size": held.size,
+        "payloads": [payload.hex() for payload in payloads],
+        "position": f"{held.sent_at}/{held.sender}",
+        "acks": [list(name) for name in delivery.acks],
+        "watermark": {"block": delivery.watermark.block, "acked": list(delivery.watermark.acked)},
+    }

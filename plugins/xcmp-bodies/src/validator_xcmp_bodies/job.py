@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator of bodies as a job of the product (`validator.plugin.job_api`).
+"""The operator of bodies as a job of the product (`validator.plugin.job_api`), with the table `[jobs.xcmp-bodies]` of the configuration.
 
 A chain's recipients are divided into *buckets*, by para id modulo their number. Each bucket is one state with one producer. A block's
 receipt goes to all buckets of its chain, since it is their clock; an event or a part of a body goes to its recipient's.
@@ -14,7 +14,7 @@ import marshal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from validator.plugin.job_api import (
     DAY_MS,
@@ -33,10 +33,9 @@ from validator.plugin.job_api import (
     TopicForm,
     UserError,
 )
-from validator_xcmp_bodies import records
+from validator.plugin.protocol_api import U32_MAX
+from validator_xcmp_bodies import limits, records
 from validator_xcmp_bodies.bodies import Bodies
-from validator_xcmp_bodies.errors import malformed
-from validator_xcmp_bodies.options import Options
 from validator_xcmp_bodies.outcomes import (
     BodyPart,
     EventKind,
@@ -45,11 +44,93 @@ from validator_xcmp_bodies.outcomes import (
     Outcome,
     RecordOffset,
     Refused,
+    Settings,
     Wanted,
+    malformed,
 )
 from validator_xcmp_bodies.pages import Pages, recovered_pages, restore
 from validator_xcmp_bodies.parts import BodyError, Condensed
 from validator_xcmp_bodies.queue import Content, Name
+
+PROTOCOL: Final = "xcmp-network"
+"""Chains of this protocol have bodies, unless the table names the chains."""
+CAPACITY_LIMIT: Final = "max_channel_messages"
+"""The limit of that protocol that bounds a channel; senders see it as the capacity in their credits."""
+
+_RANGES: Final = {
+    "buckets": (1, limits.BUCKETS_MAX),
+    "retention_hours": (limits.RETENTION_HOURS_MIN, 24 * 365),
+    "wanted_after_blocks": (1, U32_MAX),
+    "wanted_interval_blocks_max": (1, U32_MAX),
+    "wanted_per_batch_max": (1, 65_536),
+    "sender_requests": (0, U32_MAX),
+    "unlisted_bytes": (0, limits.UNLISTED_TOTAL_BYTES_MAX),
+    "unlisted_blocks": (1, U32_MAX),
+    "alarm_blocks": (1, U32_MAX),
+    "capacity_messages": (1, U32_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``buckets`` is into how many shares a chain's recipients are divided; it can never change once the job has run."""
+
+    chains: tuple[str, ...]
+    settings: Mapping[str, Settings]
+    """By chain."""
+    buckets: int = 1
+    retention_hours: int = limits.RETENTION_HOURS_MIN
+
+    @classmethod
+    def read(cls, context: JobContext) -> Options:
+        """Read the table. Raises `UserError` that names the key, what was expected and what was found."""
+        where = f"[jobs.{context.name}]"
+        options = dict(context.options)
+        chains = _chains(where, options.pop("chains", None), context.chains)
+        for key, value in options.items():
+            if key not in _RANGES:
+                raise UserError(f"{where} {key}: no such key; there are chains, {', '.join(_RANGES)}")
+            _number(where, key, value)
+        buckets = options.pop("buckets", 1)
+        retention = options.pop("retention_hours", limits.RETENTION_HOURS_MIN)
+        settings = {
+            lane: Settings(**{"capacity_messages": _capacity(context.chains[lane]), **options}) for lane in chains
+        }
+        return cls(chains, settings, buckets, retention)
+
+
+def alarm_blocks(name: str, table: Mapping[str, Any]) -> int:
+    """Return the key of a job's table, or its default; other keys are not looked at. Raises `UserError`."""
+    return _number(f"[jobs.{name}]", "alarm_blocks", table.get("alarm_blocks", limits.ALARM_BLOCKS))
+
+
+def _number(where: str, key: str, value: Any) -> int:
+    least, most = _RANGES[key]
+    if type(value) is not int or not least <= value <= most:
+        raise UserError(f"{where} {key}: expected {least} to {most}, found {value!r}")
+    return value
+
+
+def _chains(where: str, named: Any, configured: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    if named is None:
+        chains = sorted(lane for lane, chain in configured.items() if chain["protocol"] == PROTOCOL)
+        if not chains:
+            raise UserError(f"{where} chains: no chain has protocol {PROTOCOL!r}: name the chains that have bodies")
+        return tuple(chains)
+    if not isinstance(named, list | tuple) or not named or not all(isinstance(lane, str) for lane in named):
+        raise UserError(f"{where} chains: expected a list of chains, found {named!r}")
+    for lane in named:
+        if lane not in configured:
+            raise UserError(f"{where} chains: {lane} is not configured in [chains]")
+    return tuple(sorted(set(named)))
+
+
+def _capacity(chain: Mapping[str, Any]) -> int:
+    for table in chain.get("limits", {}).values():
+        if isinstance(table, Mapping) and isinstance(table.get(CAPACITY_LIMIT), int):
+            return int(table[CAPACITY_LIMIT])
+    return limits.CAPACITY_MESSAGES
+
 
 JOB: Final = "xcmp-bodies"
 DETAIL_CHARACTERS_MAX: Final = 400
@@ -80,27 +161,15 @@ def open_job(context: JobContext) -> Job:
 class BodiesJob:
     """The job for the chains of its options."""
 
+    name: ClassVar = JOB
+    metrics: ClassVar = METRICS
+    causes: ClassVar = (records.INGRESS, records.RECEIPTS)
+    effects: ClassVar = (records.BODIES,)
+    """A sender writes a body after it has read the event that lists it."""
+    remembered: ClassVar = (records.INGRESS, records.HELD)
+    """What is queued, and which bodies are held."""
+
     options: Options
-
-    @property
-    def metrics(self) -> tuple[PluginMetric, ...]:
-        """What buckets measure."""
-        return METRICS
-
-    @property
-    def name(self) -> str:
-        """The name of the entry point."""
-        return JOB
-
-    @property
-    def causes(self) -> tuple[str, ...]:
-        """What the lanes say about queues and blocks."""
-        return (records.INGRESS, records.RECEIPTS)
-
-    @property
-    def effects(self) -> tuple[str, ...]:
-        """Bodies: a sender writes one after it has read the event that lists it."""
-        return (records.BODIES,)
 
     @property
     def topics(self) -> tuple[Topic, ...]:
@@ -149,11 +218,6 @@ class BodiesJob:
         """Return a bucket's state."""
         lane = key.split("/", 1)[0]
         return Bucket(lane, restore(self.options.settings[lane], pages), pages)
-
-    @property
-    def remembered(self) -> tuple[str, ...]:
-        """What is queued, and which bodies are held."""
-        return (records.INGRESS, records.HELD)
 
     def recover(
         self, key: str, found: Iterable[JobRecord], consumed: Mapping[tuple[str, int], int]

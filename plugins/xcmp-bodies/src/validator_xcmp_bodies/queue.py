@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
-from validator_xcmp_bodies.errors import Refusal, duplicate, malformed, not_expected, root_mismatch, size_mismatch
 from validator_xcmp_bodies.limits import PAYLOADS_MAX, UNLISTED_PART_OVERHEAD_BYTES, parts_max
 from validator_xcmp_bodies.outcomes import (
     BodyPart,
@@ -27,10 +26,16 @@ from validator_xcmp_bodies.outcomes import (
     Outcome,
     QueueStatus,
     RecordOffset,
+    Refusal,
     Refused,
     Settings,
     Wanted,
     Watermark,
+    duplicate,
+    malformed,
+    not_expected,
+    root_mismatch,
+    size_mismatch,
 )
 from validator_xcmp_bodies.parts import Condensed, join
 

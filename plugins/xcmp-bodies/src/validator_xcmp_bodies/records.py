@@ -7,12 +7,12 @@ A record's key is the lane and what the topic is partitioned by: ``lane/recipien
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final
 
-from validator.plugin.job_api import OutputRecord, RecordFormat, SchemaSet, TopicForm, schemas
+from validator.plugin.job_api import OutputRecord, RecordFormat, RecordUnreadable, SchemaSet, TopicForm, schemas
 from validator.plugin.protocol_api import U32_MAX, Hash
 from validator_xcmp_bodies.limits import BODY_RECORD_BYTES_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX
 from validator_xcmp_bodies.outcomes import (
@@ -28,7 +28,7 @@ from validator_xcmp_bodies.outcomes import (
     Wanted,
     Watermark,
 )
-from validator_xcmp_bodies.parts import BodyError, Part, condense, cut, measure
+from validator_xcmp_bodies.parts import BodyError, Part, condense, cut, measure, rejoin
 
 BODIES: Final = "xcmp.bodies"
 WANTED: Final = "xcmp.wanted"
@@ -243,3 +243,35 @@ def _refused(refused: Refused) -> dict[str, Any]:
 
 def _watermark(watermark: Watermark) -> dict[str, Any]:
     return {"block": watermark.block, "acked": list(watermark.acked)}
+
+
+# --- reading held bodies back ---
+
+
+def read_body(lane: str, held: Held, value_at: Callable[[RecordOffset], bytes]) -> list[bytes]:
+    """Return the payloads of a held body; ``value_at`` returns the record at a place, and raises if it is gone.
+
+    Raises `BodyError`: a record that is no part, parts that cannot be joined, another root or size than the listed one.
+    """
+    name = f"{lane}: the body of {held.sent_at}/{held.sender} for {held.recipient}"
+    parts = [_part(place, value_at(place)) for place in held.places]
+    try:
+        payloads = rejoin(parts)
+    except BodyError as error:
+        raise BodyError(f"{name} cannot be joined: {error}") from error
+    found = measure(payloads)
+    if (found.root, found.size) != (held.root, held.size):
+        raise BodyError(f"{name}: expected root {held.root.hex()}, found {found.root.hex()}")
+    return payloads
+
+
+def gone(place: RecordOffset) -> str:
+    """Return what to say of a record that retention has removed."""
+    return f"{BODIES} {place.partition}/{place.offset}: the record is gone; bodies are kept for [jobs.xcmp-bodies] retention_hours"
+
+
+def _part(place: RecordOffset, value: bytes) -> Part:
+    try:
+        return decode_body(value)[2]
+    except (RecordUnreadable, BodyError) as error:
+        raise BodyError(f"{BODIES} {place.partition}/{place.offset}: {error}") from error

@@ -22,16 +22,14 @@ from typing import Any, ClassVar, Final
 from validator.plugin.api import Manifest, OutputReader, OutputRecord, Transport, TransportContext, hookimpl
 from validator.plugin.protocol_api import U32_MAX
 from validator_xcmp_bodies import __version__, records
-from validator_xcmp_bodies.follow import Delivery, Follower
-from validator_xcmp_bodies.inbox import Inbox
+from validator_xcmp_bodies.folders import Inbox, Outbox
+from validator_xcmp_bodies.follow import Delivery, Follower, message_document
 from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.limits import INBOX_FILES, INBOX_FILES_MAX, OUTBOX_FILES_MAX
-from validator_xcmp_bodies.outbox import Outbox
 from validator_xcmp_bodies.outcomes import RecordOffset, Wanted
 from validator_xcmp_bodies.parts import BodyError
-from validator_xcmp_bodies.reading import gone, read_body
+from validator_xcmp_bodies.records import gone, read_body
 from validator_xcmp_bodies.sender import Name, Sender
-from validator_xcmp_bodies.shown import message_document
 
 LOG: Final = logging.getLogger("validator_xcmp_bodies")
 TOPICS: Final = (records.INGRESS, records.HELD, records.WANTED, records.FLOW)

@@ -99,7 +99,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         ),
         proofs=ProofFormat(KINDS, prove_document, verify_document),
         state_view=STATE_VIEW,
-        invariants=_check_invariants,
+        invariants=check_invariants,
         reconfigure=_reconfigure,
         rules_page=_PACKAGE.joinpath("rules.md"),
     )
@@ -107,10 +107,6 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
 
 def _has_opening_channels(setup: Setup) -> bool:
     return setup.network.channels is ChannelMode.XCMP
-
-
-def _check_invariants(state: NetworkState, _profile: Any) -> None:
-    check_invariants(state)
 
 
 def _reconfigure(state: NetworkState, settings: ChainSettings, limits: Collection[str]) -> None:

@@ -262,7 +262,7 @@ def touch_channel(state: NetworkState, channel_id: ChannelId) -> None:
 # All invariants of the storage, recomputed from ground truth.
 
 
-def check_invariants(state: NetworkState) -> None:
+def check_invariants(state: NetworkState, _profile: object = None) -> None:
     """Raise `InvariantBroken` with a sentence for every invariant that the state breaks."""
     raise_if_broken(broken_invariants(state))
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
-from typing import Any
 
 from validator.plugin.protocol_api import (
     ChainSettings,
@@ -60,14 +59,10 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             vectors=vector_result,
         ),
         proofs=ProofFormat(KINDS, prove_document, verify_document),
-        invariants=_check_invariants,
+        invariants=check_invariants,
         reconfigure=_reconfigure,
         rules_page=_PACKAGE.joinpath("rules.md"),
     )
-
-
-def _check_invariants(state: XcmpState, _profile: Any) -> None:
-    check_invariants(state)
 
 
 def _reconfigure(state: XcmpState, settings: ChainSettings, limits: Collection[str]) -> None:

@@ -219,7 +219,7 @@ def _touch(state: XcmpState, sender: ParaId, recipient: ParaId) -> None:
 # All invariants of the storage, recomputed from ground truth.
 
 
-def check_invariants(state: XcmpState) -> None:
+def check_invariants(state: XcmpState, _profile: object = None) -> None:
     """Raise `InvariantBroken` with a sentence for every invariant that the state breaks."""
     raise_if_broken(broken_invariants(state))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from validator.plugin.protocol_api import BlockNumber, Node
-from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
+from validator.protocols.kit import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel, accounts_view
 from validator_xcmp.limits import BITFIELD_BITS_MAX
 from validator_xcmp.records import Candidate, ChannelRequest, CloseChannel, CloseChannelTo, Watermark
 from validator_xcmp.state import XcmpState, column_index
@@ -99,15 +99,7 @@ def view(state: XcmpState) -> dict[str, Any]:
         },
         "cst_roots": {str(sender): root.hex() for sender, root in sorted(state.cst_roots.items())},
         "watermarks": {str(para): list(watermark) for para, watermark in sorted(state.watermarks.items())},
-        "open_requests": [
-            {
-                "sender": request.sender,
-                "recipient": request.recipient,
-                "confirmed": request.confirmed,
-                "age": request.age,
-            }
-            for request in state.open_requests
-        ],
+        "open_requests": state.open_requests.view(),
         "close_requests": [
             {"initiator": initiator, "sender": sender, "recipient": recipient}
             for (sender, recipient), initiator in state.close_requests.items()
@@ -126,9 +118,5 @@ def view(state: XcmpState) -> dict[str, Any]:
             for para, queue in sorted(state.downward_queues.items())
         },
         "dmq_heads": {str(para): tail.head.hex() for para, tail in sorted(state.downward_tails.items())},
-        "balances": {
-            str(para): {"free": account.free, "reserved": account.reserved}
-            for para, account in sorted(state.accounts.items())
-            if para in state.paras or account.free or account.reserved
-        },
+        "balances": accounts_view(state, state.paras),
     }

@@ -10,8 +10,9 @@ from validator_channel.client.client import (
     Status,
     WatchEvent,
 )
-from validator_channel.client.config import ClientConfig, ConfigError, load_config
+from validator_channel.client.config import ClientConfig, load_config
 from validator_channel.limits import ClientLimits
+from validator_channel.tables import ConfigError
 
 __all__ = [
     "ChannelClient",

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,19 +11,13 @@ from typing import Any, Final
 from validator_channel.crypto import NO_PSK
 from validator_channel.hello import Peering
 from validator_channel.limits import CONFIG_BYTES_MAX, GATEWAYS_MAX
-from validator_channel.net.certificates import read_psk
 from validator_channel.net.peers import Peer
 from validator_channel.net.sockets import parse_address
 from validator_channel.net.tls import TlsFiles
-from validator_channel.wire import parse_id
+from validator_channel.tables import PIN_EXPECTED, ConfigError, Table, is_pin, read_toml
 
-_PIN: Final = re.compile(r"[0-9a-f]{64}")
 KEYS: Final = ("gateways", "server_name", "peer", "gateway", "certificate", "key", "ca", "crl", "pins", "psk_file")
 """The keys of the file, in the order in which problems are reported."""
-
-
-class ConfigError(Exception):
-    """A configuration that cannot be used; the text has one line for each problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,96 +47,44 @@ def load_config(path: Path | None, overrides: Mapping[str, Any] | None = None) -
 
     An override that is None leaves the file's value. Raises `ConfigError` with all problems.
     """
-    table: dict[str, Any] = {} if path is None else _read(path)
-    place = "options" if path is None else str(path)
+    values: dict[str, Any] = {} if path is None else read_toml(path, CONFIG_BYTES_MAX)
     folder = Path() if path is None else path.parent
-    problems = [f"{place}: {key}: no such key, expected one of {', '.join(KEYS)}" for key in table if key not in KEYS]
-    for key in ("certificate", "key", "ca", "crl", "psk_file"):
-        if isinstance(table.get(key), str):
-            table[key] = str(folder / table[key])
-    table |= {key: value for key, value in (overrides or {}).items() if value is not None}
-    return _Reader(place, table, problems).config()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(CONFIG_BYTES_MAX + 1)
-        if len(data) > CONFIG_BYTES_MAX:
-            raise ConfigError(f"{path}: expected at most {CONFIG_BYTES_MAX} bytes")
-        return tomllib.loads(data.decode("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number without end, or nested too deeply
-        raise ConfigError(f"{path}: expected TOML: {error}") from None
-
-
-class _Reader:
-    """Reads the keys of a table; each problem becomes a line."""
-
-    def __init__(self, place: str, table: Mapping[str, Any], problems: list[str]) -> None:
-        self._place = place
-        self._table = table
-        self._problems = problems
-
-    def config(self) -> ClientConfig:
-        gateways, server_name = self._gateways(), self._text("server_name")
-        peer, gateway = self._peer("peer"), self._peer("gateway")
-        certificate, key, ca = (Path(self._text(name, required=True) or "") for name in ("certificate", "key", "ca"))
-        crl, pins, psk = self._text("crl"), self._pins(), self._psk()
-        if not self._problems:
-            try:
-                Peering(peer, gateway)
-            except ValueError as error:
-                self._problems.append(f"{self._place}: gateway: {error}")
-        if self._problems:
-            raise ConfigError("\n".join(self._problems))
-        tls = TlsFiles(certificate, key, ca, None if crl is None else Path(crl))
-        return ClientConfig(
-            gateways=gateways, peer=peer, gateway=gateway, tls=tls, server_name=server_name, pins=pins, psk=psk
-        )
-
-    def _problem(self, key: str, expected: str) -> None:
-        found = repr(self._table[key])[:60] if key in self._table else "nothing"
-        self._problems.append(f"{self._place}: {key}: expected {expected}, found {found}")
-
-    def _text(self, key: str, *, required: bool = False) -> str | None:
-        value = self._table.get(key)
-        if isinstance(value, str) or (value is None and not required):
-            return value
-        self._problem(key, "text")
-        return None
-
-    def _gateways(self) -> tuple[tuple[str, int], ...]:
-        value = self._table.get("gateways")
+    for name in ("certificate", "key", "ca", "crl", "psk_file"):
+        if isinstance(values.get(name), str):
+            values[name] = str(folder / values[name])
+    given = {name: value for name, value in (overrides or {}).items() if value is not None}
+    table = Table("options: " if path is None else f"{path}: ", {**values, **given}, KEYS)
+    gateways, server_name = _gateways(table), table.text("server_name")
+    peer, gateway = table.peer("peer") or 0, table.peer("gateway") or 0
+    certificate, key, ca = (Path(table.text(name, required=True) or "") for name in ("certificate", "key", "ca"))
+    crl, pins, psk = table.text("crl"), _pins(table), table.psk()
+    if not table.problems:
         try:
-            if isinstance(value, list) and 1 <= len(value) <= GATEWAYS_MAX:
-                return tuple(parse_address(str(each)) for each in value)
-        except ValueError:
-            pass
-        self._problem("gateways", f"a list of 1 to {GATEWAYS_MAX} HOST:PORT")
-        return ()
-
-    def _peer(self, key: str) -> int:
-        try:
-            return parse_id(str(self._table.get(key)))
-        except ValueError:
-            self._problem(key, "32 lower-case hex digits")
-            return 0
-
-    def _pins(self) -> frozenset[bytes]:
-        value = self._table.get("pins", [])
-        if not isinstance(value, list) or not all(isinstance(each, str) and _PIN.fullmatch(each) for each in value):
-            self._problem("pins", "a list of 64 lower-case hex digits")
-            return frozenset()
-        return frozenset(map(bytes.fromhex, value))
-
-    def _psk(self) -> bytes:
-        path = self._text("psk_file")
-        if path is None:
-            return NO_PSK
-        try:
-            return read_psk(Path(path))
+            Peering(peer, gateway)
         except ValueError as error:
-            self._problems.append(f"{self._place}: psk_file: {error}")
-            return NO_PSK
+            table.problems.append(f"{table.begins}gateway: {error}")
+    if table.problems:
+        raise ConfigError(*table.problems)
+    tls = TlsFiles(certificate, key, ca, None if crl is None else Path(crl))
+    return ClientConfig(
+        gateways=gateways, peer=peer, gateway=gateway, tls=tls, server_name=server_name, pins=pins, psk=psk
+    )
+
+
+def _gateways(table: Table) -> tuple[tuple[str, int], ...]:
+    value = table.values.get("gateways")
+    try:
+        if isinstance(value, list) and 1 <= len(value) <= GATEWAYS_MAX:
+            return tuple(parse_address(str(each)) for each in value)
+    except ValueError:
+        pass
+    table.problem("gateways", f"a list of 1 to {GATEWAYS_MAX} HOST:PORT")
+    return ()
+
+
+def _pins(table: Table) -> frozenset[bytes]:
+    value = table.values.get("pins", [])
+    if not isinstance(value, list) or not all(map(is_pin, value)):
+        table.problem("pins", f"a list of {PIN_EXPECTED}")
+        return frozenset()
+    return frozenset(map(bytes.fromhex, value))

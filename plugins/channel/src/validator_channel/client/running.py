@@ -8,15 +8,12 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import aclosing
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Self
-
-import typer
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from validator_channel.application import After, read_record
 from validator_channel.client.client import ChannelClient, ClientClosed, NotConnected, Refused, Status, WatchEvent
-from validator_channel.client.config import ClientConfig
+from validator_channel.command import FAILED, INTERRUPTED, NO_ANSWER, Client, say
 from validator_channel.errors import printable
 from validator_channel.limits import LINE_BYTES_MAX, LINES_SHOWN_MAX, ClientLimits
 from validator_channel.net.tls import TlsError
@@ -31,38 +28,30 @@ class Progress:
     The changing line is there only while there is no session, so that it never meets the output of the command at the same terminal.
     """
 
-    def __init__(self, attempts: int, *, is_terminal: bool | None = None) -> None:
+    def __init__(self, attempts: int) -> None:
         self._attempts = attempts
-        self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self._is_terminal = sys.stderr.isatty()
         self._live: Live | None = None
         self._has_failed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._hide()
 
     def show(self, status: Status) -> None:
         if self._is_terminal:
             self._show_at_terminal(status)
         elif status.is_online:
             if self._has_failed:
-                _say(f"connected to {status.gateway}")
+                say(f"connected to {status.gateway}")
             self._has_failed = False
         elif status.pause_s:
             self._has_failed = True
-            _say(f"no session with {status.gateway}: {status.failure}; {self._next(status)} in {status.pause_s:.1f} s")
+            say(f"no session with {status.gateway}: {status.failure}; {self._next(status)} in {status.pause_s:.1f} s")
 
     def _next(self, status: Status) -> str:
         return f"attempt {status.failures + 1} of {self._attempts}"
 
     def _show_at_terminal(self, status: Status) -> None:
         if status.is_online:
-            self._hide()
-            _say(f"connected to {status.gateway}")  # a watch may have nothing to print for long
+            self.close()
+            say(f"connected to {status.gateway}")  # a watch may have nothing to print for long
             return
         text = f"connecting to {status.gateway}, {self._next(status)}"
         if status.failure is not None:
@@ -81,75 +70,50 @@ class Progress:
         else:
             self._live.update(spinner)
 
-    def _hide(self) -> None:
+    def close(self) -> None:
+        """Take the changing line away."""
         if self._live is not None:
             self._live.stop()
             self._live = None
-
-
-def _say(text: str) -> None:
-    typer.echo(f"validator-channel: {printable(text)}", err=True)
-
-
-REFUSED: Final = 1
-"""Exit code: the gateway has refused something."""
-WRONG: Final = 2
-"""Exit code: wrong arguments, files or lines."""
-NO_ANSWER: Final = 3
-"""Exit code: no session, or no answer in time."""
-INTERRUPTED: Final = 130
-"""Exit code: Ctrl-C."""
-
-
-class Patience(NamedTuple):
-    """Attempts to connect in a row, and seconds without an answer, before a command gives up; None: any number of seconds."""
-
-    attempts: int
-    timeout_s: float | None
 
 
 class BadLine(Exception):
     """A line that cannot be submitted; the text is one line."""
 
 
-async def submit(
-    config: ClientConfig, topic: str, name: str, stream: BinaryIO, patience: Patience, *, as_json: bool
-) -> int:
+async def submit(client: Client, topic: str, name: str, stream: BinaryIO) -> int:
     """Submit the records of a stream and return the exit code. Raises `BadLine`, ``TimeoutError`` and what the client raises."""
     code = 0
 
     async def one(number: int, payload: bytes) -> None:
         nonlocal code
         try:
-            receipt = await client.submit(topic, payload)
+            receipt = await peer.submit(topic, payload)
         except Refused as refusal:
-            code = REFUSED
-            error = printable(refusal.error)
-            _print(
-                {"line": number, "ok": False, "error": refusal.error},
-                f"line {number}: refused: {error}",
-                as_json=as_json,
-            )
+            code = FAILED
+            fields = {"line": number, "ok": False, "error": refusal.error}
+            text = f"refused: {printable(refusal.error)}"
         else:
             fields = {"line": number, "ok": True, "message": receipt.message, "attempts": receipt.attempts}
-            _print(fields, f"line {number}: acknowledged as {receipt.message}", as_json=as_json)
+            text = f"acknowledged as {receipt.message}"
+        _print(fields, f"line {number}: {text}", as_json=client.as_json)
 
-    limits = ClientLimits(attempts_max=patience.attempts)
+    limits = ClientLimits(attempts_max=client.attempts)
     pending: dict[asyncio.Task[None], int] = {}
     bad: BadLine | None = None
-    progress = Progress(patience.attempts)
-    async with ChannelClient(config, limits=limits, on_status=progress.show) as client:
+    progress = Progress(client.attempts)
+    async with ChannelClient(client.config, limits=limits, on_status=progress.show) as peer:
         try:
-            with progress:
+            with closing(progress):
                 try:
                     async for number, payload in _in_background(records(name, stream)):
                         pending[asyncio.create_task(one(number, payload))] = number
                         if len(pending) >= limits.pending_max:
-                            await _settle(pending, patience.timeout_s)
+                            await _settle(pending, client.timeout_s)
                 except BadLine as error:  # what came before it is sent
                     bad = error
                 while pending:
-                    await _settle(pending, patience.timeout_s)
+                    await _settle(pending, client.timeout_s)
         except BaseException:
             await _give_up(pending)
             raise
@@ -176,22 +140,20 @@ async def _give_up(pending: dict[asyncio.Task[None], int]) -> None:
     if pending:
         numbers = sorted(pending.values())
         shown = ", ".join(map(str, numbers[:LINES_SHOWN_MAX])) + (", ..." if len(numbers) > LINES_SHOWN_MAX else "")
-        typer.echo(f"validator-channel: {len(numbers)} lines are not acknowledged: {shown}", err=True)
+        say(f"{len(numbers)} lines are not acknowledged: {shown}")
 
 
-async def watch(
-    config: ClientConfig, topic: str, after: After, count: int | None, patience: Patience, *, as_json: bool
-) -> int:
+async def watch(client: Client, topic: str, after: After, count: int | None) -> int:
     """Print records until there are ``count`` of them, and return the exit code. Raises ``TimeoutError`` and what the client raises."""
-    limits = ClientLimits(attempts_max=patience.attempts)
-    progress = Progress(patience.attempts)
-    async with ChannelClient(config, limits=limits, on_status=progress.show) as client:
-        with progress:
-            async with aclosing(client.watch(topic, after)) as events:
+    limits = ClientLimits(attempts_max=client.attempts)
+    progress = Progress(client.attempts)
+    async with ChannelClient(client.config, limits=limits, on_status=progress.show) as peer:
+        with closing(progress):
+            async with aclosing(peer.watch(topic, after)) as events:
                 while count is None or count > 0:
-                    async with asyncio.timeout(patience.timeout_s):
+                    async with asyncio.timeout(client.timeout_s):
                         event = await anext(events)
-                    _print_event(event, as_json=as_json)
+                    _print_event(event, as_json=client.as_json)
                     count = None if count is None else count - 1
     return 0
 
@@ -206,19 +168,13 @@ def run(main: Coroutine[Any, Any, int]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (BadLine, TlsError) as error:
-        return failed(str(error), WRONG)
+        return say(str(error))
     except Refused as error:
-        return failed(error.error, REFUSED)
+        return say(error.error, code=FAILED)
     except (NotConnected, ClientClosed) as error:
-        return failed(str(error), NO_ANSWER)
+        return say(str(error), code=NO_ANSWER)
     except TimeoutError:
-        return failed("no answer in time", NO_ANSWER)
-
-
-def failed(text: str, code: int) -> int:
-    """Print a line about what went wrong, and return the exit code."""
-    typer.echo(f"validator-channel: {printable(text)}", err=True)
-    return code
+        return say("no answer in time", code=NO_ANSWER)
 
 
 def records(name: str, stream: BinaryIO) -> Iterator[tuple[int, bytes]]:

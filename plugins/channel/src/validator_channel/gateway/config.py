@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from validator_channel.limits import STRICT, ConnectionLimits, GatewayLimits, ListenerLimits, Settings
+from validator_channel.limits import STRICT, ConnectionLimits, ConnectLimits, GatewayLimits, ListenerLimits, Settings
 from validator_channel.net.sockets import parse_address
 from validator_channel.net.tls import TlsFiles
 
@@ -49,21 +49,6 @@ class SessionLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectLimits:
-    """Limits on connections, before and after their peer is known."""
-
-    __pydantic_config__: ClassVar = STRICT
-    sessions_max: int = 4_096
-    """Live sessions of all peers; the registry has a limit for each peer."""
-    half_open_max: int = 256
-    """Connections whose handshake is not finished."""
-    connects_per_s: float = 50.0
-    """Connections of one address, and handshakes of one peer, per second in the long run."""
-    connects_burst: int = 100
-    """Connections of one address, and handshakes of one peer, at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
     """Paths are relative to the working directory. Raises ``ValueError`` for an address that is not HOST:PORT."""
 
@@ -98,10 +83,5 @@ class GatewayConfig:
         return TlsFiles(Path(self.certificate), Path(self.key), Path(self.ca), crl)
 
     def listener_limits(self) -> ListenerLimits:
-        return ListenerLimits(
-            connection=ConnectionLimits(max_session_age=self.session.session_age_s_max),
-            sessions=self.connect.sessions_max,
-            half_open=self.connect.half_open_max,
-            connects_per_second=self.connect.connects_per_s,
-            connects_burst=self.connect.connects_burst,
-        )
+        connection = ConnectionLimits(max_session_age=self.session.session_age_s_max)
+        return ListenerLimits(connection=connection, **asdict(self.connect))

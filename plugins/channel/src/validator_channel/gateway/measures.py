@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -78,74 +78,72 @@ class Counters:
         self.ack_latency_us_max = max(self.ack_latency_us_max, microseconds)
 
 
-HELP: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "sessions": ("Sessions of peers that are online.", ()),
-    "sessions_begun_total": ("Sessions that came online.", ()),
-    "session_ends_total": ("Sessions that ended, by how.", ("end",)),
-    "connections_total": ("Connections that the listener accepted.", ()),
-    "connections_refused_total": ("Connections closed before TLS, by reason.", ("reason",)),
-    "handshakes_total": ("Handshakes that led to a session.", ()),
-    "handshakes_failed_total": ("Handshakes that failed, by reason.", ("reason",)),
-    "handshake_seconds_total": ("Time from the connection to the session, of handshakes that led to one.", ()),
-    "received_records_total": ("Records that peers submitted; a retransmission is not counted again.", ()),
-    "received_bytes_total": ("Bytes of those records.", ()),
-    "refused_total": ("Records and requests of peers that were refused, by reason.", ("reason",)),
-    "duplicate_records_total": ("Records that were submitted again, and not written again.", ()),
-    "unconfirmed_records": ("Records that were passed to Kafka and are not confirmed.", ()),
-    "failed_records_total": ("Records that Kafka will never have.", ()),
-    "acknowledged_records_total": ("Submitted records that were acknowledged to their peers.", ()),
-    "acknowledgement_seconds_total": ("Time from receiving those records to acknowledging them.", ()),
-    "waits_total": ("Times that a peer had to wait, by reason: rate, reading or kafka.", ("reason",)),
-    "feeds": ("Topics that peers watch.", ()),
-    "feeds_catching_up": ("Those of them that are behind.", ()),
-    "sent_records_total": ("Records that were sent to peers that watch.", ()),
-    "delivered_records_total": ("Those of them that the peers have acknowledged.", ()),
-    "registry_broken": ("1 while the registry cannot be used and the one before it holds.", ()),
-    "alarms_total": ("Lines in the gateway's log that a person has to read.", ()),
-}
-"""By name, what a metric says, and its labels. No label has anything that a peer has written."""
+_Read = Callable[[Counters, NetCounters], float | Mapping[str, int]]
 
-_PLAIN: Final = {
-    "sessions": "sessions",
-    "sessions_begun_total": "sessions_total",
-    "received_records_total": "received",
-    "received_bytes_total": "received_bytes",
-    "duplicate_records_total": "duplicates",
-    "unconfirmed_records": "in_kafka",
-    "failed_records_total": "failed",
-    "acknowledged_records_total": "acknowledged",
-    "feeds": "feeds",
-    "feeds_catching_up": "feeds_catching_up",
-    "sent_records_total": "sent",
-    "delivered_records_total": "delivered",
-    "registry_broken": "registry_broken",
-}
-_REFUSED: Final = {
-    "malformed": "refused_malformed",
-    "unauthorised": "refused_unauthorised",
-    "watch": "refused_watches",
-    "topic": "refused_topics",
-}
-_WAITS: Final = {"rate": "rate_waits", "reading": "reading_paused", "kafka": "kafka_full"}
+METRICS: Final[dict[str, tuple[str, str | None, _Read]]] = {
+    "sessions": ("Sessions of peers that are online.", None, lambda gateway, _: gateway.sessions),
+    "sessions_begun_total": ("Sessions that came online.", None, lambda gateway, _: gateway.sessions_total),
+    "session_ends_total": ("Sessions that ended, by how.", "end", lambda _, net: net.ended),
+    "connections_total": ("Connections that the listener accepted.", None, lambda _, net: net.accepted),
+    "connections_refused_total": ("Connections closed before TLS, by reason.", "reason", lambda _, net: net.turned_away),
+    "handshakes_total": ("Handshakes that led to a session.", None, lambda _, net: net.handshakes_ok),
+    "handshakes_failed_total": ("Handshakes that failed, by reason.", "reason", lambda _, net: net.handshakes_failed),
+    "handshake_seconds_total": (
+        "Time from the connection to the session, of handshakes that led to one.", None,
+        lambda _, net: net.handshake_us_total / 1e6,
+    ),
+    "received_records_total": (
+        "Records that peers submitted; a retransmission is not counted again.", None, lambda gateway, _: gateway.received,
+    ),
+    "received_bytes_total": ("Bytes of those records.", None, lambda gateway, _: gateway.received_bytes),
+    "refused_total": (
+        "Records and requests of peers that were refused, by reason.", "reason",
+        lambda gateway, _: {
+            "malformed": gateway.refused_malformed, "unauthorised": gateway.refused_unauthorised,
+            "watch": gateway.refused_watches, "topic": gateway.refused_topics,
+        },
+    ),
+    "duplicate_records_total": (
+        "Records that were submitted again, and not written again.", None, lambda gateway, _: gateway.duplicates,
+    ),
+    "unconfirmed_records": (
+        "Records that were passed to Kafka and are not confirmed.", None, lambda gateway, _: gateway.in_kafka,
+    ),
+    "failed_records_total": ("Records that Kafka will never have.", None, lambda gateway, _: gateway.failed),
+    "acknowledged_records_total": (
+        "Submitted records that were acknowledged to their peers.", None, lambda gateway, _: gateway.acknowledged,
+    ),
+    "acknowledgement_seconds_total": (
+        "Time from receiving those records to acknowledging them.", None,
+        lambda gateway, _: gateway.ack_latency_us_total / 1e6,
+    ),
+    "waits_total": (
+        "Times that a peer had to wait, by reason: rate, reading or kafka.", "reason",
+        lambda gateway, _: {"rate": gateway.rate_waits, "reading": gateway.reading_paused, "kafka": gateway.kafka_full},
+    ),
+    "feeds": ("Topics that peers watch.", None, lambda gateway, _: gateway.feeds),
+    "feeds_catching_up": ("Those of them that are behind.", None, lambda gateway, _: gateway.feeds_catching_up),
+    "sent_records_total": ("Records that were sent to peers that watch.", None, lambda gateway, _: gateway.sent),
+    "delivered_records_total": (
+        "Those of them that the peers have acknowledged.", None, lambda gateway, _: gateway.delivered,
+    ),
+    "registry_broken": (
+        "1 while the registry cannot be used and the one before it holds.", None,
+        lambda gateway, _: gateway.registry_broken,
+    ),
+    "alarms_total": (
+        "Lines in the gateway's log that a person has to read.", None, lambda gateway, net: gateway.alarms + net.alarms,
+    ),
+}  # fmt: skip
+"""By name, what a metric says, its label if it has one, and its value or values by label. No label has anything that a peer has written."""
 
 
 def values(gateway: Counters, net: NetCounters) -> Iterator[tuple[str, float, tuple[str, ...]]]:
     """Yield name, value and labels of every metric; another thread than the gateway's may call it."""
-    for name, counter in _PLAIN.items():
-        yield name, getattr(gateway, counter), ()
-    for name, table in (("refused_total", _REFUSED), ("waits_total", _WAITS)):
-        for reason, counter in table.items():
-            yield name, getattr(gateway, counter), (reason,)
-    yield "acknowledgement_seconds_total", gateway.ack_latency_us_total / 1e6, ()
-    yield "alarms_total", gateway.alarms + net.alarms, ()
-    yield "connections_total", net.accepted, ()
-    yield "handshakes_total", net.handshakes_ok, ()
-    yield "handshake_seconds_total", net.handshake_us_total / 1e6, ()
-    yield from _by_label("connections_refused_total", net.turned_away)
-    yield from _by_label("handshakes_failed_total", net.handshakes_failed)
-    yield from _by_label("session_ends_total", net.ended)
-
-
-def _by_label(name: str, counts: Mapping[str, int]) -> Iterator[tuple[str, float, tuple[str, ...]]]:
-    for label, count in sorted(counts.items()):  # copied at once: the gateway's thread may add a label meanwhile
-        yield name, count, (label,)
+    for name, (_, _, read) in METRICS.items():
+        found = read(gateway, net)
+        if isinstance(found, Mapping):
+            for label, count in sorted(found.items()):  # copied at once: the gateway's thread may add a label meanwhile
+                yield name, count, (label,)
+        else:
+            yield name, found, ()

@@ -16,7 +16,9 @@ from validator_channel.errors import printable
 from validator_channel.gateway import measures
 from validator_channel.gateway.config import GatewayConfig
 
-METRICS: Final = tuple(PluginMetric(name, text, labels) for name, (text, labels) in measures.HELP.items())
+METRICS: Final = tuple(
+    PluginMetric(name, text, () if label is None else (label,)) for name, (text, label, _) in measures.METRICS.items()
+)
 
 
 @hookimpl
@@ -32,8 +34,8 @@ def validator_transports(config: GatewayConfig | None) -> Iterator[Transport]:  
 
 def run(context: TransportContext) -> None:
     """Run the gateway until the context asks it to stop; its log goes to standard error."""
-    from validator_channel.gateway.registry import RegistryError
     from validator_channel.gateway.service import Gateway
+    from validator_channel.tables import ConfigError
 
     config: Any = context.config
     handler = logging.StreamHandler(sys.stderr)
@@ -46,7 +48,7 @@ def run(context: TransportContext) -> None:
         gateway = Gateway(context, config)
         context.measure(lambda: starmap(Measure, measures.values(gateway.counters, gateway.net_counters)))
         asyncio.run(gateway.run())
-    except RegistryError as error:
+    except ConfigError as error:
         for problem in error.problems:
             log.error("%s", printable(problem))
         raise

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from validator_channel.application import WATCH_TOPICS
 from validator_channel.gateway.records import FeedRecord, Key, read_feed_record
@@ -58,7 +58,13 @@ class _Worker:
         self._fail = fail
         self._report = report
         self._stopping = Event()
+        self._take: Callable[[Any], None]
         self._thread = Thread(target=self._guarded, name=name, daemon=True)
+
+    def start(self, take: Callable[[Any], None]) -> None:
+        """Begin to read; ``take`` gets the results in the event loop."""
+        self._take = take
+        self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -90,11 +96,6 @@ class LiveReader(_Worker):
         """By topic and partition, the offset of the first record that is read."""
         self._reader.seek(self.ends)
         self._room = Semaphore(BATCHES_MAX)
-        self._take: Callable[[list[FeedRecord]], None]
-
-    def start(self, take: Callable[[list[FeedRecord]], None]) -> None:
-        self._take = take
-        self._thread.start()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -127,11 +128,6 @@ class SliceReader(_Worker):
         super().__init__(kafka, "records of feeds that catch up", fail, report)
         self._requests: SimpleQueue[SliceRequest | None] = SimpleQueue()
         self._readers: dict[str, OutputReader] = {}
-        self._take: Callable[[Slice], None]
-
-    def start(self, take: Callable[[Slice], None]) -> None:
-        self._take = take
-        self._thread.start()
 
     def read(self, request: SliceRequest) -> None:
         """Read a slice in the background."""

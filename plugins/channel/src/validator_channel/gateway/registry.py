@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry of peers, `peers.toml`: who a peer is and what it may do. Source: channel_rules 3.1 "Trust boundary", 3.4, 5.2.
-
-The file is read strictly: each key has a type, and every problem becomes a line.
-"""
+"""The registry of peers, `peers.toml`: who a peer is and what it may do. Source: channel_rules 3.1 "Trust boundary", 3.4, 5.2."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from validator_channel.application import ALL_PARAS, SUBMIT_TOPICS, WATCH_TOPICS, Welcome, shown
 from validator_channel.crypto import NO_PSK
+from validator_channel.errors import cut
 from validator_channel.hello import Peering
 from validator_channel.limits import (
     NAME_CHARACTERS_MAX,
@@ -29,7 +26,8 @@ from validator_channel.limits import (
 )
 from validator_channel.net.certificates import read_psk
 from validator_channel.net.peers import Peer
-from validator_channel.wire import channel_of, format_channel, format_id, parse_id
+from validator_channel.tables import PIN_EXPECTED, ConfigError, Table, is_pin, read_toml
+from validator_channel.wire import channel_of, format_channel, format_id
 
 
 class Grant(StrEnum):
@@ -181,34 +179,13 @@ KEYS: Final = (
 """The keys of a peer, in the order in which problems are reported."""
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?")
-_PIN: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class RegistryEntry:
-    """A peer's table; ``problems`` grows with each value that is not as expected. ``read_psk`` returns the key in a file."""
-
-    def __init__(self, place: str, table: Mapping[str, Any], read_psk: Callable[[str], bytes]) -> None:
-        self.problems = [
-            f"{place}.{key}: no such key, expected one of {', '.join(KEYS)}" for key in table if key not in KEYS
-        ]
-        self.place = place
-        self._table = table
-        self._read_psk = read_psk
-
-    def problem(self, key: str, expected: str) -> None:
-        """Note that a key's value is not what was expected."""
-        found = _shown(self._table[key]) if key in self._table else "nothing"
-        self.problems.append(f"{self.place}.{key}: expected {expected}, found {found}")
-
-    def peer(self, key: str) -> int | None:
-        try:
-            return parse_id(str(self._table.get(key)))
-        except ValueError:
-            self.problem(key, "32 lower-case hex digits")
-            return None
+class RegistryEntry(Table):
+    """A peer's table."""
 
     def flag(self, key: str, *, default: bool) -> bool:
-        value = self._table.get(key, default)
+        value = self.values.get(key, default)
         if not isinstance(value, bool):
             self.problem(key, "true or false")
             return default
@@ -216,7 +193,7 @@ class RegistryEntry:
 
     def count(self, key: str, default: int, maximum: int) -> int:
         """Return an integer from 1."""
-        value = self._table.get(key, default)
+        value = self.values.get(key, default)
         if type(value) is not int or not 1 <= value <= maximum:
             self.problem(key, f"an integer from 1 to {maximum}")
             return default
@@ -224,7 +201,7 @@ class RegistryEntry:
 
     def rate(self, key: str, default: float, maximum: int) -> float:
         """Return a number above 0."""
-        value = self._table.get(key, default)
+        value = self.values.get(key, default)
         if type(value) not in (int, float) or not 0 < value <= maximum:
             self.problem(key, f"a number above 0, at most {maximum}")
             return default
@@ -232,7 +209,7 @@ class RegistryEntry:
 
     def choices(self, key: str, known: Collection[str]) -> tuple[str, ...]:
         """Return some of the known names, each once, in their order."""
-        value = self._table.get(key, [])
+        value = self.values.get(key, [])
         if (
             not isinstance(value, list)
             or len({*map(str, value)}) != len(value)
@@ -244,35 +221,20 @@ class RegistryEntry:
 
     def pins(self) -> frozenset[bytes]:
         """Return the digests under ``pins``: ``current`` and ``next``."""
-        value = self._table.get("pins", {})
+        value = self.values.get("pins", {})
         names = {"current", "next"}
         if not isinstance(value, dict) or not value.keys() <= names or ("next" in value and "current" not in value):
             self.problem("pins", "a table with current, and next if the key is about to change")
             return frozenset()
         for name, pin in value.items():
-            if not isinstance(pin, str) or _PIN.fullmatch(pin) is None:
-                self.problems.append(
-                    f"{self.place}.pins.{name}: expected 64 lower-case hex digits, found {_shown(pin)}"
-                )
+            if not is_pin(pin):
+                self.problems.append(f"{self.begins}pins.{name}: expected {PIN_EXPECTED}, found {cut(pin, 60)}")
                 return frozenset()
         return frozenset(bytes.fromhex(pin) for pin in value.values())
 
-    def psk(self) -> bytes:
-        value = self._table.get("psk_file")
-        if value is None:
-            return NO_PSK
-        if not isinstance(value, str):
-            self.problem("psk_file", "a path")
-            return NO_PSK
-        try:
-            return self._read_psk(value)
-        except ValueError as error:
-            self.problems.append(f"{self.place}.psk_file: {error}")
-            return NO_PSK
-
     def lanes(self) -> dict[str, frozenset[int] | None]:
         """Return the paras of each lane; None stands for all."""
-        value = self._table.get("lanes")
+        value = self.values.get("lanes")
         if not isinstance(value, dict) or not value:
             self.problem("lanes", "a table of paras by lane, with at least one lane")
             return {}
@@ -284,16 +246,17 @@ class RegistryEntry:
                 lanes[lane] = frozenset(paras)
             else:
                 self.problems.append(
-                    f"{self.place}.lanes.{lane}: expected '{ALL_PARAS}' or at most {PARAS_MAX} integers from 0 to {PARA_MAX},"
-                    f" found {_shown(paras)}"
+                    f"{self.begins}lanes.{lane}: expected '{ALL_PARAS}' or at most {PARAS_MAX} integers from 0 to {PARA_MAX},"
+                    f" found {cut(paras, 60)}"
                 )
         return lanes
 
 
-def read_entry(name: str, entry: RegistryEntry) -> PeerPolicy | None:
+def read_entry(name: str, entry: RegistryEntry, read_key: Callable[[Path], bytes]) -> PeerPolicy | None:
     """Return a peer's policy, or None if its table has problems, which are then in ``entry.problems``."""
     if len(name) > NAME_CHARACTERS_MAX or _NAME.fullmatch(name) is None:
-        entry.problems.append(f"{entry.place}: expected a name of 1 to {NAME_CHARACTERS_MAX} of a-z 0-9 . _ -")
+        place = entry.begins.removesuffix(".")
+        entry.problems.append(f"{place}: expected a name of 1 to {NAME_CHARACTERS_MAX} of a-z 0-9 . _ -")
     peer, gateway = entry.peer("peer"), entry.peer("gateway")
     if peer is not None and gateway is not None and (peer == gateway or channel_of(peer) != channel_of(gateway)):
         entry.problem("gateway", f"another peer ID than {format_id(peer)} with the same first 16 digits")
@@ -303,7 +266,7 @@ def read_entry(name: str, entry: RegistryEntry) -> PeerPolicy | None:
         gateway=gateway or 0,
         pins=entry.pins(),
         needs_uri=entry.flag("needs_uri", default=True),
-        psk=entry.psk(),
+        psk=entry.psk(read_key, "a path"),
         lanes=entry.lanes(),
         submit=entry.choices("submit", tuple(SUBMIT_TOPICS)),
         watch=entry.choices("watch", tuple(WATCH_TOPICS)),
@@ -325,21 +288,8 @@ def _is_para(value: object) -> bool:
     return type(value) is int and 0 <= value <= PARA_MAX
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 Stamp: TypeAlias = tuple[int | None, ...]
 """What changes with a file."""
-
-
-class RegistryError(Exception):
-    """A registry that cannot be used; ``problems`` are lines of file, peer, key, what was expected and what was found."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
 
 
 def read_registry(path: Path, read_key: Callable[[Path], bytes] = read_psk) -> dict[int, PeerPolicy]:
@@ -347,27 +297,27 @@ def read_registry(path: Path, read_key: Callable[[Path], bytes] = read_psk) -> d
 
     ``read_key`` returns the pre-shared key in a file; it raises ``ValueError``.
 
-    Raises `RegistryError`: for a file that cannot be read, is too long or is not TOML; otherwise with all problems of all peers, also
+    Raises `ConfigError`: for a file that cannot be read, is too long or is not TOML; otherwise with all problems of all peers, also
     channels that two of them share.
     """
-    document = _document(path)
+    document = read_toml(path, REGISTRY_BYTES_MAX)
     problems = [
         f"{path}: {key}: no such key, expected tables [peers.NAME]" for key in sorted(document) if key != "peers"
     ]
     tables = document.get("peers", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-        raise RegistryError([*problems, f"{path}: peers: expected tables [peers.NAME]"])
+        raise ConfigError(*problems, f"{path}: peers: expected tables [peers.NAME]")
     if len(tables) > PEERS_MAX:
-        raise RegistryError([*problems, f"{path}: peers: expected at most {PEERS_MAX}, found {len(tables)}"])
+        raise ConfigError(*problems, f"{path}: peers: expected at most {PEERS_MAX}, found {len(tables)}")
     policies = []
     for name, table in tables.items():
-        entry = RegistryEntry(f"{path}: peers.{name}", table, lambda file: read_key(path.parent / file))
-        policy = read_entry(name, entry)
+        entry = RegistryEntry(f"{path}: peers.{name}.", table, KEYS)
+        policy = read_entry(name, entry, lambda file: read_key(path.parent / file))
         problems += entry.problems
         policies += [policy] if policy is not None else []
     problems += _shared(path, policies)
     if problems:
-        raise RegistryError(problems)
+        raise ConfigError(*problems)
     return {policy.channel: policy for policy in policies}
 
 
@@ -375,11 +325,11 @@ class RegistryFile:
     """The registry and the pre-shared keys that it names, as files that may change; those that cannot be used change nothing."""
 
     def __init__(self, path: Path) -> None:
-        """Read the files. Raises `RegistryError`."""
+        """Read the files. Raises `ConfigError`."""
         self._path = path
         self._seen: dict[Path, Stamp] = {}
         self.peers: Mapping[int, PeerPolicy] = self._read()
-        self.problems: list[str] = []
+        self.problems: tuple[str, ...] = ()
         """What is wrong with the file as it is now, while older peers hold."""
 
     def poll(self) -> bool:
@@ -388,8 +338,8 @@ class RegistryFile:
             return False
         try:
             self.peers = self._read()
-            self.problems = []
-        except RegistryError as error:
+            self.problems = ()
+        except ConfigError as error:
             self.problems = error.problems
         return True
 
@@ -410,19 +360,6 @@ def _stamp(path: Path) -> Stamp:
     except OSError as error:
         return (error.errno,)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(REGISTRY_BYTES_MAX + 1)
-        if len(data) > REGISTRY_BYTES_MAX:
-            raise RegistryError([f"{path}: expected at most {REGISTRY_BYTES_MAX} bytes"])
-        return tomllib.loads(data.decode("utf-8"))
-    except OSError as error:
-        raise RegistryError([f"{path}: {error.strerror}"]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RegistryError([f"{path}: expected TOML: {error}"]) from None
 
 
 def _shared(path: Path, policies: list[PeerPolicy]) -> list[str]:

@@ -34,7 +34,7 @@ LOG = logging.getLogger("validator_channel")
 class Gateway:
     """A gateway between ``kafka`` and the peers of its registry; `run` works until ``kafka.stopping``.
 
-    Raises `RegistryError` and `TlsError` for files that cannot be used.
+    Raises `ConfigError` and `TlsError` for files that cannot be used.
     """
 
     def __init__(self, kafka: TransportContext, config: GatewayConfig) -> None:

@@ -178,18 +178,10 @@ KEY: Final = "ca.key"
 CRL: Final = "ca.crl"
 
 
-@dataclass(frozen=True, slots=True)
-class NewChannel:
-    """A random channel ID, and two random peer IDs in it."""
-
-    channel: int
-    peers: tuple[int, int]
-
-
-def new_channel() -> NewChannel:
-    """Return the IDs of a new channel. Source: 1.2.1."""
+def new_channel() -> tuple[int, tuple[int, int]]:
+    """Return a random channel ID, and two random peer IDs in it. Source: 1.2.1."""
     channel = secrets.randbits(64)
-    return NewChannel(channel, (channel << 64 | secrets.randbits(64), channel << 64 | secrets.randbits(64)))
+    return channel, (channel << 64 | secrets.randbits(64), channel << 64 | secrets.randbits(64))
 
 
 def create_authority(folder: Path, name: str, days: int, crl_days: int) -> list[Path]:
@@ -210,47 +202,46 @@ def create_authority(folder: Path, name: str, days: int, crl_days: int) -> list[
     return [path for path, _, _ in files]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is to be issued; see `Leaf`. With a ``request``, the key is in that PEM file and no private key is written."""
+def issue_files(
+    folder: Path,
+    target: Path,
+    *,
+    name: str,
+    peers: Sequence[int],
+    dns: Sequence[str] = (),
+    addresses: Sequence[str] = (),
+    usages: Sequence[Usage],
+    days: int,
+    request: Path | None = None,
+    overwrite: bool = False,
+) -> list[Path]:
+    """Issue a certificate (`Leaf`) as ``target``.crt, with a new private key as ``target``.key, and return the files.
 
-    name: str
-    peers: Sequence[int]
-    dns: Sequence[str] = ()
-    addresses: Sequence[str] = ()
-    usages: Sequence[Usage]
-    days: int
-    request: Path | None = None
-
-
-def issue_files(folder: Path, order: Order, target: Path, *, overwrite: bool = False) -> list[Path]:
-    """Issue a certificate as ``target``.crt, with a new private key as ``target``.key, and return the files.
-
-    Raises `FileError`: for files of the CA, for the request, if the CA ends before the certificate, for names that X.509 does not allow,
-    if a file exists and ``overwrite`` is not set.
+    With a ``request``, the key is in that PEM file and no private key is written. Raises `FileError`: for files of the CA, for the request,
+    if the CA ends before the certificate, for names that X.509 does not allow, if a file exists and ``overwrite`` is not set.
     """
     authority = load_authority(folder)
     now = _now()
-    ends = now + timedelta(days=order.days)
+    ends = now + timedelta(days=days)
     if ends > authority.certificate.not_valid_after_utc:
         raise FileError(
             f"{folder / CERTIFICATE}: the CA ends before the certificate, at {_time(authority.certificate.not_valid_after_utc)}"
         )
-    key = None if order.request is not None else Ed25519PrivateKey.generate()
-    public = key.public_key() if key is not None else _requested_key(order.request)
+    key = None if request is not None else Ed25519PrivateKey.generate()
+    public = key.public_key() if key is not None else _requested_key(request)
     try:
         leaf = Leaf(
-            name=order.name,
-            peers=order.peers,
-            dns=order.dns,
-            addresses=order.addresses,
-            usages=order.usages,
-            not_before=max(now - timedelta(seconds=CLOCK_SKEW_SECONDS), authority.certificate.not_valid_before_utc),
+            name=name,
+            peers=peers,
+            dns=dns,
+            addresses=addresses,
+            usages=usages,
+            not_before=max(now - _SKEW, authority.certificate.not_valid_before_utc),
             not_after=ends,
         )
         certificate = issue(authority, public, leaf)
     except ValueError as error:
-        raise FileError(f"{order.name}: {error}") from None
+        raise FileError(f"{name}: {error}") from None
     files = [(Path(f"{target}.crt"), _pem(certificate), PUBLIC_MODE)]
     if key is not None:
         files.insert(0, (Path(f"{target}.key"), _key_pem(key), PRIVATE_MODE))
@@ -339,7 +330,7 @@ def _now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-_USAGES = {ExtendedKeyUsageOID.CLIENT_AUTH: "client", ExtendedKeyUsageOID.SERVER_AUTH: "server"}
+_USAGES = {purpose: str(usage) for usage, purpose in _PURPOSES.items()}
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:

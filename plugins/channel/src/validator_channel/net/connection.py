@@ -65,193 +65,16 @@ WRITE_TIMEOUT: Final = "WRITE_TIMEOUT"
 """The code of a connection whose peer does not read."""
 
 
-class Stream(asyncio.Protocol):
-    """The part of a `Connection` that does not know the protocol: flow control and the timer.
-
-    Whatever happens, `_schedule` runs `_take_turn` once in the next turn of the loop; then the output is written in one piece, and the
-    timer is set. While the transport is blocked, output waits here, and above ``blocked_bytes`` reading stops too: what a peer that does
-    not read can make this side hold is bounded, and after ``write_timeout`` it is dropped.
-    """
-
-    def __init__(self, limits: ConnectionLimits) -> None:
-        self._limits = limits
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._output: list[bytes] = []
-        self._is_blocked = self._is_paused = self._is_closing = False
-        self._wants_pause = False
-        self._blocked_until = NEVER
-        self._timer: asyncio.TimerHandle | None = None
-        self._linger: asyncio.TimerHandle | None = None
-        self._turn: asyncio.Handle | None = None
-        self._is_in_turn = False
-        self._has_input = False
-        """Whether received frames wait, so that nothing more must be read."""
-
-    # --- what a connection adds ---
-
-    def drop(self, code: str) -> None:
-        """End the connection at once."""
-        raise NotImplementedError
-
-    def _take_turn(self) -> None:
-        """Process what waits, and append to ``_output``."""
-        raise NotImplementedError
-
-    def _note_reading(self) -> None:
-        """Take that ``_is_paused`` has changed."""
-        raise NotImplementedError
-
-    def _next_deadline(self) -> float:
-        raise NotImplementedError
-
-    def _handle_deadlines(self, now: float) -> None:
-        raise NotImplementedError
-
-    # --- reading ---
-
-    def pause_reading(self) -> None:
-        """Stop reading from the transport, for moments: answers are not read either, so a long pause ends in an ACK_TIMEOUT.
-
-        The time of a frame that is half read stands still meanwhile.
-        """
-        self._wants_pause = True
-        self._pause_or_resume()
-
-    def resume_reading(self) -> None:
-        self._wants_pause = False
-        self._pause_or_resume()
-
-    def _pause_or_resume(self) -> None:
-        pauses = self._wants_pause or self._has_input or self._waiting_bytes() > self._limits.blocked_bytes
-        pauses = pauses and not self._is_closing
-        if self._transport is not None and pauses is not self._is_paused:
-            self._is_paused = pauses
-            self._note_reading()
-            if pauses:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
-
-    def _waiting_bytes(self) -> int:
-        return sum(map(len, self._output)) if self._is_blocked else 0
-
-    # --- asyncio.Protocol ---
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a transport whose TLS handshake is finished."""
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
-        keep_alive(transport.get_extra_info("socket"), self._limits)
-        share_read_buffer(transport, self._limits.read_buffer_bytes)
-
-    def eof_received(self) -> bool:
-        """Let the transport close itself."""
-        return False
-
-    def pause_writing(self) -> None:
-        """Keep output back until the transport has written most of what it holds."""
-        self._is_blocked = True
-        self._blocked_until = self._loop.time() + self._limits.write_timeout
-        self._schedule()
-
-    def resume_writing(self) -> None:
-        self._is_blocked = False
-        self._blocked_until = NEVER
-        self._schedule()
-
-    def _forget_transport(self) -> None:
-        """Release everything that waits for the transport, which has ended."""
-        self._transport = None
-        self._output.clear()
-        for handle in (self._timer, self._linger):
-            if handle is not None:
-                handle.cancel()
-        if not self._lost.done():
-            self._lost.set_result(None)
-
-    # --- one turn ---
-
-    def _schedule(self) -> None:
-        if self._turn is None and not self._is_in_turn:
-            self._turn = self._loop.call_soon(self._run_turn)
-
-    def _run_turn(self) -> None:
-        """Process and write. What is called meanwhile belongs to this turn; only received frames may be left for another one."""
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
-        self._is_in_turn = True
-        try:
-            self._take_turn()
-            if self._transport is not None:
-                self._write()
-                self._pause_or_resume()
-                self._set_timer()
-        finally:
-            self._is_in_turn = False
-        if self._has_input:
-            self._schedule()
-
-    def _write(self) -> None:
-        """Write in pieces: a transport that is given everything at once takes it, and does not say that it is blocked."""
-        while self._output and not self._is_blocked and not self._is_closing and self._transport is not None:
-            size = count = 0
-            while count < len(self._output) and size < self._limits.write_buffer_bytes:
-                size += len(self._output[count])
-                count += 1
-            data = b"".join(self._output[:count])
-            del self._output[:count]
-            self._transport.write(data)
-
-    def _close_transport(self, *, lingers: bool) -> None:
-        """Write the rest and close. To linger is to read and ignore what the peer is still sending, so that no reset destroys our ERROR."""
-        if self._is_closing or self._transport is None:
-            return
-        self._is_closing = True
-        self._transport.write(b"".join(self._output))
-        self._output.clear()
-        if lingers:
-            self._linger = self._loop.call_later(self._limits.shutdown_timeout, self._transport.abort)
-        else:
-            self._transport.close()
-
-    def _abort_transport(self) -> None:
-        self._is_closing = True
-        if self._transport is not None:
-            self._transport.abort()
-        else:
-            self._forget_transport()
-
-    # --- the timer ---
-
-    def _set_timer(self) -> None:
-        """A timer that is too early looks again when it fires: to move it with each message would cost more."""
-        deadline = min(self._blocked_until, self._next_deadline())
-        if deadline == NEVER or (self._timer is not None and self._timer.when() <= deadline):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        if self._blocked_until <= now:
-            self._blocked_until = NEVER
-            self.drop(WRITE_TIMEOUT)
-        else:
-            self._handle_deadlines(now)
-        self._schedule()
-
-
 EXPIRED: Final = "EXPIRED"
 """The code of a connection whose peer's certificate has ended."""
 
 
-class Connection(Stream):
+class Connection(asyncio.Protocol):
     """A session and its transport.
+
+    Whatever happens, `_schedule` runs `_take_turn` once in the next turn of the loop; then the output is written in one piece, and the
+    timer is set. While the transport is blocked, output waits here, and above ``blocked_bytes`` reading stops too: what a peer that does
+    not read can make this side hold is bounded, and after ``write_timeout`` it is dropped.
 
     ``began_at`` is when the connection was accepted or begun, in seconds of the loop's clock. A connector has a ``target``: the peer and
     the session ID. Calls of the application raise `LocalError` as those of `Session` do, with WRONG_STATE before there is a session.
@@ -270,7 +93,20 @@ class Connection(Stream):
         began_at: float,
         target: tuple[Peer, int] | None = None,
     ) -> None:
-        super().__init__(terms.limits)
+        self._limits = terms.limits
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._output: list[bytes] = []
+        self._is_blocked = self._is_paused = self._is_closing = False
+        self._wants_pause = False
+        self._blocked_until = NEVER
+        self._timer: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._turn: asyncio.Handle | None = None
+        self._is_in_turn = False
+        self._has_input = False
+        """Whether received frames wait, so that nothing more must be read."""
         self.role = terms.role
         self.peer_address = peer_address
         self.is_online = False
@@ -410,11 +246,42 @@ class Connection(Stream):
             raise LocalError(ErrorCode.WRONG_STATE)
         return self._session
 
+    # --- reading ---
+
+    def pause_reading(self) -> None:
+        """Stop reading from the transport, for moments: answers are not read either, so a long pause ends in an ACK_TIMEOUT.
+
+        The time of a frame that is half read stands still meanwhile.
+        """
+        self._wants_pause = True
+        self._pause_or_resume()
+
+    def resume_reading(self) -> None:
+        self._wants_pause = False
+        self._pause_or_resume()
+
+    def _pause_or_resume(self) -> None:
+        pauses = self._wants_pause or self._has_input or self._waiting_bytes() > self._limits.blocked_bytes
+        pauses = pauses and not self._is_closing
+        if self._transport is not None and pauses is not self._is_paused:
+            self._is_paused = pauses
+            self._note_reading()
+            if pauses:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _waiting_bytes(self) -> int:
+        return sum(map(len, self._output)) if self._is_blocked else 0
+
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Check who the peer is, and begin the hello exchange."""
-        super().connection_made(transport)
+        """Take a transport whose TLS handshake is finished: check who the peer is, and begin the hello exchange."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
+        keep_alive(transport.get_extra_info("socket"), self._limits)
+        share_read_buffer(transport, self._limits.read_buffer_bytes)
         self._schedule()
         try:
             tls_object = cast(ssl.SSLObject, transport.get_extra_info("ssl_object"))
@@ -422,7 +289,9 @@ class Connection(Stream):
             if self._target is None:
                 self._hello = begin_listener(self._terms.registry, self.identity, self._material)
             else:
-                self._hello = connector = begin_connector(*self._target, self.identity, self._material)
+                self._hello = connector = begin_connector(
+                    *self._target, self._terms.registry, self.identity, self._material
+                )
                 self._output.append(connector.start())
         except HandshakeFailed as failure:
             self.fail(failure)
@@ -445,6 +314,31 @@ class Connection(Stream):
             self._session.connection_lost(self._loop.time())
         self._forget_transport()
         self._take_turn()
+
+    def eof_received(self) -> bool:
+        """Let the transport close itself."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Keep output back until the transport has written most of what it holds."""
+        self._is_blocked = True
+        self._blocked_until = self._loop.time() + self._limits.write_timeout
+        self._schedule()
+
+    def resume_writing(self) -> None:
+        self._is_blocked = False
+        self._blocked_until = NEVER
+        self._schedule()
+
+    def _forget_transport(self) -> None:
+        """Release everything that waits for the transport, which has ended."""
+        self._transport = None
+        self._output.clear()
+        for handle in (self._timer, self._linger):
+            if handle is not None:
+                handle.cancel()
+        if not self._lost.done():
+            self._lost.set_result(None)
 
     # --- the hello exchange ---
 
@@ -531,12 +425,6 @@ class Connection(Stream):
         elif self._has_input:
             self._receive(session, b"")
 
-    def _write(self) -> None:
-        """Write; while bytes wait for the transport, a due retransmission is counted but not queued behind them."""
-        super()._write()
-        if self._session is not None:
-            self._session.set_writable(not self._is_blocked and not self._output)
-
     def _note_reading(self) -> None:
         if self._session is not None:
             self._session.set_reading(self._loop.time(), is_reading=not self._is_paused)
@@ -588,7 +476,84 @@ class Connection(Stream):
             self._ending.fields(is_clean=closed.is_clean),
         )
 
+    # --- one turn ---
+
+    def _schedule(self) -> None:
+        if self._turn is None and not self._is_in_turn:
+            self._turn = self._loop.call_soon(self._run_turn)
+
+    def _run_turn(self) -> None:
+        """Process and write. What is called meanwhile belongs to this turn; only received frames may be left for another one."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        self._is_in_turn = True
+        try:
+            self._take_turn()
+            if self._transport is not None:
+                self._write()
+                self._pause_or_resume()
+                self._set_timer()
+        finally:
+            self._is_in_turn = False
+        if self._has_input:
+            self._schedule()
+
+    def _write(self) -> None:
+        """Write in pieces: a transport that is given everything at once takes it, and does not say that it is blocked.
+
+        While bytes wait for the transport, a due retransmission is counted but not queued behind them.
+        """
+        while self._output and not self._is_blocked and not self._is_closing and self._transport is not None:
+            size = count = 0
+            while count < len(self._output) and size < self._limits.write_buffer_bytes:
+                size += len(self._output[count])
+                count += 1
+            data = b"".join(self._output[:count])
+            del self._output[:count]
+            self._transport.write(data)
+        if self._session is not None:
+            self._session.set_writable(not self._is_blocked and not self._output)
+
+    def _close_transport(self, *, lingers: bool) -> None:
+        """Write the rest and close. To linger is to read and ignore what the peer is still sending, so that no reset destroys our ERROR."""
+        if self._is_closing or self._transport is None:
+            return
+        self._is_closing = True
+        self._transport.write(b"".join(self._output))
+        self._output.clear()
+        if lingers:
+            self._linger = self._loop.call_later(self._limits.shutdown_timeout, self._transport.abort)
+        else:
+            self._transport.close()
+
+    def _abort_transport(self) -> None:
+        self._is_closing = True
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self._forget_transport()
+
     # --- time ---
+
+    def _set_timer(self) -> None:
+        """A timer that is too early looks again when it fires: to move it with each message would cost more."""
+        deadline = min(self._blocked_until, self._next_deadline())
+        if deadline == NEVER or (self._timer is not None and self._timer.when() <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        if self._blocked_until <= now:
+            self._blocked_until = NEVER
+            self.drop(WRITE_TIMEOUT)
+        else:
+            self._handle_deadlines(now)
+        self._schedule()
 
     def _next_deadline(self) -> float:
         if self._session is None:

@@ -7,12 +7,11 @@ import asyncio
 import logging
 
 from validator_channel.errors import ErrorCode
-from validator_channel.hello import Peering
 from validator_channel.limits import SESSION_MAX, ConnectionLimits, Settings
 from validator_channel.net.connection import LOG, Connection, Handler, Terms
 from validator_channel.net.outcomes import LEFT, SILENT, Counters
 from validator_channel.net.peers import HandshakeFailed, Peer, SessionTable, failure_of
-from validator_channel.net.tls import Tls, TlsError, TlsFiles
+from validator_channel.net.tls import Tls, TlsFiles
 from validator_channel.wire import Role, channel_of
 
 
@@ -20,14 +19,13 @@ async def connect(
     host: str,
     port: int,
     tls: TlsFiles,
-    peering: Peering | Peer,
+    peer: Peer,
     session_id: int,
     handler: Handler,
     settings: Settings | None = None,
     *,
     server_hostname: str | None = None,
     local_address: str | None = None,
-    pins: frozenset[bytes] = frozenset(),
     limits: ConnectionLimits | None = None,
     sessions: SessionTable | None = None,
     counters: Counters | None = None,
@@ -37,16 +35,14 @@ async def connect(
 
     A TLS 1.3 client has finished before the server has judged its certificate, so nothing is reported before a valid SERVER_HELLO.
     ``server_hostname`` is the DNS name or address that the server's certificate must have, by default ``host``. ``local_address`` is the
-    address to connect from. A `Peer` as ``peering``
-    also says which topics the other end may register. The timeout of the handshake begins with the TCP connection. ``sessions`` is the
-    table that several connectors and a listener share.
+    address to connect from. The timeout of the handshake begins with the TCP connection. ``sessions`` is the table that several connectors
+    and a listener share.
 
     Raises ``ValueError`` for a session ID outside 0 to 1023; `TlsError` if the files are broken; `HandshakeFailed` with SESSION_IN_USE if
     the ID is live in the table, then with what ended the handshake or the session before it was ONLINE.
     """
     if not 0 <= session_id <= SESSION_MAX:
         raise ValueError(f"session_id: expected 0 to {SESSION_MAX}, found {session_id}")
-    peer = peering if isinstance(peering, Peer) else Peer(peering=peering, pins=pins)
     counters = counters if counters is not None else Counters()
 
     def alarm(text: str) -> None:
@@ -55,8 +51,7 @@ async def connect(
 
     source = Tls(tls, Role.CONNECTOR, alarm)
     material = source.current()
-    channel = channel_of(peer.peering.remote_peer)
-    peers = {channel: peer}
+    peers = {channel_of(peer.peering.remote_peer): peer}
     terms = Terms(
         role=Role.CONNECTOR,
         tls=source,
@@ -98,6 +93,3 @@ async def connect(
         terms.sessions.release(connection)
         raise failure from None
     return connection
-
-
-__all__ = ["HandshakeFailed", "TlsError", "connect"]

@@ -165,7 +165,7 @@ class Listener:
     ) -> None:
         self.limits = limits or ListenerLimits()
         self.counters = counters if counters is not None else Counters()
-        self.sessions = sessions if sessions is not None else SessionTable(self.limits.sessions)
+        self.sessions = sessions if sessions is not None else SessionTable(self.limits.sessions_max)
         self._log = log
         self._registry = registry
         self._tls = Tls(tls, Role.LISTENER, self._alarm)
@@ -182,7 +182,7 @@ class Listener:
             log=log,
         )
         self._address_rates = self._buckets()
-        self._half_open = HalfOpen(self.limits.half_open, self.limits.half_open_per_address)
+        self._half_open = HalfOpen(self.limits.half_open_max, self.limits.half_open_per_address)
         self._connections: set[Connection] = set()
         self._sockets: list[socket.socket] = []
         self._loops: list[asyncio.Task[None]] = []
@@ -330,7 +330,7 @@ class Listener:
         self._log.error("%s", text)
 
     def _buckets(self) -> TokenBuckets:
-        return TokenBuckets(self.limits.connects_per_second, self.limits.connects_burst, self.limits.addresses)
+        return TokenBuckets(self.limits.connects_per_s, self.limits.connects_burst, self.limits.addresses)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -49,11 +49,6 @@ class Peer:
         if self.sessions_max < 1:
             raise ValueError(f"sessions_max: expected at least 1, found {self.sessions_max}")
 
-    @property
-    def channel(self) -> int:
-        """Return the channel that the peer shares with this side."""
-        return channel_of(self.peering.remote_peer)
-
     def accepts(self, identity: Identity) -> bool:
         """Return whether a certificate belongs to this peer. Source: channel_rules 1.2.6 step 1."""
         return self.objection(identity) is None
@@ -71,36 +66,6 @@ class Peer:
 
 Registry = Callable[[], Mapping[int, Peer]]
 """Returns the peers of now, by channel ID."""
-
-
-class PeeringsOf(Mapping[int, Peering]):
-    """The peerings of the peers of now, by channel ID: the view of a registry that the hello exchange takes."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def __getitem__(self, channel: int) -> Peering:
-        return self._registry()[channel].peering
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._registry())
-
-    def __len__(self) -> int:
-        return len(self._registry())
-
-
-class CertifiedBy:
-    """The peer IDs that a certificate proves under the registry of now."""
-
-    def __init__(self, registry: Registry, identity: Identity) -> None:
-        self._registry = registry
-        self._identity = identity
-
-    def __contains__(self, peer_id: object) -> bool:
-        if not isinstance(peer_id, int):
-            return False
-        peer = self._registry().get(channel_of(peer_id))
-        return peer is not None and peer.peering.remote_peer == peer_id and peer.accepts(self._identity)
 
 
 TLS_FAILED = "TLS"
@@ -164,18 +129,32 @@ def check_identity(connection: ssl.SSLObject, tls: Tls, material: Material) -> I
 
 def begin_listener(registry: Registry, identity: Identity, material: Material) -> ListenerHello:
     """Return the listener's hello exchange; whom the certificate proves is decided by the registry when CLIENT_HELLO has arrived."""
-    return ListenerHello(PeeringsOf(registry), _credentials(CertifiedBy(registry, identity), identity, material))
+
+    def peering_of(channel: int) -> Peering | None:
+        peer = registry().get(channel)
+        return None if peer is None else peer.peering
+
+    return ListenerHello(peering_of, _credentials(registry, identity, material))
 
 
-def begin_connector(peer: Peer, session: int, identity: Identity, material: Material) -> ConnectorHello:
+def begin_connector(
+    peer: Peer, session: int, registry: Registry, identity: Identity, material: Material
+) -> ConnectorHello:
     """Return the connector's hello exchange. Raises `HandshakeFailed` with NOT_AUTHORIZED if the certificate is another peer's."""
     objection = peer.objection(identity)
     if objection is not None:
         raise HandshakeFailed(
             ErrorCode.NOT_AUTHORIZED, f"the certificate does not belong to the expected peer: {objection}"
         )
-    peers: Mapping[int, Peer] = {peer.channel: peer}
-    return ConnectorHello(peer.peering, session, _credentials(CertifiedBy(lambda: peers, identity), identity, material))
+    return ConnectorHello(peer.peering, session, _credentials(registry, identity, material))
+
+
+def _credentials(registry: Registry, identity: Identity, material: Material) -> Credentials:
+    def is_certified(peer_id: int) -> bool:
+        peer = registry().get(channel_of(peer_id))
+        return peer is not None and peer.peering.remote_peer == peer_id and peer.accepts(identity)
+
+    return Credentials(material.key, identity.key, is_certified, secrets.token_bytes(KEY_BYTES))
 
 
 def failure_of(error: Exception) -> HandshakeFailed:
@@ -197,10 +176,6 @@ def failure_of(error: Exception) -> HandshakeFailed:
             return HandshakeFailed(ErrorCode.TRANSPORT_LOST, f"{type(error).__name__}: {error}")
 
 
-def _credentials(certified: CertifiedBy, identity: Identity, material: Material) -> Credentials:
-    return Credentials(material.key, identity.key, certified, secrets.token_bytes(KEY_BYTES))
-
-
 class SessionTable:
     """The live sessions of this process, by channel and session ID; give one table to its listener and to its connectors.
 
@@ -211,7 +186,7 @@ class SessionTable:
     """
 
     def __init__(self, sessions_max: int | None = None) -> None:
-        self._max = ListenerLimits().sessions if sessions_max is None else sessions_max
+        self._max = ListenerLimits().sessions_max if sessions_max is None else sessions_max
         self._live: dict[tuple[int, int], Connection] = {}
         self._closing: dict[int, Connection] = {}
         """Sessions that have ended and whose transports have not, by identity."""

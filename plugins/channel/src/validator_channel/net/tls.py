@@ -56,7 +56,6 @@ class Material:
     context: ssl.SSLContext
     key: Ed25519PrivateKey = field(repr=False)
     pin: bytes
-    not_after: datetime
     authorities: tuple[x509.Certificate, ...] = field(repr=False)
 
 
@@ -104,16 +103,6 @@ class Tls:
     def is_revoked(self, identity: Identity) -> bool:
         """Return whether the CRL names a certificate; a stale CRL still does."""
         return self._revocations is not None and self._revocations.names(identity)
-
-    @property
-    def next_update(self) -> datetime | None:
-        """Return when the CRL becomes stale; None without one."""
-        return self._revocations.next_update if self._revocations is not None else None
-
-    @property
-    def not_after(self) -> datetime:
-        """Return when this side's certificate ends."""
-        return self._material.not_after
 
     def _load_certificate(self) -> None:
         before, self._kept = self._kept, ""
@@ -219,7 +208,7 @@ def _load_once(files: TlsFiles, role: Role) -> Material:
         raise TlsError(f"{files.certificate}: {error.strerror or error}") from None
     except MALFORMED as error:
         raise TlsError(f"{files.certificate}: malformed: {printable(str(error))}") from None
-    return Material(context, key, pin_of(key.public_key()), leaf.not_valid_after_utc, authorities)
+    return Material(context, key, pin_of(key.public_key()), authorities)
 
 
 def _check_pair(files: TlsFiles, leaf: x509.Certificate, key: Ed25519PrivateKey) -> None:

@@ -320,87 +320,49 @@ def _read_settings(node: Node) -> Settings:
 
 def _read_operation(node: Node, keys: tuple[bytes, bytes]) -> Operation:
     name = node["op"].one_of(*OPERATIONS)
-    return OPERATIONS[name](node["args"] if node.has("args") else Node({}, f"{node.path}.args"), node, keys)
+    args = node["args"] if node.has("args") else Node({}, f"{node.path}.args")
+    method, readers = OPERATIONS[name]
+    given = {parameter: read(args) for parameter, read in readers.items()}
+    if name == "secured":
+        given = {"tx_key": keys[0], "rx_key": keys[1]}
+    elif name == "receive":
+        given = {"data": node["bytes_hex"].hex()}
+    if name in _TIMELESS:
+        return lambda session, _: method(session, **given)
+    return lambda session, now: method(session, now=now, **given)
 
 
-def _optional_text(args: Node, key: str) -> str | None:
-    return args[key].text() if args.has(key) and args[key].value is not None else None
+def _topic(args: Node) -> int:
+    return args["topic"].any_integer()
 
 
-def _open(_args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    return Session.open
+def _optional_text(key: str) -> Callable[[Node], str | None]:
+    return lambda args: args[key].text() if args.has(key) and args[key].value is not None else None
 
 
-def _secured(_args: Node, _do: Node, keys: tuple[bytes, bytes]) -> Operation:
-    return lambda session, now: session.secured(*keys, now)
-
-
-def _receive(_args: Node, do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    data = do["bytes_hex"].hex()
-    return lambda session, now: session.receive_data(data, now)
-
-
-def _timer(_args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    return Session.handle_timer
-
-
-def _send(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    topic, payload = args["topic"].any_integer(), args["payload_hex"].hex()
-    return lambda session, now: session.send(topic, payload, now)
-
-
-def _register_topic(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    topic, name = args["topic"].any_integer(), _optional_text(args, "name")
-    return lambda session, now: session.register_topic(topic, name, now=now)
-
-
-def _deregister_topic(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    topic = args["topic"].any_integer()
-    return lambda session, now: session.deregister_topic(topic, now)
-
-
-def _leave(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    reason = _optional_text(args, "reason")
-    return lambda session, now: session.leave(now, reason)
-
-
-def _ack(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    topic, index = args["topic"].any_integer(), args["index"].any_integer()
-    return lambda session, now: session.ack(topic, index, now)
-
-
-def _consumed(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    count = args["count"].integer(0, INTEGER_MAX) if args.has("count") else 1
-    return lambda session, _: session.consumed(count)
-
-
-def _connection_lost(_args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    return Session.connection_lost
-
-
-def _set_next_index(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
+def _next_index(args: Node) -> int:
     name = next((name for name in _INDEX_NAMES if args.has(name)), _INDEX_NAMES[0])
-    topic, index = args["topic"].any_integer(), args[name].integer(0, INDEX_MAX)
-    return lambda session, _: session.set_next_index(topic, index)
+    return args[name].integer(0, INDEX_MAX)
 
 
-def _set_writable(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operation:
-    is_writable = args["writable"].boolean()
-    return lambda session, _: session.set_writable(is_writable)
-
-
-OPERATIONS: Final[dict[str, Callable[[Node, Node, tuple[bytes, bytes]], Operation]]] = {
-    "open": _open,
-    "secured": _secured,
-    "receive": _receive,
-    "timer": _timer,
-    "send": _send,
-    "register_topic": _register_topic,
-    "deregister_topic": _deregister_topic,
-    "leave": _leave,
-    "ack": _ack,
-    "consumed": _consumed,
-    "connection_lost": _connection_lost,
-    "set_next_index": _set_next_index,
-    "set_writable": _set_writable,
+OPERATIONS: Final[dict[str, tuple[Callable[..., object], dict[str, Callable[[Node], Any]]]]] = {
+    "open": (Session.open, {}),
+    "secured": (Session.secured, {}),
+    "receive": (Session.receive_data, {}),
+    "timer": (Session.handle_timer, {}),
+    "send": (Session.send, {"topic": _topic, "payload": lambda args: args["payload_hex"].hex()}),
+    "register_topic": (Session.register_topic, {"topic": _topic, "name": _optional_text("name")}),
+    "deregister_topic": (Session.deregister_topic, {"topic": _topic}),
+    "leave": (Session.leave, {"reason": _optional_text("reason")}),
+    "ack": (Session.ack, {"topic": _topic, "index": lambda args: args["index"].any_integer()}),
+    "consumed": (
+        Session.consumed,
+        {"count": lambda args: args["count"].integer(0, INTEGER_MAX) if args.has("count") else 1},
+    ),
+    "connection_lost": (Session.connection_lost, {}),
+    "set_next_index": (Session.set_next_index, {"topic": _topic, "index": _next_index}),
+    "set_writable": (Session.set_writable, {"is_writable": lambda args: args["writable"].boolean()}),
 }
+"""By name, the method of a session that it calls, and by parameter how to read it; `secured` and `receive` have theirs elsewhere."""
+_TIMELESS: Final = frozenset({"consumed", "set_next_index", "set_writable"})
+"""Operations whose methods take no time."""

@@ -78,11 +78,11 @@ def handshake(node: Node) -> dict[str, Any]:
     connector = ConnectorHello(
         Peering(client, server, psk),
         session,
-        Credentials(client_key, server_key.public_key(), {server}, client_ephemeral),
+        Credentials(client_key, server_key.public_key(), {server}.__contains__, client_ephemeral),
     )
     listener = ListenerHello(
-        {channel_of(client): Peering(server, client, psk)},
-        Credentials(server_key, client_key.public_key(), {client}, server_ephemeral),
+        {channel_of(client): Peering(server, client, psk)}.get,
+        Credentials(server_key, client_key.public_key(), {client}.__contains__, server_ephemeral),
     )
     try:
         frames = [connector.start()]

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-ChannelId = tuple[int, int]
-"""Sender and recipient."""
+from validator_relay_chain.storage import ChannelId
 
 
 class CandidateFact(NamedTuple):

@@ -4,46 +4,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
 from validator_relay_chain.convert import Step
-from validator_relay_chain.downward import length
 from validator_relay_chain.errors import BadAnswer
 from validator_relay_chain.header import Header
 from validator_relay_chain.oracle.facts import (
     BlockFacts,
     CandidateFact,
     ChannelFact,
-    ChannelId,
     DownwardFact,
     DownwardReset,
     WatermarkFact,
     WithoutEvent,
 )
-from validator_relay_chain.storage import decode_channel, decode_u32
+from validator_relay_chain.source import Chain
+from validator_relay_chain.storage import ChannelId, Value, decode_channel, decode_u32, waiting_messages
 
 T = TypeVar("T")
-Value = bytes | None
 
 CHANNELS: Final = "Hrmp.HrmpChannels"
 WATERMARKS: Final = "Hrmp.HrmpWatermarks"
 QUEUES: Final = "Dmp.DownwardMessageQueues"
 
 
-class Storage(Protocol):
-    """Reads storage (`validator_relay_chain.source.Chain`). Methods raise `NodeError`."""
-
-    def keys_of(self, prefix: bytes, block_hash: bytes) -> Iterator[list[bytes]]:
-        """Yield the keys of a storage item after a block, a page at a time."""
-
-    def values(self, wanted: Sequence[bytes], block_hash: bytes) -> dict[bytes, Value]:
-        """Return values after a block, by key."""
-
-
 def facts_of(
-    lane: str, step: Step, storage: Storage, compare_every: int, unread: Iterable[str] = (), *, is_last: bool = False
+    lane: str, step: Step, chain: Chain, compare_every: int, unread: Iterable[str] = (), *, is_last: bool = False
 ) -> BlockFacts:
     """Return the facts of a converted block.
 
@@ -54,8 +42,8 @@ def facts_of(
     block, header = step.block, step.block.header
     is_sampled = compare_every > 0 and (is_last or block.new_session or header.number % compare_every == 0)
     paras = sorted(step.position.lifecycles) if is_sampled else []
-    opened, closed = _session(step, storage) if block.new_session and is_sampled else (None, None)
-    sample = _Sample(storage, header.hash, unread)
+    opened, closed = _session(step, chain) if block.new_session and is_sampled else (None, None)
+    sample = _Sample(chain, header.hash, unread)
     return BlockFacts(
         lane,
         header.number,
@@ -76,27 +64,27 @@ def facts_of(
 
 
 def read_sample(
-    storage: Storage, header: Header, paras: Sequence[int], unread: Iterable[str], *, ends_session: bool
+    chain: Chain, header: Header, paras: Sequence[int], unread: Iterable[str], *, ends_session: bool
 ) -> None:
-    """Read what the facts of a block need of storage, where a storage keeps what was read. Raises `NodeError`."""
-    sample = _Sample(storage, header.hash, unread)
+    """Read what the facts of a block need of storage, where a chain keeps what was read. Raises `NodeError`."""
+    sample = _Sample(chain, header.hash, unread)
     sample.channels()
     sample.downward({}, paras)
     sample.watermarks(paras)
     if ends_session:
-        _channel_keys(storage, header.parent_hash)
+        _channel_keys(chain, header.parent_hash)
 
 
 def facts_of_seed(
-    lane: str, header: Header, backed: int, paras: Iterable[int], storage: Storage, unread: Iterable[str] = ()
+    lane: str, header: Header, backed: int, paras: Iterable[int], chain: Chain, unread: Iterable[str] = ()
 ) -> BlockFacts:
     """Return the facts of the block after which a lane joins; ``backed`` of its candidates are pending.
 
     ``unread`` is what of the state could not be decoded. Raises `NodeError`.
     """
     known = sorted(paras)
-    sample = _Sample(storage, header.hash)
-    found = storage.values([keys.para_key(keys.DMP_HEADS, para) for para in known], header.hash)
+    sample = _Sample(chain, header.hash)
+    found = chain.values([keys.para_key(keys.DMP_HEADS, para) for para in known], header.hash)
     heads = {para: found[keys.para_key(keys.DMP_HEADS, para)] for para in known}
     return BlockFacts(
         lane,
@@ -117,10 +105,10 @@ def _timed_out(step: Step) -> tuple[CandidateFact, ...]:
     return (*(CandidateFact(each["para_id"], known=True) for each in record["timed_out"]), *unknown)
 
 
-def _session(step: Step, storage: Storage) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
+def _session(step: Step, chain: Chain) -> tuple[tuple[ChannelId, ...], tuple[ChannelId, ...]]:
     """Return the channels that the block opened and removed, and those that a lane opens and removes with it for lack of an event."""
     header = step.block.header
-    before, after = (set(_ids(_channel_keys(storage, each))) for each in (header.parent_hash, header.hash))
+    before, after = (set(_ids(_channel_keys(chain, each))) for each in (header.parent_hash, header.hash))
     opened, closed = (
         {channel for channel, has_opened in step.without_event if has_opened is each} for each in (True, False)
     )
@@ -128,8 +116,8 @@ def _session(step: Step, storage: Storage) -> tuple[tuple[ChannelId, ...], tuple
     return tuple(sorted(opened)), tuple(sorted(closed | (before - after)))
 
 
-def _channel_keys(storage: Storage, block_hash: bytes) -> set[bytes]:
-    return {key for page in storage.keys_of(keys.HRMP_CHANNELS, block_hash) for key in page}
+def _channel_keys(chain: Chain, block_hash: bytes) -> set[bytes]:
+    return {key for page in chain.keys_of(keys.HRMP_CHANNELS, block_hash) for key in page}
 
 
 def _ids(found: Iterable[bytes]) -> list[ChannelId]:
@@ -145,8 +133,8 @@ def _moved(step: Step) -> tuple[DownwardFact, ...]:
 class _Sample:
     """What storage holds after a block, to compare a lane with. ``unread`` grows by the items that do not decode: they are left out."""
 
-    def __init__(self, storage: Storage, block_hash: bytes, unread: Iterable[str] = ()) -> None:
-        self._storage, self._hash = storage, block_hash
+    def __init__(self, chain: Chain, block_hash: bytes, unread: Iterable[str] = ()) -> None:
+        self._chain, self._hash = chain, block_hash
         self._shapeless = frozenset(unread)
         self.unread: set[str] = set()
 
@@ -155,7 +143,7 @@ class _Sample:
         if not self._is_read(CHANNELS):
             return ()
         found = []
-        values = self._storage.values(sorted(_channel_keys(self._storage, self._hash)), self._hash)
+        values = self._chain.values(sorted(_channel_keys(self._chain, self._hash)), self._hash)
         for key, raw in values.items():
             channel = self._decoded(CHANNELS, decode_channel, raw)
             if channel is not None:
@@ -176,7 +164,7 @@ class _Sample:
         metas = dict(self._values(keys.DMP_META, known))  # empty before queues have pages
         for para, raw in self._values(keys.DMP_QUEUES, known):
             try:
-                messages: int | None = length(metas[para], raw)
+                messages: int | None = waiting_messages(metas[para], raw)
             except (DecodeError, ValueError):
                 self.unread.add(QUEUES)
                 messages = None
@@ -205,7 +193,7 @@ class _Sample:
 
     def _values(self, item: bytes, paras: Iterable[int]) -> Iterator[tuple[int, Value]]:
         by_key = {keys.para_key(item, para): para for para in paras}
-        values = self._storage.values(list(by_key), self._hash)
+        values = self._chain.values(list(by_key), self._hash)
         yield from ((para, values[key]) for key, para in by_key.items())
 
 

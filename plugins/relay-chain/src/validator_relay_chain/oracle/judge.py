@@ -15,16 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from validator_relay_chain.oracle.compare import Comparison, Difference, Known
-from validator_relay_chain.oracle.facts import BlockFacts
-from validator_relay_chain.oracle.lane_block import LaneBlock
-from validator_relay_chain.oracle.limits import (
+from validator_relay_chain.limits import (
     DISAGREEMENTS_MAX,
     LINE_CHARACTERS_MAX,
     TEXT_CHARACTERS_MAX,
     WAITING_BLOCKS_MAX,
 )
-from validator_relay_chain.oracle.reasons import Reason
+from validator_relay_chain.oracle.compare import Comparison, Difference, Known, Reason
+from validator_relay_chain.oracle.facts import BlockFacts
+from validator_relay_chain.oracle.lane_block import LaneBlock
 
 COUNTED: Final = ("blocks", "candidates", "inclusions", "heads", "counters", "channels", "skipped")
 

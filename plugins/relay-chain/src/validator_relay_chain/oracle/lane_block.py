@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from validator_relay_chain.oracle.facts import ChannelId
+from validator_relay_chain.storage import ChannelId
 
 
 class Refusal(NamedTuple):

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final
 
+from validator.plugin.api import OutputReader, TransportContext
 from validator.plugin.job_api import (
     DAY_MS,
     FOREVER,
@@ -19,7 +21,7 @@ from validator.plugin.job_api import (
     TopicForm,
     schemas,
 )
-from validator_relay_chain.oracle.limits import RECORD_BYTES_MAX
+from validator_relay_chain.limits import RECORD_BYTES_MAX
 
 FACTS: Final = "relay-chain.facts"
 DISAGREEMENTS: Final = "relay-chain.disagreements"
@@ -120,4 +122,21 @@ def describe_briefly(agreement: Mapping[str, Any] | None) -> str:
     return f"compared up to block {agreement['block']}: {said}"
 
 
-__all__ = ["RecordUnreadable", "decode", "describe", "describe_briefly", "formats", "formats_of_lanes", "own_topics"]
+class News:
+    """Reads the judge's status, never waiting for it. Any thread may ask."""
+
+    def __init__(self, context: TransportContext) -> None:
+        self._reader: OutputReader = context.reader([AGREEMENT])
+        self._lock = threading.Lock()
+        self._newest: dict[str, dict[str, Any]] = {}
+
+    def of(self, lane: str) -> str:
+        """Return what the judge says of a lane, in a few words. Raises `UserError` as the context does."""
+        with self._lock:
+            while (record := self._reader.receive(0)) is not None:
+                try:
+                    found = decode(AGREEMENT, record.value)
+                except RecordUnreadable:
+                    continue  # of a later version
+                self._newest[found["lane"]] = found
+            return describe_briefly(self._newest.get(lane))

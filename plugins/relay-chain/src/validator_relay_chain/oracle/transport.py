@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from validator.plugin.api import OutputReader, OutputRecord, Record, TransportContext
+from validator.plugin.job_api import RecordUnreadable
 from validator_relay_chain.display import LOG, LogLines
 from validator_relay_chain.figures import Figures, JudgeFigures
+from validator_relay_chain.limits import ROUND_RECORDS_MAX
 from validator_relay_chain.oracle import records
 from validator_relay_chain.oracle.facts import BlockFacts
 from validator_relay_chain.oracle.judge import Disagreement, Judge
-from validator_relay_chain.oracle.limits import ROUND_RECORDS_MAX
 
 LINES_MAX: Final = 20
 """Disagreements that are shown one by one of a round; the topic has all."""
@@ -94,7 +95,7 @@ class Bench:
         for format_ in records.formats_of_lanes()[record.topic]:
             try:
                 self.judge.take(record.topic, format_.decode(record.value))
-            except records.RecordUnreadable:
+            except RecordUnreadable:
                 continue  # another kind of record of the topic
             return
 

@@ -21,12 +21,11 @@ from typing import Final
 from validator_relay_chain import keys
 from validator_relay_chain.block import ChainBlock, Receipt, decode_block, read_block
 from validator_relay_chain.candidates import BackedCandidate, HorizontalMessage
-from validator_relay_chain.downward import Meta, encode_meta, encode_page
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.layout import DESCRIPTOR_BYTES
 from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.storage import Channel, Queued, encode_channel, encode_queue
+from validator_relay_chain.storage import Channel, Meta, Queued, encode_channel, encode_meta, encode_page, encode_queue
 from validator_relay_chain.trie import ordered_root, root_of
 
 from validator.plugin.api import Reader, Writer

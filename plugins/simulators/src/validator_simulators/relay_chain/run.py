@@ -12,14 +12,13 @@ from typing import Any, Final
 
 from validator_relay_chain import keys
 from validator_relay_chain.block import Receipt
+from validator_relay_chain.channels import requests_of
 from validator_relay_chain.errors import FollowError
 from validator_relay_chain.header import to_hex
-from validator_relay_chain.metadata import Runtime
-from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.metadata import MetadataCache, Runtime
 from validator_relay_chain.oracle import records
-from validator_relay_chain.pool import NodePool, RealTime
+from validator_relay_chain.pool import Clock, NodePool
 from validator_relay_chain.prepare import configuration, prepare
-from validator_relay_chain.requests import requests_of
 from validator_relay_chain.source import Chain
 from validator_relay_chain.storage import decode_queue
 from validator_relay_chain.transport import JUDGE, NAME, read_start
@@ -94,13 +93,10 @@ def recorded_run(folder: Path | None, directory: Path) -> Iterator[RecordedRun]:
 
 def _prepared(node: MockNode, folder: Path) -> Json:
     recording = node.recording
-    pool = NodePool([node.url], RealTime(threading.Event()))
+    pool = NodePool([node.url], Clock())
     try:
         chain = Chain(pool, MetadataCache(folder / "metadata"))
-        made = prepare(
-            chain, LANE, folder, from_block=recording.first + 1, to_block=recording.last, progress=lambda *_: None,
-            tell=lambda _: None,
-        )  # fmt: skip
+        made = prepare(chain, LANE, folder, from_block=recording.first + 1, to_block=recording.last)
     except FollowError as error:
         raise UserError(f"--recorded: {error}") from error
     finally:
