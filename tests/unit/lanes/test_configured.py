@@ -185,7 +185,7 @@ def test_setting_that_decides_verdicts_changes_digest(key: str) -> None:
 
 def test_every_chain_key_is_covered_by_digest_tests() -> None:
     fields = type(config_of(CHAIN).chains[CHAIN.lane]).model_fields
-    assert {*fields, "host_configuration"} == {*CHANGES, "protocol", "limits", "state", "handlers", "rules"}
+    assert {*fields, "host_configuration"} == {*CHANGES, "protocol", "limits", "state", "handlers", "rules", "names"}
 
 
 def test_product_version_changes_digest(monkeypatch: pytest.MonkeyPatch) -> None:
