@@ -42,6 +42,7 @@ WITHOUT_JOB = (
     Part("compare.md", "## 2."),
     Part("inspect.md"),
     Part("rules-by-height.md", "The [conformance suite]"),
+    Part("tables.md"),
     Part("trace-format.md", "A file holds one scenario"),
     Part("write-a-handler.md", "## 7.", ()),
 )

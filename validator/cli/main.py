@@ -29,22 +29,44 @@ from validator.errors import GivenUp, PluginFailed, UserError, in_one_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Start here": ("demo", "init", "up"),
+    "Data": ("submit", "watch", "dead-letters", "export", "schemas", "topics"),
+    "Ask": (
+        "lanes",
+        "state",
+        "dry-run",
+        "what-if",
+        "audit",
+        "compare",
+        "console",
+        "explain",
+        "rules",
+        "replay",
+        "prove",
+        "verify",
+    ),
+    "Operate": ("run", "health", "broker", "jars"),
+    "Plugins": ("plugins", "transport"),
+}
+"""The sections of the help page. Commands of plugins are in the last one, unless a section names them."""
+
 # name -> ("module:attribute", help), in the order of the help page
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("validator.cli.init:init", "Write a configuration with two paras, and sample records for them."),
     "up": ("validator.cli.run:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
-    "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
-    "health": ("validator.cli.health:health", "Say whether a running job is healthy, for supervisors and containers."),
     "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),
     "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
-    "compare": (
-        "validator.cli.compare:compare",
-        "Compare the verdicts or dispatches on Kafka, or in a file, with expected ones.",
-    ),
     "dead-letters": (
         "validator.cli.dead_letters:app",
         "List and show records that no block will take; replay them once fixed.",
     ),
+    "export": (
+        "validator.cli.export:export",
+        "Write a lane's recorded inputs to files, for what-if, audit and submit.",
+    ),
+    "schemas": ("validator.cli.schemas:app", "List, show, check and register the Avro schemas."),
+    "topics": ("validator.cli.topics:app", "Create and list the topics."),
     "lanes": ("validator.cli.lanes:app", "Show each lane's progress and what it waits for; import a lane's state."),
     "state": (
         "validator.cli.state:app",
@@ -58,18 +80,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.what_if:what_if",
         "Replay a lane's recorded inputs under another configuration, and show which verdicts differ.",
     ),
-    "audit": (
-        "validator.cli.audit:audit",
-        "Check a lane's whole recorded history, or compare two deployments.",
+    "audit": ("validator.cli.audit:audit", "Check a lane's whole recorded history, or compare two deployments."),
+    "compare": (
+        "validator.cli.compare:compare",
+        "Compare the verdicts or dispatches on Kafka, or in a file, with expected ones.",
     ),
-    "export": (
-        "validator.cli.export:export",
-        "Write a lane's recorded inputs to files, for what-if, audit and submit.",
-    ),
-    "console": (
-        "validator.cli.console:console",
-        "Serve local web pages that show the lanes live.",
-    ),
+    "console": ("validator.cli.console:console", "Serve local web pages that show the lanes live."),
     "explain": (
         "validator.cli.rules:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",
@@ -81,15 +97,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
     "prove": ("validator.cli.proofs:prove", "Create a proof that a protocol offers outside of blocks, as JSON."),
     "verify": ("validator.cli.proofs:verify", "Verify such a proof, from any source."),
+    "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
+    "health": ("validator.cli.health:health", "Say whether a running job is healthy, for supervisors and containers."),
+    "broker": ("validator.cli.broker:app", "Start, stop and inspect the embedded Kafka broker."),
+    "jars": ("validator.cli.broker:jars", "Fetch the broker's jars ahead of time."),
     "plugins": ("validator.cli.plugins:app", "List, show, check, lock and pack plugins; start a new one."),
     "transport": (
         "validator.cli.transport:app",
         "Run a transport plugin, which moves records in and out by other means than Kafka.",
     ),
-    "schemas": ("validator.cli.schemas:app", "List, show, check and register the Avro schemas."),
-    "topics": ("validator.cli.topics:app", "Create and list the topics."),
-    "broker": ("validator.cli.broker:app", "Start, stop and inspect the embedded Kafka broker."),
-    "jars": ("validator.cli.broker:jars", "Fetch the broker's jars ahead of time."),
 }
 
 
@@ -190,6 +206,17 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(self.commands)  # in the table's order
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        listed = {name for names in GROUPS.values() for name in names}
+        left = [name for name in self.commands if name not in listed]
+        width = max(map(len, self.commands))
+        for title, names in GROUPS.items():
+            shown = [name for name in names if name in self.commands] + (
+                left if title == next(reversed(GROUPS)) else []
+            )
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), self.commands[name].short_help or "") for name in shown])
 
     def make_context(self, *arguments: Any, **extra: Any) -> Any:
         try:

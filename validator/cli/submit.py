@@ -67,6 +67,12 @@ def submit(
 
     If Kafka refuses a record, and after Ctrl-C or SIGTERM (exit code 130), a line says how many records were sent and which lines Kafka has
     not acknowledged. Send the same lines again then: a record that arrives twice counts once.
+
+    Examples:
+
+    - `validator submit blocks blocks.jsonl` sends a file
+    - `validator submit candidates - < candidates.jsonl` sends what a program prints, line by line
+    - `validator submit candidates candidates.jsonl --keep-going --json` reports bad lines as JSON
     """
     if kind not in INPUT_TOPICS:
         hint = did_you_mean(kind, INPUT_TOPICS)

@@ -100,6 +100,12 @@ def watch(
     Prints a table, whose lines a pipe gets in full; with --json, one object per line. Only committed records are shown. --count begins with
     the first record unless --tail is given, and waits for records that are not there yet, saying on standard error why after some seconds.
     Topics of plugins' transports and jobs can be watched, too; without TOPIC the command lists all.
+
+    Examples:
+
+    - `validator watch verdicts --follow` shows new verdicts until Ctrl-C
+    - `validator watch verdicts --reject-only --para 2000` shows why candidates of para 2000 were refused
+    - `validator watch headroom --json --count 10` prints ten records as JSON
     """
     config = load_config(config_path)
     if topic is None:

@@ -235,8 +235,8 @@ def test_artefact_with_files_that_its_digest_leaves_out_is_refused(tmp_path: Pat
 def test_artefact_of_another_distribution_than_its_name_says_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"it holds other 1\.0: expected it to be named other-1\.0-[0-9a-f]{8}\.zip$"):
         check_artefact(artefact(tmp_path, {"own.py": b""}, name="other"))
-    with pytest.raises(UserError, match=r"distribution validator 1\.0: it is the program that plugins extend"):
-        check_artefact(artefact(tmp_path, {"own.py": b""}, name="validator", named="validator-1.0"))
+    with pytest.raises(UserError, match=r"distribution relay-validator 1\.0: it is the program that plugins extend"):
+        check_artefact(artefact(tmp_path, {"own.py": b""}, name="relay-validator", named="relay_validator-1.0"))
 
 
 def test_artefact_with_the_same_path_twice_is_refused_where_it_is_used(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator follow`: from the address of a node to verdicts.
+"""`validator follow`: follow a relay chain through a node, from its address to verdicts.
 
 At the end the lane executes the last block, the judge compares it, and it is said what was found. Rules that followed lanes lack are added
 to the configuration as text at its end: comments and order stay as they are.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator fetch`: the blocks of a chain, with the storage that their conversion reads, into files."""
+"""`validator fetch`: write the blocks of a chain, with the storage that their conversion reads, to files."""
 
 from __future__ import annotations
 

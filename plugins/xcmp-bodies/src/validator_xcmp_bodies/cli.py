@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator messages`: bodies of XCMP messages, for whoever runs the operator, for recipients and for senders."""
+"""`validator messages`: run the operator of XCMP messages' bodies, and inspect it; send and follow bodies as a para."""
 
 from __future__ import annotations
 
