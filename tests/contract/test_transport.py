@@ -92,7 +92,7 @@ def test_wrong_argument_is_value_error_and_writes_nothing(backend: Backend) -> N
     assert backend.submitted() == []
 
 
-CANDIDATE = {"lane": "polkadot", "block": 5, "index": 0, "para_id": 7, "hrmp_watermark": 4, "upward_messages": ["0xff"]}
+CANDIDATE = {"lane": "polkadot", "block": 5, "index": 0, "para_id": 7, "hrmp_watermark": 4, "upward_messages": ["ff"]}
 CANDIDATE |= {"processed_downward_messages": 0, "horizontal_messages": []}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from validator.cli.table import cut
 from validator.core.limits import UNREACHED
-from validator.effects import BESIDES_FIELDS, effects
+from validator.effects import effects
 from validator.hexadecimal import bare
 from validator.visible import printable
 
@@ -39,7 +39,7 @@ def shortened(headings: Row, row: Row) -> Row:
 
 def why(error: Json) -> str:
     """Return the error's kind, then its fields."""
-    fields = ", ".join(f"{name} {_plain(value)}" for name, value in error.items() if name not in BESIDES_FIELDS)
+    fields = ", ".join(f"{name} {_plain(value)}" for name, value in error.items() if name != "kind")
     return f"{error['kind']}  {fields}" if fields else str(error["kind"])
 
 
@@ -62,7 +62,7 @@ def _verdict(record: Json) -> Row:
     place = record["lane"], str(record["block"]), record["kind"], str(record["index"]), str(record["para_id"])
     if record["ok"]:
         return *place, mark, "", ", ".join(effects(record))
-    return *place, mark, why(record["error"]), str(record["error"].get("clause", ""))
+    return *place, mark, why(record["error"]), str(record.get("clause", ""))
 
 
 def _dispatch(record: Json) -> Row:

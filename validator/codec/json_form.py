@@ -93,14 +93,8 @@ def _encoded(schema: Schema, record: Json) -> bytes:
 
 
 def shown_json(topic: str, value: bytes, codec: Codec | None = None) -> dict[str, Any]:
-    """Return what `to_json` returns as people read it: hex begins with ``0x``, a session that never comes is null. Raises `UserError`."""
-    return without_never(to_json(topic, value, codec, digits=to_hex))
-
-
-def without_never(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record in JSON in which a session that no chain reaches is null."""
-    session = record.get("expires_session")
-    return record if session is None or session < U32_MAX else {**record, "expires_session": None}
+    """Return what `to_json` returns in the form that commands print: hex begins with ``0x``. Raises `UserError`."""
+    return to_json(topic, value, codec, digits=to_hex)
 
 
 def to_json(
@@ -230,9 +224,9 @@ class _ToAvro(Named):
         return name, self.to_record(self.types[name], arguments, "")
 
     def verdict(self, value: dict[str, Any], path: str) -> dict[str, Any]:
-        """Turn ``ok`` and ``error`` into the record's outcome and error."""
+        """Turn ``ok``, ``error`` and ``clause`` into the record's outcome and error."""
         value = dict(value)
-        ok, error = value.pop("ok", None), value.pop("error", None)
+        ok, error, clause = value.pop("ok", None), value.pop("error", None), value.pop("clause", None)
         if not isinstance(ok, bool):
             raise self.error(self.join(path, "ok"), "true or false", ok)
         value["outcome"] = "accepted" if ok else "rejected"
@@ -240,10 +234,8 @@ class _ToAvro(Named):
         if error is not None:
             if not isinstance(error, dict) or "kind" not in error:
                 raise self.error(self.join(path, "error"), "an object with a kind", error)
-            details = [
-                {"name": name, "value": field} for name, field in error.items() if name not in ("kind", "clause")
-            ]
-            value["error"] = {"kind": error["kind"], "clause": error.get("clause", ""), "details": details}
+            details = [{"name": name, "value": field} for name, field in error.items() if name != "kind"]
+            value["error"] = {"kind": error["kind"], "clause": clause or "", "details": details}
         return value
 
     def to_boolean(self, _attributes: dict[str, Any], value: Json, path: str) -> bool:
@@ -371,8 +363,8 @@ class _ToJson(Named):
             elif key != "error":
                 shaped[key] = value
             elif value is not None:
-                details = {each["name"]: each["value"] for each in value["details"]}
-                shaped["error"] = {"kind": value["kind"], **details, "clause": value["clause"]}
+                shaped["error"] = {"kind": value["kind"], **{each["name"]: each["value"] for each in value["details"]}}
+                shaped["clause"] = value["clause"]
         return shaped
 
 

@@ -20,7 +20,7 @@ from validator.console.limits import FACETS_MAX, LIST_MAX, ROWS_MAX
 from validator.console.model import Json, KeptVerdict, LaneModel
 from validator.console.rendering import count, plain, plural, sizes
 from validator.core.limits import U32_MAX
-from validator.effects import BESIDES_FIELDS, effects, recipients
+from validator.effects import effects, recipients
 from validator.errors import UserError
 from validator.plugin.rule_pages import find_entries, installed_pages
 from validator.visible import printable_lines
@@ -255,7 +255,7 @@ def verdict_page(console: ConsoleContext, path: dict[str, str], _query: Query) -
             "record": record,
             "why": reason,
             "effect": effect(record),
-            "fields": [(name, value) for name, value in error.items() if name not in BESIDES_FIELDS],
+            "fields": [(name, value) for name, value in error.items() if name != "kind"],
             "rule": rule,
             "prose": None if rule is None else prose(rule),
             "para_met": _before(() if para is None else para.records, verdict.block),
@@ -337,7 +337,7 @@ def sentences() -> dict[str, RuleEntry]:
 
 def why(record: Json) -> Why:
     """Return why a rejected verdict, as JSON, was rejected."""
-    error = {name: value for name, value in record["error"].items() if name != "clause"}
+    error = record["error"]
     words = sentences().get(error["kind"])
     if words is not None:
         try:

@@ -33,13 +33,13 @@ Decode = Callable[[str, bytes], dict[str, Any]]
 def record_hash(topic: str, record: Mapping[str, Any], value: bytes) -> str:
     """Return by which hash a peer recognises a record: its `candidate_hash`, otherwise BLAKE2b-256 of its bytes on Kafka."""
     given = record.get("candidate_hash") if topic == "candidates" else None
-    return given.removeprefix("0x") if isinstance(given, str) else blake2b(value, digest_size=32).hexdigest()
+    return given if isinstance(given, str) else blake2b(value, digest_size=32).hexdigest()
 
 
 def read_dead_letter(letter: Mapping[str, Any], decode: Decode) -> tuple[tuple[DeadLetterKey, ...], dict[str, Any]]:
     """Return the keys under which feeds look for a dead letter, none if it is of no peer, and what a peer gets of it."""
     topic = _without_prefix(str(letter["topic"]))
-    value = bytes.fromhex(letter["raw"].removeprefix("0x"))
+    value = bytes.fromhex(letter["raw"])
     shown = {name: letter.get(name) for name in SHOWN} | {"topic": topic}
     try:
         record = decode(topic, value) if topic in SUBMIT_TOPICS else None
