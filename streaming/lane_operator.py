@@ -357,6 +357,7 @@ def read_held_inputs(
     Raises `InputsGone`, `MemoryError`, `ReadFailed`, and `KafkaGone` if Kafka is away.
     """
     topic, partition = place[0].removeprefix(prefix), place[1]
+    place = prefix + topic, partition  # an order may name it without the prefix
     try:
         kind = INPUT_TOPICS.get(topic)
         if kind is None:  # as an order may say

@@ -100,11 +100,11 @@ TOPICS_S_MAX = 60.0
 def run_job(config: Config, output: Output[LaneSink] | None = None, accepted: Accepted = NOTHING) -> int:
     """Run a configuration's job and return its exit code. Writes to Kafka unless ``output`` says otherwise. Raises `UserError`."""
     look_offline(config)  # first, since it refuses what must leave the folder as it is
-    definitions = lane_definitions(config)
+    definitions, stop = lane_definitions(config), StopSignal()
     with (
         locked(job_directory(config)),
         serving(config, {lane: definition.first_block for lane, definition in definitions.items()}) as metrics,
-        begun(config, list(definitions), metrics.note) as outages,
+        begun(config, list(definitions), stop, metrics.note) as outages,
     ):
         if not has_checkpoint(checkpoint_of(config)):  # a checkpoint keeps its number
             note_division(definitions, config.job.state_partitions, outages.log)
@@ -129,10 +129,10 @@ def run_job(config: Config, output: Output[LaneSink] | None = None, accepted: Ac
 
 @contextmanager
 def begun(
-    config: Config, lanes: Sequence[str], note: Callable[[Mapping[str, Any]], None] = lambda _: None
+    config: Config, lanes: Sequence[str], stop: StopSignal, note: Callable[[Mapping[str, Any]], None] = lambda _: None
 ) -> Iterator[Outages]:
     """Begin the log of a job in its folder, which follows a move. ``note`` gets each event."""
-    directory, stop = job_directory(config), StopSignal()
+    directory = job_directory(config)
     with own_output(directory) as own:
         log = logger(own, note)
         log.info("started", lanes=lanes, directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))

@@ -14,7 +14,7 @@ from streaming.logs import locked
 from streaming.metered import create_metrics_topic
 from streaming.options import bytes_of
 from streaming.parked_log import KafkaWatch
-from streaming.run import TOPICS_S_MAX, Outages, begun, ended_in_order, run_queries
+from streaming.run import TOPICS_S_MAX, Outages, StopSignal, begun, ended_in_order, run_queries
 from streaming.session import SessionSettings, spark_session
 from streaming.stages import CONDENSE, KEYED, local_cores
 from streaming.taking_over import Rivals, end_open_transactions
@@ -76,17 +76,19 @@ def run_keyed_job(config: Config, name: str) -> int:
         measured=config.metrics.listen is not None,
         worker_memory_bytes=bytes_of(config.job.worker_memory),
     )
-    check_files(checkpoint_of(config))
-    with locked(directory), begun(config, [name]) as outages:
-        rivals = Rivals()
+    stop = StopSignal()
+    with locked(directory):
+        check_files(checkpoint_of(config))
+        with begun(config, [name], stop) as outages:
+            rivals = Rivals()
 
-        def run() -> int:
-            outages.wait_out(lambda: check_written(settings))
-            if settings.measured:
-                outages.wait_out(lambda: create_metrics_topic(config))
-            return _run_in_session(config, settings, outages, rivals)
+            def run() -> int:
+                outages.wait_out(lambda: check_written(settings))
+                if settings.measured:
+                    outages.wait_out(lambda: create_metrics_topic(config))
+                return _run_in_session(config, settings, outages, rivals)
 
-        return ended_in_order(run, outages)
+            return ended_in_order(run, outages)
 
 
 def check_written(settings: KeyedJobSettings) -> None:

@@ -19,8 +19,8 @@ import os
 import shutil
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -89,13 +89,14 @@ def _read_batch(checkpoint: Path, batch: int, output: Path, lanes: Sequence[str]
     consumed = consumed_by_batch(checkpoint, batch)
     _check_format(checkpoint, batch)
 
-    def rows() -> Iterator[StoredRow]:
+    def rows() -> Generator[StoredRow, None, None]:
         for partition in numbered(checkpoint / _OPERATOR, Path.is_dir):
             # a batch reads the version of its number, and commits the next one
             with open_store(partition, batch + 1, output.with_name(f"{output.name}.{partition.name}")) as store:
                 yield from _entries(store, lanes)
 
-    write_export(output, batch, consumed, rows())
+    with closing(rows()) as found:
+        write_export(output, batch, consumed, found)
 
 
 def _check_format(checkpoint: Path, batch: int) -> None:

@@ -80,7 +80,7 @@ class _Kept:
 
 
 class CheckpointStandings:
-    """States from the checkpoint of a job, which may be running on this machine (`answerer.Standings`).
+    """States from the checkpoint of a job, which may be running on this machine (`dry_run.Standings`).
 
     A lane is looked for again ``refresh_s`` seconds after the last time at the earliest, and later if reading takes long; an error stays
     until then.

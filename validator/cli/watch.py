@@ -143,6 +143,7 @@ def watch(
             return
         except BrokenPipeError:
             drop_output()
+            return
     if waited.lacking:
         say(f"validator: {topic}: after {timeout:g} s {waited.why()}")
         raise typer.Exit(exit_codes.DISAGREEMENT)
@@ -294,8 +295,9 @@ def _show(
         console.print(_table(shown, rows))
         return
     what = f"waiting for {shown.name}"
-    with nullcontext() if follow else working(what, why):
-        chunks = until_first(chunks, what, why) if follow else chunks
+    first_only = follow or sys.stderr.isatty()  # a spinner would stay over what is printed
+    with nullcontext() if first_only else working(what, why):
+        chunks = until_first(chunks, what, why) if first_only else chunks
         if as_json:
             for chunk in chunks:
                 print_json(*chunk)

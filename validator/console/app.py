@@ -319,7 +319,7 @@ def find(console: ConsoleContext, lane_name: str, wanted: str) -> str | None:
             if any(wanted in (error, error.rpartition("/")[2]) for error in lane.tally.error):
                 error = next(error for error in lane.tally.error if wanted in (error, error.rpartition("/")[2]))
                 return f"{link}/verdicts?rule={quote(error, safe='')}"
-            if (para := link.called(wanted)) in lane.paras:
+            if wanted and (para := link.called(wanted)) in lane.paras:
                 return f"{link}/paras/{para}"
     return None
 

@@ -100,7 +100,7 @@ def channel_row(ends: ChannelId, channel: KeptChannel) -> dict[str, Any]:
         "places_left": None if now is None else now["places_left"],
         "bytes_left": None if now is None else now["bytes_left"],
         "message_size_max": None if now is None else now["message_size_max"],
-        "places_most": None if channel.places_most > UNREACHED else channel.places_most,
+        "places_most": None if now is None or channel.places_most > UNREACHED else channel.places_most,
         "as_of": None if now is None else now["block"],
     }
 
@@ -180,9 +180,7 @@ def draw_matrix(channels: Mapping[ChannelId, KeptChannel], link: LaneLink) -> Dr
         y = round(MATRIX_TOP + (number + 0.5) * cell, 1)
         x = round(MATRIX_LEFT + (number + 0.5) * cell, 1)
         name = link.names.get(para, "")
-        parts.append(
-            _AXIS.format(para=para, name=name, y=y, x=x, left=MATRIX_LEFT - 5, top=MATRIX_TOP - 5, size=min(11, cell))
-        )
+        parts.append(_AXIS.format(para=para, name=name, y=y, x=x, left=MATRIX_LEFT - 5, top=MATRIX_TOP - 5))
         parts.append(
             _LINES.format(
                 y=round(y + cell / 2, 1), x=round(x + cell / 2, 1), end=SIZE, top=MATRIX_TOP, left=MATRIX_LEFT
@@ -288,8 +286,8 @@ def _node(
 
 _MAP: Final = Markup('<svg id="map" class="map" viewBox="0 0 {} {}" role="group" aria-label="{}">{}{}</svg>')
 _AXIS: Final = Markup(
-    '<text x="{left}" y="{y}" dy="3.5" text-anchor="end" font-size="{size}"><title>{para} {name}</title>{para}</text>'
-    '<text x="{x}" y="{top}" font-size="{size}" transform="rotate(-90 {x} {top})" dy="3.5"><title>{para} {name}</title>{para}</text>'
+    '<text x="{left}" y="{y}" dy="3.5" text-anchor="end"><title>{para} {name}</title>{para}</text>'
+    '<text x="{x}" y="{top}" transform="rotate(-90 {x} {top})" dy="3.5"><title>{para} {name}</title>{para}</text>'
 )
 _LINES: Final = Markup('<path class="s-line" d="M{left} {y}H{end}M{x} {top}V{end}"/>')
 _CELL: Final = Markup(

@@ -21,6 +21,7 @@ from validator.config.chain import RulesTable
 from validator.config.explain import chain_of
 from validator.config.limits import find_limits
 from validator.core.execute import Intervals, execute
+from validator.core.handlers.errors import HandlerFault
 from validator.core.levels import LevelChoice
 from validator.core.limits import U32_MAX
 from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
@@ -301,8 +302,7 @@ class _Observer:
 
         def judge(rules: LaneRules[Any], block: Block, intervals: Intervals) -> Executed:
             if rules is own.rules:
-                copies = [case.resume(own, _unlimited(case.definition, headroom=1)) for case in others]
-                self._judged = [execute(copy.rules, block, intervals) for copy in copies]
+                self._judged = [_under(case, own, block, intervals) for case in others]
             return execute(rules, block, intervals)
 
         return judge
@@ -335,6 +335,15 @@ class _Observer:
 
     def _levels(self) -> list[Levels]:
         return [self.result.levels, *(comparison.levels for comparison in self.result.comparisons)]
+
+
+def _under(case: Case, own: Lane, block: Block, intervals: Intervals) -> Executed:
+    """Execute a block under a case, on a copy of a lane's state. Raises `UserError` if a handler fails."""
+    copy = case.resume(own, _unlimited(case.definition, headroom=1))
+    try:
+        return execute(copy.rules, block, intervals)
+    except HandlerFault as fault:
+        raise UserError(f"{_failing(case)}: {fault}") from fault
 
 
 def _create(case: Case, *, headroom: int) -> Replica:
@@ -401,8 +410,8 @@ def read_sweep(text: str) -> Sweep:
     return Sweep(name, tuple(map(int, parts)))
 
 
-def case_of(name: str, config: Config, lane: str, own: Config | None = None, swept: str | None = None) -> Case:
-    """Return a configuration as a case, next to the ``own`` one; the limit ``swept`` counts as changed.
+def case_of(name: str, config: Config, lane: str, own: Config | None = None, forced: Iterable[str] = ()) -> Case:
+    """Return a configuration as a case, next to the ``own`` one; the limits ``forced`` count as changed.
 
     Raises `UserError` if its chain is not usable.
     """
@@ -410,10 +419,8 @@ def case_of(name: str, config: Config, lane: str, own: Config | None = None, swe
     chain, before = config.chains[lane], (own or config).chains[lane]
 
     def resume(after: Lane, under: LaneDefinition) -> Lane:
-        limits = limit_differences(before, chain, under.protocol)
-        return continued(
-            config, under, after, limits if swept is None else limits | {swept}, modes=modes_differ(before, chain)
-        )
+        limits = limit_differences(before, chain, under.protocol) | frozenset(forced)
+        return continued(config, under, after, limits, modes=modes_differ(before, chain))
 
     return Case(name, definition, resume)
 
@@ -472,9 +479,15 @@ def other_cases(
     config = changes.made(own if other is None else other.model_copy(update={"job": own.job}), lane)
     name = ", ".join(filter(None, (name if other is not None else "", str(changes)))) or name
     if sweep is None:
-        return [case_of(name, config, lane, own)]
+        return [case_of(name, config, lane, own, changes.limits)]
     return [
-        case_of(f"{sweep.limit}={value}", _with_limit(config, lane, sweep.limit, value), lane, own, sweep.limit)
+        case_of(
+            f"{sweep.limit}={value}",
+            _with_limit(config, lane, sweep.limit, value),
+            lane,
+            own,
+            {*changes.limits, sweep.limit},
+        )
         for value in sweep.values
     ]
 

@@ -161,10 +161,12 @@ class Service:
             if self._starting is not None and self.broker is not None:
                 self._starting.join()
                 if self.broker.started_here and not keep_broker:
-                    if self._job is not None and self.broker.status().running:
-                        with suppress(UserError, OSError):
-                            note_executed(self.config)
-                    self.broker.stop()
+                    try:
+                        if self._job is not None and self.broker.status().running:
+                            with suppress(UserError, OSError):
+                                note_executed(self.config)
+                    finally:
+                        self.broker.stop()
 
     def kill_job(self) -> None:
         """Kill the job at once, for a user who does not want to wait."""

@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from validator.lanes.marker import Consumed
 
 CHECKPOINT: Final = "checkpoint"
-EXECUTED: Final = "executed.json"
+EXECUTED: Final = ".executed.json"
 
 PROGRESS_S_MAX: Final = 60.0
 """Seconds that a start without a checkpoint or `--rebuild` waits, without progress, for transactions that are open on the markers."""

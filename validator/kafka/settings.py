@@ -274,7 +274,9 @@ def producer_config(
 ) -> dict[str, Any]:
     """Return the configuration of a `confluent_kafka.Producer`, which is transactional if it is given an id."""
     transactional = {"transactional.id": transactional_id} if transactional_id is not None else {}
-    return {**_PRODUCER, **writing.tuning, **_common(kafka), **transactional, **writing.own}
+    table = _common(kafka)
+    level = {"compression.level": -1} if {"compression.type", "compression.codec"} & table.keys() else {}
+    return {**_PRODUCER, **level, **writing.tuning, **table, **transactional, **writing.own}
 
 
 def consumer_config(kafka: KafkaTable, reading: Reading, *, group_id: str) -> dict[str, Any]:

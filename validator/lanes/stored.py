@@ -65,7 +65,8 @@ def write_export(path: Path, batch: int, consumed: Consumed, rows: Iterable[Stor
     places = json.dumps([[*place, offset] for place, offset in consumed.items()])
     path.unlink(missing_ok=True)
     try:
-        with closing(sqlite3.connect(path)) as file, file:
+        # the file is private to one command, and a job's folder may have no locks
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?nolock=1", uri=True)) as file, file:
             file.execute("PRAGMA journal_mode = OFF")  # the file lives for one command
             file.execute("PRAGMA synchronous = OFF")
             file.execute("CREATE TABLE stored (lane TEXT, part INTEGER, number INTEGER, data BLOB)")
@@ -92,7 +93,7 @@ class StateExport:
         """The lanes that have a head, ascending."""
 
     def _rows(self, question: str, *values: object) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self._path)) as file:
+        with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro&nolock=1", uri=True)) as file:
             return file.execute(question, values).fetchall()
 
     def load(self, lane: str) -> MemoryState:

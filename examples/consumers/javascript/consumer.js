@@ -59,7 +59,7 @@ async function run(settings, group, folder) {
         autoCommit: false,
         partitionsConsumedConcurrently: 1,
         eachBatchAutoResolve: false,
-        eachBatch: async ({ batch, heartbeat }) => {
+        eachBatch: async ({ batch, heartbeat, resolveOffset }) => {
           if (ended) return
           let next
           let failed
@@ -76,6 +76,7 @@ async function run(settings, group, folder) {
               break
             }
             next = (BigInt(message.offset) + 1n).toString()
+            resolveOffset(message.offset) // the next fetch begins behind it; a commit alone does not move it
           }
           ended = left === 0 || failed !== undefined
           // After the output: a program that ends before this prints these verdicts again, and loses none.

@@ -38,7 +38,11 @@ export function clientOf(path) {
   return new Kafka({
     clientId: 'verdicts',
     brokers: settings['bootstrap.servers'].split(','),
-    ssl: /SSL$/i.test(settings['security.protocol'] ?? ''),
+    ssl: /SSL$/i.test(settings['security.protocol'] ?? '') && {
+      ca: settings['ssl.ca.location'] && [readFileSync(settings['ssl.ca.location'], 'utf8')],
+      cert: settings['ssl.certificate.location'] && readFileSync(settings['ssl.certificate.location'], 'utf8'),
+      key: settings['ssl.key.location'] && readFileSync(settings['ssl.key.location'], 'utf8'),
+    },
     sasl: mechanism && {
       mechanism: mechanism.toLowerCase(),
       username: settings['sasl.username'],

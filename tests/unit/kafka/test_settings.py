@@ -34,7 +34,9 @@ def test_table_overrides_tuning_defaults() -> None:
     table = KAFKA | {"compression.type": "zstd", "client.id": "mine"}
     config = producer_config(table)
     assert (config["compression.type"], config["client.id"]) == ("zstd", "mine")
-    assert producer_config(KAFKA)["compression.type"] == "gzip"
+    assert config["compression.level"] == -1, "the level is for the product's own codec"
+    config = producer_config(KAFKA)
+    assert (config["compression.type"], config["compression.level"]) == ("gzip", 1)
 
 
 @pytest.mark.parametrize("own", [{}, {"transactional_id": "lane"}, {"writing": ENDLESS}])

@@ -263,6 +263,8 @@ def _opened(name: str) -> Iterator[BinaryIO]:
     try:
         with Path(name).open("rb") as stream:
             yield stream
+    except TimeoutError:  # an OSError, too, but of the gateway, which did not answer in time
+        raise
     except OSError as error:
         raise typer.Exit(say(f"{name}: {error.strerror}")) from None
 
