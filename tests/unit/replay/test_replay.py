@@ -531,7 +531,9 @@ def test_exception_without_a_text_or_a_plugin_is_described() -> None:
     protocol = installed_protocol("router")
     assert protocol is not None
     with (
-        pytest.raises(PluginFailed, match=r"^here: plugin router of relay-validator \S+ raised KeyError at \S+\.py:\d+$"),
+        pytest.raises(
+            PluginFailed, match=r"^here: plugin router of relay-validator \S+ raised KeyError at \S+\.py:\d+$"
+        ),
         failures_of(protocol, "here"),
     ):
         raise KeyError
