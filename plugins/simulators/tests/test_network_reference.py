@@ -67,7 +67,7 @@ def split(svg: Path) -> tuple[str, list[float]]:
 
 def test_page_shows_the_plots_that_the_program_draws(played: list[Played], tmp_path: Path) -> None:
     mpl = pytest.importorskip("matplotlib", reason="matplotlib comes with the extra plots")
-    pinned = re.search(r"^matplotlib==(.+)$", (ROOT / "requirements.txt").read_text(encoding="ascii"), re.MULTILINE)
+    pinned = re.search(r"^matplotlib==(\S+)", (ROOT / "requirements.txt").read_text(encoding="ascii"), re.MULTILINE)
     if pinned is None or mpl.__version__ != pinned[1]:
         pytest.skip(f"other versions of matplotlib than the pinned one draw other bytes: {mpl.__version__}")
     from validator_simulators.network.plots import drawing
