@@ -205,7 +205,7 @@ def js(javascript: Path, kafka: dict[str, object]) -> Consumer:
     return Consumer(lambda group, options: [*program, *options, settings, group, versions])
 
 
-def check_resumes(run: Consumer, topic: Topic, group: str) -> None:
+def check_resumes(run: Consumer, _: dict[str, object], topic: Topic, group: str) -> None:
     """End in the middle of a poll, between the forms, and continue with the next verdict; what was aborted never shows."""
     options = ("--topic", f"{PREFIX}verdicts", "--registry", topic.registry.url)
     first = len(topic.expected) // 2 + 1
@@ -239,7 +239,7 @@ def check_unreadable(run: Consumer, kafka: dict[str, object], topic: Topic, grou
     assert run.printed == []
 
 
-def check_filters(run: Consumer, topic: Topic, group: str) -> None:
+def check_filters(run: Consumer, _: dict[str, object], topic: Topic, group: str) -> None:
     para = topic.expected[-1]["para_id"]
     expected = [each for each in topic.expected if each["para_id"] == para]
     assert 0 < len(expected) < len(topic.expected)
@@ -325,54 +325,9 @@ def test_readme_names_the_versions_that_are_tested() -> None:
 
 
 @pytest.mark.long
-def test_java_resumes(java: Consumer, topic: Topic) -> None:
-    check_resumes(java, topic, f"{PREFIX}java")
-
-
-@pytest.mark.long
-def test_java_filters_by_para(java: Consumer, topic: Topic) -> None:
-    check_filters(java, topic, f"{PREFIX}java-para")
-
-
-@pytest.mark.long
-def test_javascript_resumes(js: Consumer, topic: Topic) -> None:
-    check_resumes(js, topic, f"{PREFIX}js")
-
-
-@pytest.mark.long
-def test_javascript_filters_by_para(js: Consumer, topic: Topic) -> None:
-    check_filters(js, topic, f"{PREFIX}js-para")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("check", [check_partitions, check_unreadable])
-def test_javascript_commits_what_it_has_printed(
-    js: Consumer, kafka: dict[str, object], topic: Topic, check: Callable[..., None]
+@pytest.mark.parametrize("check", [check_resumes, check_filters, check_partitions, check_unreadable])
+@pytest.mark.parametrize("language", ["java", "go", "js"])
+def test_each_verdict_is_printed_once(
+    request: pytest.FixtureRequest, kafka: dict[str, object], topic: Topic, language: str, check: Callable[..., None]
 ) -> None:
-    check(js, kafka, topic, f"{PREFIX}js-{check.__name__}")
-
-
-@pytest.mark.long
-def test_go_resumes(go: Consumer, topic: Topic) -> None:
-    check_resumes(go, topic, f"{PREFIX}go")
-
-
-@pytest.mark.long
-def test_go_filters_by_para(go: Consumer, topic: Topic) -> None:
-    check_filters(go, topic, f"{PREFIX}go-para")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("check", [check_partitions, check_unreadable])
-def test_java_commits_what_it_has_printed(
-    java: Consumer, kafka: dict[str, object], topic: Topic, check: Callable[..., None]
-) -> None:
-    check(java, kafka, topic, f"{PREFIX}java-{check.__name__}")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("check", [check_partitions, check_unreadable])
-def test_go_commits_what_it_has_printed(
-    go: Consumer, kafka: dict[str, object], topic: Topic, check: Callable[..., None]
-) -> None:
-    check(go, kafka, topic, f"{PREFIX}go-{check.__name__}")
+    check(request.getfixturevalue(language), kafka, topic, f"{PREFIX}{language}-{check.__name__}")
