@@ -239,6 +239,22 @@ def check_unreadable(run: Consumer, kafka: dict[str, object], topic: Topic, grou
     assert run.printed == []
 
 
+def check_reads_on(run: Consumer, kafka: dict[str, object], topic: Topic, group: str) -> None:
+    """Wait behind what a first poll has brought, and print what is sent meanwhile."""
+    name = f"{group}.verdicts"
+    admin = AdminClient(admin_config(kafka))
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
+    _send(kafka, topic.plain[:3], commit=True, name=name)
+    command = run.command(group, ("--topic", name, "--count", "6"))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = [json.loads(process.stdout.readline()) for _ in range(3)]
+        _send(kafka, topic.plain[3:6], commit=True, name=name)
+        found += [json.loads(line) for line in process.stdout]
+    assert process.returncode == 0
+    assert found == topic.expected[:6]
+
+
 def check_filters(run: Consumer, _: dict[str, object], topic: Topic, group: str) -> None:
     para = topic.expected[-1]["para_id"]
     expected = [each for each in topic.expected if each["para_id"] == para]
@@ -325,7 +341,7 @@ def test_readme_names_the_versions_that_are_tested() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("check", [check_resumes, check_filters, check_partitions, check_unreadable])
+@pytest.mark.parametrize("check", [check_resumes, check_reads_on, check_filters, check_partitions, check_unreadable])
 @pytest.mark.parametrize("language", ["java", "go", "js"])
 def test_each_verdict_is_printed_once(
     request: pytest.FixtureRequest, kafka: dict[str, object], topic: Topic, language: str, check: Callable[..., None]
