@@ -140,7 +140,7 @@ def test_fault_of_a_node_changes_no_record(
         assert len(world.told) > 1, "nobody was warned"
 
 
-def test_silent_node_is_left_for_its_spare(undisturbed: tuple[Seed, Collected], tmp_path: Path) -> None:
+def test_silent_node_is_left_for_its_spare(speech: str, undisturbed: tuple[Seed, Collected], tmp_path: Path) -> None:
     seed, expected = undisturbed
     silent = Fault(FaultKind.SILENT, "chain_getBlock", after=2, count=None)
     with MockNode(chain().recording, [silent]) as first, MockNode(chain().recording) as spare:
@@ -148,8 +148,8 @@ def test_silent_node_is_left_for_its_spare(undisturbed: tuple[Seed, Collected], 
         out = Collected()
         world.follow(out, seed)
     assert out.records == expected.records
-    assert any(f"{spare.url} takes over" in each for each in world.told)
-    assert any("0.5 s" in each for each in world.told)
+    if speech == "old":  # the others have no read proofs, for which a node may be left before it is silent
+        assert any(f"0.5 s; {spare.url} takes over" in each for each in world.told), world.told
 
 
 def test_pruned_node_is_left_for_an_archive_node(undisturbed: tuple[Seed, Collected], tmp_path: Path) -> None:
@@ -240,15 +240,16 @@ def test_skipped_heads_are_filled_in(undisturbed: tuple[Seed, Collected], tmp_pa
     assert out.records == expected.records
 
 
-def test_node_without_new_blocks_is_left(undisturbed: tuple[Seed, Collected], tmp_path: Path) -> None:
+def test_node_without_new_blocks_is_left(speech: str, undisturbed: tuple[Seed, Collected], tmp_path: Path) -> None:
     seed, expected = undisturbed
     with MockNode(chain().recording, head=FIRST + 3) as stuck, MockNode(chain().recording) as spare:
         world = World([stuck.url, spare.url], tmp_path, stall_s_max=1.5)
         out = Collected()
         world.follow(out, seed)
     assert out.records == expected.records
-    # on a slow machine the node may be left before its last block has arrived
-    assert any(re.search(r"no finalised block after \d+ for 1\.5 s", each) for each in world.told)
+    if speech == "old":  # the others have no read proofs, for which a node may be left before it stands still
+        # on a slow machine the node may be left before its last block has arrived
+        assert any(re.search(r"no finalised block after \d+ for 1\.5 s", each) for each in world.told), world.told
 
 
 def test_unreachable_node_is_an_error_at_the_start_only(undisturbed: tuple[Seed, Collected], tmp_path: Path) -> None:
