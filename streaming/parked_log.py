@@ -95,6 +95,7 @@ class KafkaWatch(threading.Thread):
 
     def _follow(self, reader: TopicReader) -> None:
         """Read until the context ends; an outage is over once everything is read."""
+        self._begin(reader)
         while not self._end.is_set():
             self._look_for_transactions()
             self._take(reader.poll(POLL_S))
@@ -111,6 +112,9 @@ class KafkaWatch(threading.Thread):
             self._log.warning("open transaction", reason=each.words(self._kafka), **each._asdict())
         self._open = found
         self._next_look = time.monotonic() + TRANSACTIONS_S
+
+    def _begin(self, reader: TopicReader) -> None:
+        """Note what there is to note before a reader's first record."""
 
     def _take(self, records: list[TopicRecord]) -> None:
         """Take the records that have arrived."""
@@ -131,18 +135,28 @@ class ParkedLog(KafkaWatch):
         """By lane, what was said last."""
         self._news: dict[str, dict[str, Any]] = {}
         """By lane, what is not said yet."""
-        self._starts = True
-        """Whether what is said is from before this start."""
+        self._ends: dict[tuple[str, int], int] | None = None
+        """By full topic and partition, where records from before this start end, None until Kafka has said it."""
+        self._earlier: set[str] = set()
+        """Lanes whose last record is from before this start."""
         self._audits: dict[str, dict[str, Any]] = {}
         """By lane, the last fault that its audit has found, which may be from before this start."""
         self._audit_news: dict[str, dict[str, Any]] = {}
 
+    def _begin(self, reader: TopicReader) -> None:
+        if self._ends is None:
+            self._ends = reader.ends()
+
     def _take(self, records: list[TopicRecord]) -> None:
         for record in records:
             news = self._news_of(record.key or b"")
-            if news is not None:
-                shown = shown_json("lanes", record.value)
-                news[shown["lane"]] = shown
+            if news is None:
+                continue
+            shown = shown_json("lanes", record.value)
+            news[shown["lane"]] = shown
+            if news is self._news:
+                is_earlier = record.offset < (self._ends or {}).get((self._prefix + record.topic, record.partition), 0)
+                (self._earlier.add if is_earlier else self._earlier.discard)(shown["lane"])
 
     def _news_of(self, key: bytes) -> dict[str, dict[str, Any]] | None:
         if key.endswith(b"/parked"):
@@ -154,7 +168,6 @@ class ParkedLog(KafkaWatch):
         for shown in self._news.values():
             self._tell(shown)
         self._news.clear()
-        self._starts = False
         for lane, fault in self._audit_news.items():
             if lane in self._lanes and fault != self._audits.get(lane):
                 self._audits[lane] = fault
@@ -170,7 +183,7 @@ class ParkedLog(KafkaWatch):
         if state == "parked":
             to_do, command = remedy_of(shown), command_of(lane, shown["fault"])
             reason = {"fault": shown["fault"], "reason": shown["reason"]}
-            if self._starts:  # what has been configured or ordered since then is not in it
+            if lane in self._earlier:  # what has been configured or ordered since then is not in it
                 reason["reason"] = f"lane {lane} was parked before this start: {without_lane(lane, shown['reason'])}"
             self._log.warning("parked", lane=lane, **reason, to_do=to_do, command=command)
         elif before is not None and before["state"] != state:

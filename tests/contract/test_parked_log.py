@@ -74,6 +74,24 @@ def test_job_logs_how_its_lanes_are_and_become(kafka: dict[str, Any]) -> None:
         assert describe(log.next()) == "lane a is no longer parked"
 
 
+def test_lane_that_is_parked_while_the_first_reading_lasts_was_not_parked_before_this_start(
+    kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = "parked-log-slow."
+    create_topics(kafka, prefix=prefix)
+    poll, meanwhile = TopicReader.poll, [HUNG.record("a").records[0]]
+
+    def slow(self: TopicReader, timeout_s: float) -> list[TopicRecord]:
+        send(kafka, prefix, [(each.topic, each.key, each.value) for each in meanwhile])
+        meanwhile.clear()
+        return poll(self, timeout_s)
+
+    monkeypatch.setattr(TopicReader, "poll", slow)
+    log = Said()
+    with ParkedLog(kafka, prefix, {"a"}, log, Patience(60)):
+        assert log.next()["reason"] == "lane a: it hung"
+
+
 def test_job_logs_what_its_audits_find(kafka: dict[str, Any]) -> None:
     """Also what one has found before this start: `validator health` shows it until another fault replaces it."""
     prefix = "parked-log-audit."
