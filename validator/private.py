@@ -60,8 +60,15 @@ def open_private(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, which is made if it is missing; one program at a time does."""
-    with open_private(path) as file:
+def alone(path: Path, mode: int = 0o600) -> Iterator[None]:
+    """Hold the lock of an empty file, which is made with ``mode`` if it is missing; one program at a time does. Raises `OSError`.
+
+    Whoever may read the file may hold the lock.
+    """
+    with suppress(FileExistsError):
+        made = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.fchmod(made, mode)
+        os.close(made)
+    with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from validator.errors import UserError
-from validator.private import make_private, write_private
+from validator.private import UMASK, alone, make_private, write_private
 
 
 def test_folder_is_made_or_closed(tmp_path: Path) -> None:
@@ -48,3 +48,13 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path, make: Callable[[Path], 
     with pytest.raises(OSError, match="Not a regular file"):
         write_private(tmp_path / "there", "private")
     assert (tmp_path / "there").lstat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_lock_has_its_mode_whatever_the_umask_is(tmp_path: Path, mode: int) -> None:
+    before = os.umask(UMASK)
+    try:
+        with alone(tmp_path / "lock", mode):
+            assert (tmp_path / "lock").stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
