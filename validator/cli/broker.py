@@ -119,7 +119,8 @@ def _print(found: BrokerStatus, as_json: bool, what: str) -> None:
 
 def jars(
     classpath: Annotated[
-        bool, typer.Option("--classpath", help="Print only a class path with Kafka's Java client, for `java -cp`.")
+        bool,
+        typer.Option("--classpath", help="Print only a class path with Kafka's Java client and tools, for `java -cp`."),
     ] = False,
 ) -> None:
     """Fetch and verify the jars of the broker, and make the archives with which Spark and the broker start faster.

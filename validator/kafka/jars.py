@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches the jars of the broker, once per user.
+"""Fetches the jars of the broker and of Kafka's tools, once per user.
 
 Apache Ivy, which pyspark ships, resolves `ivy/broker.xml`: exact versions, nothing transitive. Every jar must have the sha256 of
 `ivy/broker.sha256`. No host is named here: Ivy uses its default repository, or the one in the user's own Ivy settings
@@ -29,29 +29,32 @@ if TYPE_CHECKING:
     """Called after each jar with (jar, jars fetched so far, jars needed)."""
 
 _IVY: Final = Path(__file__).resolve().parent / "ivy"
+BROKER: Final = _IVY / "broker.xml"
 
 
-def ensure_jars(*, cache: Path | None = None, progress: Progress | None = None) -> list[Path]:
-    """Return the broker's jars, sorted by name; fetch them if the cache lacks them, and verify them either way.
+def ensure_jars(wanted: Path = BROKER, *, cache: Path | None = None, progress: Progress | None = None) -> list[Path]:
+    """Return the files that an Ivy file names, sorted by name; fetch them if the cache lacks them, and verify them either way.
 
-    Errors, in order: no Java, no pyspark (which has Ivy), repository unreachable, checksum mismatch. All are `UserError`.
+    Their sums stand next to the Ivy file. Errors, in order: no Java, no pyspark (which has Ivy), repository unreachable, checksum mismatch.
+    All are `UserError`.
     """
-    sums = _read_sums()
+    sums = read_sums(wanted)
     root = (cache or cache_directory()) / "jars"
     # The name depends on the folder's contents: a new version of the product never sees an old version's jars.
     identity = hashlib.sha256(repr(sorted(sums.items())).encode()).hexdigest()[:12]
-    folder = root / f"broker-{identity}"
+    folder = root / f"{wanted.stem}-{identity}"
     if not folder.is_dir():
         root.mkdir(parents=True, exist_ok=True)
-        with alone(root / "broker.lock"):
+        with alone(root / f"{wanted.stem}.lock", 0o644):  # users may share the cache
             if not folder.is_dir():
-                _fetch(folder, len(sums), progress)
+                _fetch(wanted, folder, len(sums), progress)
     _verify(folder, sums)
     return [folder / name for name in sorted(sums)]
 
 
-def _read_sums() -> dict[str, str]:
-    lines = (_IVY / "broker.sha256").read_text(encoding="ascii").splitlines()
+def read_sums(wanted: Path = BROKER) -> dict[str, str]:
+    """Return the sha256 of each file, by its name."""
+    lines = wanted.with_suffix(".sha256").read_text(encoding="ascii").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
@@ -68,15 +71,15 @@ def _verify(folder: Path, sums: dict[str, str]) -> None:
             )
 
 
-def _fetch(folder: Path, count: int, progress: Progress | None) -> None:
+def _fetch(wanted: Path, folder: Path, count: int, progress: Progress | None) -> None:
     """Let Ivy fill the folder, which gets its final name only when complete."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     settings = os.environ.get("VALIDATOR_IVY_SETTINGS") or str(_IVY / "settings.xml")
-    ivy_cache = folder.with_name("broker.ivy")  # kept after a failure: the next attempt resumes from there
+    ivy_cache = folder.with_name(f"{wanted.stem}.ivy")  # kept after a failure: the next attempt resumes from there
     command: list[str | Path] = [
         *(find_java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", _ivy_jar(), "org.apache.ivy.Main"),
-        *("-settings", settings, "-ivy", _IVY / "broker.xml", "-cache", ivy_cache, "-types", "jar"),
+        *("-settings", settings, "-ivy", wanted, "-cache", ivy_cache, "-types", "jar"),
         *("-retrieve", partial / "[artifact]-[revision].[ext]"),
     ]
     log: list[str] = []
@@ -88,11 +91,11 @@ def _fetch(folder: Path, count: int, progress: Progress | None) -> None:
             done = re.search(r"\[SUCCESSFUL \] \S+#(\S+);([^;!]+)!", line)
             if done and progress:
                 progress(f"{done[1]} {done[2]}", sum("[SUCCESSFUL ]" in each for each in log), count)
-    log_file = folder.with_name("broker.log")
+    log_file = folder.with_name(f"{wanted.stem}.log")
     log_file.write_text("\n".join(log) + "\n", encoding="utf-8")
     if ivy.returncode != 0:
         raise UserError(
-            f"the broker jars could not be fetched ({_reason(log)}): go online and run `validator jars`, "
+            f"the {wanted.stem} jars could not be fetched ({_reason(log)}): go online and run `validator jars`, "
             f"or name a mirror in the Ivy settings file of VALIDATOR_IVY_SETTINGS; Ivy's log is {log_file}"
         )
     partial.rename(folder)

@@ -18,12 +18,12 @@ from validator.kafka.java import find_java
 
 def dependencies() -> list[tuple[str, str]]:
     """Return name and version of each jar."""
-    root = ElementTree.parse(jars._IVY / "broker.xml").getroot()
+    root = ElementTree.parse(jars.BROKER).getroot()
     return [(jar.attrib["name"], jar.attrib["rev"]) for jar in root.iter("dependency")]
 
 
 def test_dependencies_and_checksums_match() -> None:
-    assert {f"{name}-{version}.jar" for name, version in dependencies()} == jars._read_sums().keys()
+    assert {f"{name}-{version}.jar" for name, version in dependencies()} == jars.read_sums().keys()
 
 
 def test_cached_jars_are_used_without_java_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,18 +32,18 @@ def test_cached_jars_are_used_without_java_or_network(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", "/nowhere")
     assert ensure_jars() == expected
     assert [hashlib.sha256(jar.read_bytes()).hexdigest() for jar in expected] == [
-        jars._read_sums()[jar.name] for jar in expected
+        jars.read_sums()[jar.name] for jar in expected
     ]
 
 
 def test_changed_jar_is_reported_with_both_checksums(tmp_path: Path) -> None:
     folder = ensure_jars()[0].parent
     shutil.copytree(folder, tmp_path / "jars" / folder.name)
-    changed = tmp_path / "jars" / folder.name / min(jars._read_sums())
+    changed = tmp_path / "jars" / folder.name / min(jars.read_sums())
     changed.write_bytes(b"changed")
     with pytest.raises(UserError) as caught:
         ensure_jars(cache=tmp_path)
-    expected, found = jars._read_sums()[changed.name], hashlib.sha256(b"changed").hexdigest()
+    expected, found = jars.read_sums()[changed.name], hashlib.sha256(b"changed").hexdigest()
     assert str(caught.value) == (
         f"{changed} is not the published jar: expected sha256 {expected}, found {found}; "
         f"remove {changed.parent} to fetch it again"
@@ -82,10 +82,11 @@ def test_mirror_from_user_settings_is_used(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
     steps: list[tuple[str, int, int]] = []
     fetched = ensure_jars(cache=tmp_path, progress=lambda *step: steps.append(step))
-    assert [jar.name for jar in fetched] == sorted(jars._read_sums())
-    count = len(jars._read_sums())
+    assert [jar.name for jar in fetched] == sorted(jars.read_sums())
+    count = len(jars.read_sums())
     assert [(done, total) for _, done, total in steps] == [(at, count) for at in range(1, count + 1)]
     assert "kafka-clients 4.2.1" in [step[0] for step in steps]
+    assert (tmp_path / "jars/broker.lock").stat().st_mode & 0o777 == 0o644, "another user of the cache may hold it"
 
 
 def fake_java(home: Path, version: str) -> Path:
