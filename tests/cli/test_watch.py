@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -239,6 +240,17 @@ def test_follow_ends_after_its_output_is_closed(chain: Follower) -> None:
         assert process.wait(300) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("options", [("--count=99",), ("--count=12", "--json"), ("--count=99", "--timeout=60")])
+def test_count_ends_after_its_output_is_closed(chain: Follower, options: tuple[str, ...]) -> None:
+    """As with `| head -n 0`: it waits for no more records, and says nothing of those that are lacking."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "validator", "watch", "receipts", *options, chain.option()]
+    with os.fdopen(writer) as pipe:
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_foreign_record_is_reported_and_others_are_shown(

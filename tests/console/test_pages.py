@@ -20,6 +20,8 @@ from validator.codec.json_form import shown_json
 from validator.console import app as app_module
 from validator.console import verdicts
 from validator.console.app import PAGES, STILL
+from validator.console.context import ConsoleContext
+from validator.console.names import LaneLink
 from validator.console.rendering import parts
 from validator.core.types import BlockNumber
 from validator.kafka.reader import TopicRecord
@@ -179,6 +181,14 @@ def test_search(web: Web) -> None:
         answer = web.client.get("/find", params={"q": wanted, "lane": "polkadot"})
         assert answer.status_code == 303, wanted
         assert answer.headers["location"].startswith(target), wanted
+
+
+def test_search_for_nothing_finds_nothing(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every name begins with an empty text, also the only one of a lane."""
+    para = web.rejected(CAPACITY).para_id
+    monkeypatch.setattr(ConsoleContext, "link", lambda _, lane: LaneLink(f"/lanes/{lane}", {para: "Only"}))
+    for wanted, status in (("onl", 303), ("", 404), (" ", 404)):
+        assert web.client.get("/find", params={"q": wanted, "lane": "polkadot"}).status_code == status
 
 
 def test_hostile_text_is_text(web: Web) -> None:

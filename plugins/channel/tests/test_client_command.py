@@ -110,6 +110,20 @@ async def test_records_without_a_gateway_end_in_a_line_for_each_attempt_and_two_
         assert ended.err[2:] == [f"validator-channel: {why}"]
 
 
+@pytest.mark.parametrize("name", ["candidates.jsonl", "-"])
+async def test_submit_gives_up_after_its_timeout(world: GatewayWorld, name: str) -> None:
+    """The records of a file end as those of standard input, although a time-out is an error of the system, too."""
+    async with world.serving():
+        sent = lines(candidate(1), candidate(2))
+        (world.folder / "candidates.jsonl").write_bytes(sent)
+        path = name if name == "-" else str(world.folder / name)
+        options = (f"--config={configure(world)}", "--gateway-address=127.0.0.1:1", "--timeout=0.2")
+        ended = await command("submit", path, *options, stdin=sent)
+        assert (ended.code, ended.out) == (3, [])
+        assert ended.err[-2] == "validator-channel: 2 lines are not acknowledged: 1, 2"
+        assert "no answer in time" in ended.err[-1]
+
+
 async def test_missing_certificate_is_reported_at_once(world: GatewayWorld) -> None:
     async with world.serving():
         for arguments in (("watch", "verdicts"), ("submit", "-")):

@@ -14,7 +14,7 @@ from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
 from validator.core.inputs import Input
 from validator.errors import UserError
 from validator.history.engine import Engine
-from validator.history.what_if import Comparison, Sweep, case_of, other_cases, replay
+from validator.history.what_if import UNCHANGED, Changes, Comparison, Sweep, case_of, other_cases, replay
 from validator.lanes.configured import continued
 from validator.lanes.definition import LaneDefinition
 
@@ -131,8 +131,8 @@ def test_other_side_has_the_limits_in_force_but_for_those_that_its_configuration
     compared = Compared(monkeypatch)
     own = case_of("own", config, LANE)
 
-    def other_limits(other: Config | None, sweep: Sweep | None = None) -> Any:
-        (case,) = other_cases(config, other, "other", LANE, sweep)
+    def other_limits(other: Config | None, sweep: Sweep | None = None, changes: Changes = UNCHANGED) -> Any:
+        (case,) = other_cases(config, other, "other", LANE, sweep, changes)
         replay(inputs_of(of.records), own, [case], from_block=FROM, to_block=FROM)
         lane, another = compared.lanes
         assert lane.rules.state.host_configuration == now
@@ -143,10 +143,10 @@ def test_other_side_has_the_limits_in_force_but_for_those_that_its_configuration
     assert other_limits(configured(of, host_configuration=changed)) == replace(
         now, hrmp_max_message_num_per_candidate=1, **{raised: getattr(given, raised) + 1}
     )
-    # a sweep says that it wants the value, though the chain began with the same one
-    assert other_limits(None, Sweep(raised, (getattr(given, raised),))) == replace(
-        now, **{raised: getattr(given, raised)}
-    )
+    # a sweep and `--set` say that they want the value, though the chain began with the same one
+    lowered = replace(now, **{raised: getattr(given, raised)})
+    assert other_limits(None, Sweep(raised, (getattr(given, raised),))) == lowered
+    assert other_limits(None, changes=Changes(limits={raised: getattr(given, raised)})) == lowered
 
 
 @pytest.mark.parametrize(
