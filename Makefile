@@ -124,7 +124,7 @@ sbom: setup ## write build/sbom.json: what `make setup` installs, in CycloneDX J
 	$(BIN)/python -m tests.tidy.sbom
 
 audit: setup ## look for known vulnerabilities with pip-audit (pip install pip-audit); fails if it could not be run
-	$(BIN)/python -m pip_audit --requirement requirements.txt --no-deps --disable-pip
+	$(BIN)/python -m pip_audit --strict --requirement requirements.txt --no-deps --disable-pip
 
 format: setup ## format the code with ruff
 	$(BIN)/ruff check --fix .
