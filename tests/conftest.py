@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import class_data, hypothesis_profile, scheduling
+from tests import class_data, hypothesis_profile, registries, scheduling
 from validator.kafka.broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -68,3 +68,22 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 def kafka(broker: EmbeddedBroker) -> dict[str, object]:
     """Return the `[kafka]` table of that broker's clients."""
     return broker.kafka
+
+
+@pytest.fixture(scope="session")
+def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[registries.RegistryServer]:
+    """Start Apicurio's registry."""
+    with registries.apicurio(tmp_path_factory.mktemp("apicurio")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=["stand-in", pytest.param("apicurio", marks=pytest.mark.long)])
+def registry_server(request: pytest.FixtureRequest) -> Iterator[registries.RegistryServer]:
+    """Return a schema registry without subjects, once the stand-in and once a real one."""
+    if request.param == "apicurio":
+        server: registries.RegistryServer = request.getfixturevalue("apicurio")
+        server.clear()
+        yield server
+        return
+    with registries.standing_in() as server:
+        yield server

@@ -72,10 +72,13 @@ class StandIn:
         match method, path:
             case "GET", ["subjects"]:
                 return sorted(self.subjects)
+            case "DELETE", ["subjects", subject]:
+                self.levels.pop(subject, None)
+                return list(range(1, len(self.subjects.pop(subject, [])) + 1))
             case "GET", ["subjects", subject, "versions"]:
                 return list(range(1, len(self._versions(subject)) + 1))
             case "GET", ["subjects", subject, "versions", number]:
-                return self._version(subject, int(number))
+                return self._version(subject, 0 if number == "latest" else int(number))
             case "POST", ["subjects", subject, "versions"]:
                 return {"id": self._register(subject, body["schema"])}
             case "GET", ["schemas", "ids", number]:
@@ -106,8 +109,10 @@ class StandIn:
         return self.subjects[subject]
 
     def _version(self, subject: str, number: int) -> dict[str, Any]:
-        text = self._versions(subject)[number - 1]
-        return {"subject": subject, "version": number, "id": self.ids[text], "schema": text}
+        """Return a version; 0 is the last one."""
+        texts = self._versions(subject)
+        text = texts[number - 1]
+        return {"subject": subject, "version": number or len(texts), "id": self.ids[text], "schema": text}
 
     def _register(self, subject: str, text: str) -> int:
         before = self.subjects.get(subject, [])
@@ -188,7 +193,7 @@ def _handler(held: StandIn) -> type[BaseHTTPRequestHandler]:
             if expected and self.headers.get("Authorization") != expected:
                 raise Refused(401, 401, "HTTP 401 Unauthorized")
 
-        do_GET = do_POST = do_PUT = _serve  # noqa: N815 - http.server's names
+        do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - http.server's names
 
         def log_message(self, *_: object) -> None: ...
 

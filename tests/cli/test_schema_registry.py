@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,8 @@ import pytest
 
 from tests.cli.follower import LANE, Follower, follower, invoke, lines
 from tests.codecs import encoded
-from tests.registry_stand_in import StandIn, stand_in
+from tests.registries import RegistryServer
+from tests.registry_stand_in import stand_in
 from tests.sending import committed, send
 from validator.client import connect
 from validator.codec.decode import decode_record
@@ -20,6 +19,7 @@ from validator.codec.encode import encode_dead_letter, fitted
 from validator.codec.framing import framed_id, id_header
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.config import load_config
+from validator.config.toml import to_toml
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.job.schema_ids import records_of, register, schema_ids
 from validator.lanes.configured import configured_codec
@@ -31,19 +31,21 @@ OUTPUTS = ("verdicts", "dispatches", "channel-events", "headroom", "receipts", "
 class World:
     """A lane whose whole output is on two prefixes: plain, and framed."""
 
-    def __init__(self, tmp_path: Path, kafka: dict[str, object], registry: StandIn) -> None:
-        self.plain = follower(_made(tmp_path / "plain"), kafka, "plain-form.", blocks=12)
-        self.framed = follower(_made(tmp_path / "framed"), kafka, "framed-form.", blocks=12)
+    def __init__(self, tmp_path: Path, kafka: dict[str, object], registry: RegistryServer) -> None:
+        self.prefix = f"framed-form-{tmp_path.name}."
+        plain = f"plain-form-{tmp_path.name}."
+        self.plain = follower(_made(tmp_path / "plain"), kafka, plain, blocks=12)
+        self.framed = follower(_made(tmp_path / "framed"), kafka, self.prefix, blocks=12)
         self.plain.judge(self.plain.records)
         path = self.framed.config_path
-        table = f'\n[schema_registry]\nurl = "{registry.url}"\nwrite = "confluent"\n'
-        path.write_text(path.read_text(encoding="utf-8") + table, encoding="utf-8")
+        table = to_toml({"schema_registry": {**registry.table, "write": "confluent"}})
+        path.write_text(f"{path.read_text(encoding='utf-8')}\n{table}", encoding="utf-8")
         self.config = load_config(path)
         self.records = records_of(configured_codec(self.config))
         list(register(self.config, self.records))
         self.ids = schema_ids(self.config, self.records)
-        found = [(each.topic, each.key, each.value) for each in committed(kafka, "plain-form.", OUTPUTS)]
-        send(kafka, "framed-form.", [(topic, key, self.frame(topic, value)) for topic, key, value in found])
+        found = [(each.topic, each.key, each.value) for each in committed(kafka, plain, OUTPUTS)]
+        send(kafka, self.prefix, [(topic, key, self.frame(topic, value)) for topic, key, value in found])
 
     def frame(self, topic: str, value: bytes) -> bytes:
         return self.ids.frames[topic, value[:HEADER_SIZE]] + value[HEADER_SIZE:]
@@ -61,14 +63,8 @@ def _made(path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def registry() -> Iterator[StandIn]:
-    with stand_in() as held:
-        yield held
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object], registry: StandIn) -> World:
-    return World(tmp_path_factory.mktemp("world"), kafka, registry)
+def world(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object], registry_server: RegistryServer) -> World:
+    return World(tmp_path_factory.mktemp("world"), kafka, registry_server)
 
 
 @pytest.mark.parametrize("topic", OUTPUTS[:-1])
@@ -126,27 +122,27 @@ def test_transports_get_plain_values(world: World) -> None:
 
 
 def test_what_the_registry_did_not_know_is_shown_and_put_back_as_it_was_sent(
-    world: World, registry: StandIn, kafka: dict[str, object]
+    world: World, registry_server: RegistryServer, kafka: dict[str, object]
 ) -> None:
     """The letter was written by a job that did not know the id; since then, somebody has registered the schema."""
     value = encoded("blocks", {"lane": LANE, "block": 13, "candidates": 0, "requests": 0, "downward": 0})
     schema = world.config.schema_registry
     assert schema.write == "confluent"
     block = next(each for each in world.records if each.current.name == "validator.Block").current
-    framed = id_header(registry.add("late", json.dumps({**block.source, "doc": "late"}))) + value[HEADER_SIZE:]
-    source = Source("framed-form.blocks", 0, 0)
+    framed = id_header(registry_server.add("late", {**block.source, "doc": "late"})) + value[HEADER_SIZE:]
+    source = Source(f"{world.prefix}blocks", 0, 0)
     letter = decode_record(configured_codec(world.config).knowing(world.ids.headers), RecordKind.BLOCK, framed, source)
     assert isinstance(letter, DeadLetter)
     assert letter.raw == framed
     record = encode_dead_letter(fitted(letter))
-    send(kafka, "framed-form.", [("dead-letters", LANE.encode(), world.frame("dead-letters", record.value))])
+    send(kafka, world.prefix, [("dead-letters", LANE.encode(), world.frame("dead-letters", record.value))])
 
     (shown,) = lines(invoke("dead-letters", "show", "0/0", "--json", world.framed.option()).stdout)
     assert shown["reason"] == "UNKNOWN_SCHEMA"
     assert shown["raw"] == f"0x{framed.hex()}"
     replayed = invoke("dead-letters", "replay", "0/0", world.framed.option())
     assert replayed.exit_code == 0, replayed.output
-    (back,) = committed(kafka, "framed-form.", ["blocks"], keeps_form=True)
+    (back,) = committed(kafka, world.prefix, ["blocks"], keeps_form=True)
     assert back.value == framed
     assert framed_id(back.value) is not None
 

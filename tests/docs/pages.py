@@ -91,8 +91,10 @@ class Ran(NamedTuple):
         return [f"cd {shlex.quote(folder)}", f"export PYTHONPATH={shlex.quote(path)}"]
 
     def _printed(self) -> list[str]:
-        """Return what each command has printed, without why it waited, which a busy machine makes it say."""
-        printed = re.sub(r"^validator: waiting for .*\n", "", self.done.stdout, flags=re.MULTILINE)
+        """Return what each command has printed, without why it took long, which a busy machine makes it say."""
+        printed = re.sub(
+            r"^validator: (waiting for|registering schemas) .*\n", "", self.done.stdout, flags=re.MULTILINE
+        )
         return re.split(r"^=== .*\n", printed, flags=re.MULTILINE)[1:]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Block, blocks, run
-from tests.registry_stand_in import stand_in
+from tests.registries import RegistryServer
 from tests.tidy.tree import ROOT
 from validator.config import Config
 
@@ -100,11 +100,13 @@ def test_script_of_checks_in_ci_fails_for_everything_that_is_wrong(break_it: str
 REGISTRY_PAGE = (DOCS / "schema-registry.md").read_text(encoding="utf-8")
 
 
-def test_page_of_the_registry_works(tmp_path: Path) -> None:
-    with stand_in() as registry:
-        before = [*AS_ON_A_TERMINAL, f"export VALIDATOR_SCHEMA_REGISTRY__URL={registry.url}"]
-        run([block for block in blocks(REGISTRY_PAGE) if block.language == "console"], tmp_path, before).check()
-        assert "validator.verdicts-validator.Verdict" in registry.subjects
+def test_page_of_the_registry_works(tmp_path: Path, registry_server: RegistryServer) -> None:
+    exported = [
+        f"export VALIDATOR_SCHEMA_REGISTRY__{key.upper()}={each}" for key, each in registry_server.table.items()
+    ]
+    before = [*AS_ON_A_TERMINAL, *exported]
+    run([block for block in blocks(REGISTRY_PAGE) if block.language == "console"], tmp_path, before).check()
+    assert "validator.verdicts-validator.Verdict" in registry_server.subjects()
 
 
 def test_configuration_of_that_page_is_valid() -> None:

@@ -181,16 +181,6 @@ def test_login_is_sent_and_refusal_is_no_outage() -> None:
         assert not isinstance(raised.value, Unavailable)
 
 
-def test_versions_of_a_subject(registry: StandIn) -> None:
-    first, second = (registry.add("s", json.dumps({"type": "fixed", "name": "F", "size": size})) for size in (1, 2))
-    asked = Registry(table(registry))
-    assert asked.numbers("s") == [1, 2]
-    found = [asked.version("s", number) for number in (1, 2)]
-    assert [(each.version, each.schema_id) for each in found if each is not None] == [(1, first), (2, second)]
-    assert asked.numbers("none") == []
-    assert asked.version("none", 1) is None
-
-
 @pytest.mark.parametrize("schema_id", [-1, 2**32, 2**40, 7.9, True, "7", None])
 def test_id_that_no_record_can_name_is_refused(registry: StandIn, schema_id: Any) -> None:
     registry.raw = json.dumps({"subject": "s", "version": 1, "id": schema_id, "schema": "{}"}).encode()
@@ -250,14 +240,6 @@ def test_words_of_a_registry_are_cut(registry: StandIn) -> None:
     with pytest.raises(UserError, match=r"x \(HTTP 422\)$") as raised:
         Registry(table(registry)).subjects()
     assert len(str(raised.value)) < 500
-
-
-def test_address_that_is_no_registry_is_named() -> None:
-    with stand_in() as held:
-        elsewhere = table(held)
-        elsewhere["schema.registry.url"] += "/elsewhere"
-        with pytest.raises(UserError, match="HTTP 404"):
-            Registry(elsewhere).subjects()
 
 
 def _certificate(folder: Path, name: str, *usages: ObjectIdentifier) -> Path:
