@@ -64,6 +64,11 @@ def sizes(values: Iterable[int]) -> dict[int, str]:
     return {value: text if value > UNREACHED else f"{value:,} B" for value, text in rounded.items()}
 
 
+def grouped(text: str) -> str:
+    """Return a text of the job with separators in its long numbers, which are blocks."""
+    return re.sub(r"\b\d{4,}\b", lambda found: count(int(found[0])), text)
+
+
 def plural(value: int, what: str) -> str:
     """Return a count of things, such as ``1 block`` and ``2 blocks``."""
     return f"{value:,} {what}" if value == 1 else f"{value:,} {what}s"
@@ -118,7 +123,9 @@ def hex_dump(data: bytes, bytes_max: int) -> str:
 
 WIDTH: Final = 600
 PLOT_HEIGHT: Final = 120
-STRIP_HEIGHT: Final = 118
+STRIP_HEIGHT: Final = 132
+LABEL_ROOM: Final = 100
+"""Room for a label of the strip."""
 LEFT: Final = 58
 """Room for the labels of the axis."""
 BUCKETS: Final = 60
@@ -169,8 +176,9 @@ def strip(blocks: Sequence[KeptBlock], link: str) -> Markup:
         if at and block.session != blocks[at - 1].session:
             side = ("end", x - step * 0.1 - 5) if x > WIDTH * 2 - 70 else ("start", x + 3)
             parts.append(_SESSION.format(x=x - step * 0.1, anchor=side[0], text_x=side[1], session=block.session))
-        elif at % max(1, len(blocks) // 6) == 0:
-            parts.append(_LABEL.format(x=x, y=STRIP_HEIGHT - 2, text=count(block.block)))
+        if at % max(1, len(blocks) // 6) == 0 and x < WIDTH * 2 - LABEL_ROOM:
+            parts.append(_LABEL.format(x=x, y=STRIP_HEIGHT - 16, text=count(block.block)))
+            parts.append(_LABEL.format(x=x, y=STRIP_HEIGHT - 2, text=f"{clock(block.time_ms)} UTC"))
     return _STRIP.format(WIDTH * 2, STRIP_HEIGHT, Markup("").join(parts))
 
 
@@ -307,6 +315,7 @@ def environment() -> Environment:
         "count": count,
         "size": size,
         "left": left,
+        "grouped": grouped,
         "plural": plural,
         "short": short_hex,
         "at": at,
