@@ -346,6 +346,16 @@ def test_block_numbers_in_words_of_the_job_have_separators() -> None:
     )
 
 
+def test_downward_message_is_named_whole(web: Web) -> None:
+    downward = next(each for each in web.lane.newest() if each.kind == "downward" and each.ok)
+    assert f"<h1>Downward message to para {downward.para_id}" in web.get(
+        f"{LINK}/verdicts/{downward.block}/downward/{downward.index}"
+    )
+    text = web.get(f"{LINK}/verdicts?kind=downward")
+    assert re.search(r"\d downward messages?[;<]", text)
+    assert "downwards" not in text
+
+
 def test_blocks_have_the_time_of_their_receipt(web: Web) -> None:
     assert web.lane.time_of(None) == 0
     newest = web.lane.blocks[-1]
