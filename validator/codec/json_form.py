@@ -106,12 +106,26 @@ def to_json(
     """
     codec = shared_codec() if codec is None else codec
     schema = _schema_of(topic, value, codec)
-    current = codec.schemas[schema.name]
+    return _read_as(topic, value, schema, codec.schemas[schema.name], digits)
+
+
+def comparable_json(
+    topic: str, one: bytes, other: bytes, *, digits: Callable[[bytes], Any] = bytes.hex
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return two values of a topic as `to_json` does, without the fields that the writer of either did not know. Raises `UserError`."""
+    first, second = (_schema_of(topic, value, shared_codec()) for value in (one, other))
+    known = first if first.version <= second.version else second
+    return _read_as(topic, one, first, known, digits), _read_as(topic, other, second, known, digits)
+
+
+def _read_as(
+    topic: str, value: bytes, schema: Schema, wanted: Schema, digits: Callable[[bytes], Any]
+) -> dict[str, Any]:
     try:
-        datum = record_reader(schema, current, name_records=True)(value, HEADER_SIZE)
+        datum = record_reader(schema, wanted, name_records=True)(value, HEADER_SIZE)
     except NotCanonical as error:
         raise UserError(f"{topic}: {error.within(schema.name)}") from error
-    record: dict[str, Any] = _to_json(current, digits).convert(datum)
+    record: dict[str, Any] = _to_json(wanted, digits).convert(datum)
     return record
 
 

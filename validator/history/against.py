@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from validator.codec.json_form import shown_json
+from validator.codec.json_form import comparable_json, shown_json, to_json
 from validator.config.meaning import configuration_meaning
+from validator.hexadecimal import to_hex
 from validator.history.emitted import emitted_values
 from validator.kafka.reader import TopicReader
 
@@ -74,17 +75,17 @@ def compare_deployments(own: Deployment, other: Deployment, lane: str) -> Agains
         TopicReader(own.kafka, own.prefix, ["receipts"]) as left,
         TopicReader(other.kafka, other.prefix, ["receipts"]) as right,
     ):
-        ones, others = _receipts(left, lane), _receipts(right, lane)
+        ones, others = _emitted(left, lane, "receipts"), _emitted(right, lane, "receipts")
         one, two = next(ones, None), next(others, None)
         while one is not None and two is not None:
-            if result.compared == 0 and one["block"] != two["block"]:
+            if result.compared == 0 and one.block != two.block:
                 # one side began later, or retention has removed its first receipts
-                if one["block"] < two["block"]:
+                if one.block < two.block:
                     one = next(ones, None)
                 else:
                     two = next(others, None)
                 continue
-            if not _equal(result, one, two):
+            if not _equal(result, one.value, two.value):
                 break
             one, two = next(ones, None), next(others, None)
     if result.block is not None:
@@ -103,8 +104,9 @@ def different_settings(own: Chain, other: Chain) -> list[Unequal]:
     ]
 
 
-def _equal(result: Against, one: dict[str, Any], two: dict[str, Any]) -> bool:
+def _equal(result: Against, own: bytes, other: bytes) -> bool:
     """Count a pair of receipts, and note how they differ; return whether they are equal."""
+    one, two = comparable_json("receipts", own, other, digits=to_hex)
     result.compared += 1
     result.last_block = one["block"]
     both = one["state_root"] is not None and two["state_root"] is not None
@@ -123,33 +125,41 @@ def _equal(result: Against, one: dict[str, Any], two: dict[str, Any]) -> bool:
     return False
 
 
-def _receipts(reader: TopicReader, lane: str) -> Iterator[dict[str, Any]]:
-    return (shown_json("receipts", value) for value in emitted_values(reader, lane))
+class _Emitted(NamedTuple):
+    block: BlockNumber
+    value: bytes
+
+
+def _emitted(reader: TopicReader, lane: str, topic: str) -> Iterator[_Emitted]:
+    return (_Emitted(to_json(topic, value)["block"], value) for value in emitted_values(reader, lane))
 
 
 def _explain(own: Deployment, other: Deployment, lane: str, topic: str, block: BlockNumber) -> Iterator[Unequal]:
     """Yield how the records of a block differ, place by place."""
     ones, others = (_of_block(each, lane, topic, block) for each in (own, other))
     for place in dict.fromkeys((*ones, *others)):
-        one, two = ones.get(place), others.get(place)
-        if one is None or two is None:
-            present = one if two is None else two
-            shown = _summary(present or {})
-            yield Unequal(topic, place, "record", None if one is None else shown, None if two is None else shown)
+        left, right = ones.get(place), others.get(place)
+        if left is None or right is None:
+            shown = _summary(shown_json(topic, left or right or b""))
+            yield Unequal(topic, place, "record", None if left is None else shown, None if right is None else shown)
             continue
+        one, two = comparable_json(topic, left, right, digits=to_hex)
         for name in dict.fromkeys((*one, *two)):
             if name not in NOT_COMPARED and one.get(name) != two.get(name):
                 yield Unequal(topic, place, name, one.get(name), two.get(name))
 
 
-def _of_block(deployment: Deployment, lane: str, topic: str, block: BlockNumber) -> dict[str, dict[str, Any]]:
+def _of_block(deployment: Deployment, lane: str, topic: str, block: BlockNumber) -> dict[str, bytes]:
     """Return the records of a block by their place in it."""
     with TopicReader(deployment.kafka, deployment.prefix, [topic]) as reader:
-        records = (shown_json(topic, value) for value in emitted_values(reader, lane))
-        for number, group in groupby(records, key=lambda record: record["block"]):
+        for number, group in groupby(_emitted(reader, lane, topic), key=lambda each: each.block):
             if number == block:
-                return {f"{record.get('kind', '')} {record['index']}".strip(): record for record in group}
+                return {_place(to_json(topic, each.value)): each.value for each in group}
     return {}
+
+
+def _place(record: dict[str, Any]) -> str:
+    return f"{record.get('kind', '')} {record['index']}".strip()
 
 
 def _summary(record: dict[str, Any]) -> str:
