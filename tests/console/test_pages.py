@@ -360,3 +360,9 @@ def test_blocks_have_the_time_of_their_receipt(web: Web) -> None:
     assert web.lane.time_of(None) == 0
     newest = web.lane.blocks[-1]
     assert f'{newest.block}</b><span class="hide-s"> <small>{clock(newest.time_ms)} UTC' in web.get("/")
+
+
+def test_dead_letters_of_a_lane_have_the_frame_of_the_lane(web: Web) -> None:
+    web.model.take([verdict("westend", 1, 0), dead_letter("why", b"", 1, lane="westend")])
+    assert '<a href="/lanes/polkadot" aria-current="true">' in web.get("/dead-letters")
+    assert '<a href="/lanes/westend" aria-current="true">' in web.get("/dead-letters?lane=westend")
