@@ -22,7 +22,7 @@ from validator.console import verdicts
 from validator.console.app import PAGES, STILL
 from validator.console.context import ConsoleContext
 from validator.console.names import LaneLink
-from validator.console.rendering import parts
+from validator.console.rendering import clock, grouped, parts
 from validator.core.types import BlockNumber
 from validator.kafka.reader import TopicRecord
 from validator.lanes.auditing import AuditFault, fault_record
@@ -136,7 +136,7 @@ def test_verdict_is_explained(web: Web) -> None:
     assert "docs/rules/router.md#error-outboundhrmpcapacityexceeded" in text
     assert "The channel would hold too many messages." in text
     assert f"The state it met: para {full.para_id}" in text
-    met = [int(block) for block in re.findall(r'class="on"><td class="num">(\d+)</td>', text)]
+    met = [int(block) for block in re.findall(r'class="on"><td class="num first-s">(\d+)</td>', text)]
     assert met
     assert all(block < full.block for block in met)
     rule = web.get(f"/rules?name={CAPACITY}")
@@ -300,6 +300,9 @@ def test_lane_that_is_parked_says_what_to_do(web: Web) -> None:
     text = web.get("/")
     assert "it took too long" in text
     assert "validator lanes resume --lane polkadot" in text
+    assert "waits for </span>an order to resume" in text
+    web.model.take([verdict("westend", 1, 0)])
+    assert "polkadot is parked" in web.get("/lanes/westend")  # whichever overview somebody looks at
     web.lane.take_status({"lane": "polkadot", "state": "running", "fault": "handler"}, START_MS)
     assert "it took too long" not in web.get("/")
 
@@ -344,3 +347,32 @@ def test_letters_are_filtered(web: Web) -> None:
     text = web.get("/dead-letters?lane=kusama")
     assert "of kusama" in text
     assert "owned" not in text
+
+
+def test_block_numbers_in_words_of_the_job_have_separators() -> None:
+    assert (
+        grouped("waiting for 2 of 12 candidates of block 31736059")
+        == "waiting for 2 of 12 candidates of block 31,736,059"
+    )
+
+
+def test_downward_message_is_named_whole(web: Web) -> None:
+    downward = next(each for each in web.lane.newest() if each.kind == "downward" and each.ok)
+    assert f"<h1>Downward message to para {downward.para_id}" in web.get(
+        f"{LINK}/verdicts/{downward.block}/downward/{downward.index}"
+    )
+    text = web.get(f"{LINK}/verdicts?kind=downward")
+    assert re.search(r"\d downward messages?[;<]", text)
+    assert "downwards" not in text
+
+
+def test_blocks_have_the_time_of_their_receipt(web: Web) -> None:
+    assert web.lane.time_of(None) == 0
+    newest = web.lane.blocks[-1]
+    assert f'{newest.block}</b><span class="hide-s"> <small>{clock(newest.time_ms)} UTC' in web.get("/")
+
+
+def test_dead_letters_of_a_lane_have_the_frame_of_the_lane(web: Web) -> None:
+    web.model.take([verdict("westend", 1, 0), dead_letter("why", b"", 1, lane="westend")])
+    assert '<a href="/lanes/polkadot" aria-current="true">' in web.get("/dead-letters")
+    assert '<a href="/lanes/westend" aria-current="true">' in web.get("/dead-letters?lane=westend")

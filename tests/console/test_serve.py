@@ -132,7 +132,10 @@ def test_dead_letter_is_fixed_and_put_back(console: RunningConsole, client: http
     values = [each.value for each in committed(config.kafka, PREFIX, ["candidates"])]
     assert values == [encoded("candidates", {**record})]
     wait_until(lambda: "0/0" in console.model.replayed)
-    assert "attempt 1" in client.get("/dead-letters").text
+    assert "put back, attempt 1" in client.get("/dead-letters").text
+    page = client.get("/dead-letters/0/0").text
+    assert f"<code>{PREFIX}candidates[0]@0</code>, with other bytes." in page
+    assert "Fix it and put it back once more" in page
     raw = client.get("/dead-letters/0/0/raw")
     assert raw.headers["content-disposition"] == 'attachment; filename="dead-letter-0-0.bin"'
     assert len(raw.content) > 50

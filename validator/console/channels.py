@@ -188,7 +188,7 @@ def draw_matrix(channels: Mapping[ChannelId, KeptChannel], link: LaneLink) -> Dr
         )
     for first, (sender, recipient) in enumerate(sorted(chosen)):
         channel = channels[sender, recipient]
-        share = 0.25 + 0.75 * (math.sqrt(channel.messages / most) if most else 0)
+        share = 0.4 + 0.6 * (math.sqrt(channel.messages / most) if most else 0)
         parts.append(
             _CELL.format(
                 href=f"{link}/channels/{sender}/{recipient}",

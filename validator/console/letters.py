@@ -166,7 +166,7 @@ def letters_page(console: ConsoleContext, _path: dict[str, str], query: Query) -
     return Page(
         "letters.html",
         {
-            **console.common("letters"),
+            **console.common("letters", model.lanes.get(lane or "")),
             "rows": [(letter, model.replayed.get(letter.place)) for letter in found[:LIST_MAX]],
             "found": len(found),
             "kept": len(model.letters),
@@ -195,7 +195,7 @@ def letter_page(
     return Page(
         "letter.html",
         {
-            **console.common("letters"),
+            **console.common("letters", console.model.lanes.get(shown.summary["lane"])),
             "place": str(place),
             "shown": shown,
             "dump": hex_dump(shown.raw, RAW_SHOWN_MAX),

@@ -379,6 +379,10 @@ class LaneModel:
 
     # --- questions ---
 
+    def time_of(self, block: int | None) -> int:
+        """Return Kafka's time of a block's receipt in milliseconds; 0 if it is not among the kept ones."""
+        return next((each.time_ms for each in reversed(self.blocks) if each.block == block), 0)
+
     @property
     def session(self) -> int | None:
         """The session of the newest receipt."""

@@ -55,7 +55,7 @@ def overview_page(console: ConsoleContext, path: dict[str, str], _query: Query) 
             "verdicts_kept": len(lane.verdicts),
             "events": list(lane.events)[-RECENT_EVENTS:][::-1],
             "rate": rate,
-            "rate_now": f"{recent:.1f}",
+            "rate_now": f"{recent:,.1f}",
             "latency": latency,
             "latency_half": half,
             "latency_most": most,
@@ -77,7 +77,7 @@ def lane_row(lane: LaneModel, lag: Lag | None) -> dict[str, Any]:
         "executed": lane.executed_block,
         "session": lane.session,
         "lag": lag,
-        "waits": None if lane.status is None else lane.status["waiting_for"],
+        "waits": "an order to resume" if lane.parked else lane.status and lane.status["waiting_for"],
         "account": account,
         "as_of_ms": lane.status_ms,
     }
@@ -146,6 +146,7 @@ def causes(model: Model, lane: LaneModel, lag: Lag | None, fed: Fed | None = Non
     found = [
         *_silence(lane, fed, now_ms),
         *_lane(lane, lag),
+        *_other_lanes(model, lane),
         *_channels(lane),
         *_paras(lane),
         *_rejections(lane),
@@ -171,6 +172,14 @@ def _lane(lane: LaneModel, lag: Lag | None) -> Iterator[Cause]:
     if len(lane.digests) > 1 and lane.digests[-1].first_block <= lane.digests[-2].last_block:
         text = "Receipts of one block name two runtimes: two jobs may write here."
         yield Cause("bad", f"{lane.name} has two runtime digests for one block", text, f"{home}/runtime")
+
+
+def _other_lanes(model: Model, lane: LaneModel) -> Iterator[Cause]:
+    """Yield the other lanes that are parked: an overview may be the only page that somebody looks at."""
+    for other in model.lanes.values():
+        if other is not lane and other.parked is not None:
+            link = f"{LaneLink.of(other.name)}#parked"
+            yield Cause("bad", f"{other.name} is {other.parked['state']}", other.parked["reason"], link)
 
 
 def _silence(lane: LaneModel, fed: Fed | None, now_ms: int) -> Iterator[Cause]:

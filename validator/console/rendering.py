@@ -64,6 +64,11 @@ def sizes(values: Iterable[int]) -> dict[int, str]:
     return {value: text if value > UNREACHED else f"{value:,} B" for value, text in rounded.items()}
 
 
+def grouped(text: str) -> str:
+    """Return a text of the job with separators in its long numbers, which are blocks."""
+    return re.sub(r"\b\d{4,}\b", lambda found: count(int(found[0])), text)
+
+
 def plural(value: int, what: str) -> str:
     """Return a count of things, such as ``1 block`` and ``2 blocks``."""
     return f"{value:,} {what}" if value == 1 else f"{value:,} {what}s"
@@ -118,7 +123,9 @@ def hex_dump(data: bytes, bytes_max: int) -> str:
 
 WIDTH: Final = 600
 PLOT_HEIGHT: Final = 120
-STRIP_HEIGHT: Final = 118
+STRIP_HEIGHT: Final = 132
+LABEL_ROOM: Final = 100
+"""Room for a label of the strip."""
 LEFT: Final = 58
 """Room for the labels of the axis."""
 BUCKETS: Final = 60
@@ -145,11 +152,12 @@ def strip(blocks: Sequence[KeptBlock], link: str) -> Markup:
     if not blocks:
         return Markup("")
     most = max(1, *(max(block.accepted, 3 * block.rejected) for block in blocks))
-    step = (WIDTH * 2) / max(len(blocks), 30)
+    slots = max(len(blocks), 30)
+    step = (WIDTH * 2) / slots
     middle, room = 74, 58
     parts = []
     for at, block in enumerate(blocks):
-        x = round(at * step, 1)
+        x = round((slots - len(blocks) + at) * step, 1)  # the newest is at the right end, where a phone looks first
         up, down = room * block.accepted / most, min(28, room * block.rejected / most)
         when = f"block {count(block.block)}, {clock(block.time_ms)} UTC"
         words = f"{when}: {count(block.accepted)} accepted, {count(block.rejected)} rejected"
@@ -169,8 +177,9 @@ def strip(blocks: Sequence[KeptBlock], link: str) -> Markup:
         if at and block.session != blocks[at - 1].session:
             side = ("end", x - step * 0.1 - 5) if x > WIDTH * 2 - 70 else ("start", x + 3)
             parts.append(_SESSION.format(x=x - step * 0.1, anchor=side[0], text_x=side[1], session=block.session))
-        elif at % max(1, len(blocks) // 6) == 0:
-            parts.append(_LABEL.format(x=x, y=STRIP_HEIGHT - 2, text=count(block.block)))
+        if at % max(1, len(blocks) // 6) == 0 and x < WIDTH * 2 - LABEL_ROOM:
+            parts.append(_LABEL.format(x=x, y=STRIP_HEIGHT - 17, text=count(block.block)))
+            parts.append(_LABEL.format(x=x, y=STRIP_HEIGHT - 2, text=f"{clock(block.time_ms)} UTC"))
     return _STRIP.format(WIDTH * 2, STRIP_HEIGHT, Markup("").join(parts))
 
 
@@ -196,6 +205,7 @@ def rate_plot(rates: Rates, now_ms: int) -> tuple[Markup, float]:
     label = (
         f"Accepted and rejected verdicts a second from {ends[0]} to {ends[1]} UTC; {recent:.1f} in the last ten seconds"
     )
+    ends = f"{ends[0]} UTC", f"{ends[1]} UTC"
     return plot(
         curves, ends, label, lambda value: f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
     ), recent
@@ -261,7 +271,7 @@ _BLOCK: Final = Markup(
     '<rect class="f-bad" x="{x}" y="{middle}" width="{bar}" height="{down}"/></a>'
 )
 _SESSION: Final = Markup(
-    '<path class="s-strong dotted" d="M{x} 0V104"/><text x="{text_x}" y="9" text-anchor="{anchor}">session {session}</text>'
+    '<path class="s-strong dotted" d="M{x} 0V104"/><text x="{text_x}" y="12" text-anchor="{anchor}">session {session}</text>'
 )
 _LABEL: Final = Markup('<text x="{x}" y="{y}">{text}</text>')
 _AXIS: Final = Markup('<text x="{x}" y="{y}" text-anchor="end">{text}</text>')
@@ -307,6 +317,7 @@ def environment() -> Environment:
         "count": count,
         "size": size,
         "left": left,
+        "grouped": grouped,
         "plural": plural,
         "short": short_hex,
         "at": at,

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 
 OUTCOMES: Final = ("accepted", "rejected")
+KIND_WORDS: Final = {"downward": "downward message"}
+"""Kinds of inputs whose name alone is no noun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class BlockLine:
 
     def row(self) -> dict[str, Any]:
         """Return the line."""
-        words = ", ".join(plural(number, kind) for kind, number in sorted(self.kinds.items()))
+        words = ", ".join(plural(number, KIND_WORDS.get(kind, kind)) for kind, number in sorted(self.kinds.items()))
         if self.messages:
             words += f"; {plural(self.messages, 'message')} queued for {recipients(sorted(self.recipients))}"
         return {
@@ -252,6 +254,7 @@ def verdict_page(console: ConsoleContext, path: dict[str, str], _query: Query) -
         {
             **console.common("verdicts", lane),
             "verdict": verdict,
+            "what": KIND_WORDS.get(verdict.kind, verdict.kind),
             "record": record,
             "why": reason,
             "effect": effect(record),

@@ -69,7 +69,7 @@
       $$("svg.map", within).forEach((map) => { rove($$("a", map)); lightUp(map); });
     };
     prepare(document);
-    $$(".sideways").forEach((box) => { box.scrollLeft = box.scrollWidth; }); // the newest block in sight
+    $$(".newest").forEach((box) => { box.scrollLeft = box.scrollWidth; }); // the newest block in sight
 
     // ---- live updates: parts of the page, once a second at most, never under the reader's eyes
     const pauseButton = $("#pause");
