@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -217,8 +218,11 @@ def opened_files() -> list[Path]:
     """Return the files that this process has open, on Linux."""
     if sys.platform != "linux":
         return []
-    found = (Path(f"/proc/self/fd/{number}") for number in range(1_000))
-    return [each.readlink() for each in found if each.is_symlink()]
+    opened = []
+    for number in range(1_000):
+        with suppress(FileNotFoundError):  # not open, or closed by another thread since
+            opened.append(Path(f"/proc/self/fd/{number}").readlink())
+    return opened
 
 
 def span(place: tuple[str, int], first: int, end: int) -> OffsetRange:
