@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from streaming.taking_over import Rivals, end_open_transactions
@@ -22,7 +23,7 @@ from validator.errors import UserError
 from validator.job.start_check import refuse_written
 from validator.kafka.settings import WHOLE, admin_config, consumer_config
 from validator.kafka.topics import create_topics
-from validator.kafka.transaction import WriteFailed, WriterFenced
+from validator.kafka.transaction import Fenced, WriteFailed, WriterFenced
 from validator.lanes import sink as sink_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
@@ -118,6 +119,28 @@ def test_uncommitted_output_is_never_read(kafka: dict[str, Any], prefix: str) ->
     # the fenced writer can do no harm, and its error says why
     with pytest.raises(WriterFenced, match="another job has taken over lane polkadot"):
         abandoned.commit(Marker(1, {(inputs, 0): 1}))
+    assert committed(kafka, prefix + "verdicts") == [b"1"]
+
+
+def test_fence_that_is_heard_between_two_records_is_a_fence(kafka: dict[str, Any], prefix: str) -> None:
+    """librdkafka hears it in the background, and then says of the next record only that the producer is useless."""
+    early, late = (LaneOnKafka(kafka, prefix, LANE).writer() for _ in range(2))
+    record = (prefix + "verdicts", LANE.encode(), b"1", None)
+    early.send([record])
+
+    def has_heard() -> bool:
+        with pytest.raises(KafkaException) as raised:
+            early.producer.begin_transaction()  # serves no report on a record
+        return bool(raised.value.args[0].fatal())
+
+    deadline = time.monotonic() + 60
+    while not has_heard():
+        assert time.monotonic() < deadline, "the fence is not heard within 60 s"
+        time.sleep(0.01)
+    with pytest.raises(Fenced):
+        early.send([record])
+    late.send([record])
+    late.commit([])
     assert committed(kafka, prefix + "verdicts") == [b"1"]
 
 

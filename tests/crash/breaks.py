@@ -148,7 +148,7 @@ def _check(tree: Path, check: Check, each: Break | None, kafka: Callable[[], dic
     except subprocess.TimeoutExpired:
         ended, said = None, None
     if said is None:
-        last = "hangs" if ended is None else [*ended.stderr.splitlines(), "no message"][-1]
+        last = "hangs" if ended is None else (ended.stderr.splitlines() or ["no message"])[-1]
         said = {"tries": 0, "found": f"the check itself failed: {last}", "by_accident": True}
     caught = bool(said["found"]) and not said["by_accident"]
     name, file = ("no break", "") if each is None else (each.name, each.file)

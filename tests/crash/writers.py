@@ -113,7 +113,7 @@ class Scene:
         except subprocess.TimeoutExpired:
             raise Wrong(f"a writer does not end within {PROCESS_S_MAX:.0f} s") from None
         if code != expected:
-            last = [*process.stderr.read().splitlines(), "no message"][-1]
+            last = (process.stderr.read().splitlines() or ["no message"])[-1]
             kind = Crashed if code == TRACEBACK else Wrong
             raise kind(f"a writer ended with code {code}, expected {expected}: {last}")
 

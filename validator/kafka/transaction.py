@@ -238,7 +238,19 @@ class FencedWriter:
         if self._refused is not None:
             raise self._failed(self._refused.error)
 
+    def _cause_of(self, error: KafkaError) -> KafkaError:
+        """Return what made the producer useless if an error says only that it is, such as a fence that was heard between two calls."""
+        if error.code() == KafkaError._FATAL:
+            try:
+                with within(BEGIN, self._lane):
+                    self.producer.begin_transaction()  # begins nothing any more, and says why
+            except KafkaException as exception:
+                cause: KafkaError = exception.args[0]
+                return cause
+        return error
+
     def _failed(self, error: KafkaError, *, is_uncertain: bool = False) -> WriteFailed:
+        error = self._cause_of(error)
         if error.code() in FENCED or self._refused is None:
             cause, at, text = error, None, f"Kafka did not accept the batch{self._whose}: {error.str()}"
         else:  # a transaction that must be aborted says that some record failed, and the record why
