@@ -25,11 +25,12 @@ from validator.codec.codec import Codec, shared_codec
 from validator.codec.decode import check_ranges, decode_record
 from validator.codec.encode import LONG_MAX, avro_long, write
 from validator.codec.framing import described
+from validator.codec.record_types import LONG_MAXIMA
 from validator.codec.schemas import HEADER_SIZE, short_name
 from validator.codec.strict import ITEMS_MAX, Named, NotCanonical, SourceLines, record_reader
 from validator.core.errors import LimitError
 from validator.core.inputs import DeadLetter, RecordKind, Source
-from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
+from validator.core.limits import RECORD_BYTES_MAX
 from validator.document import printable
 from validator.errors import UserError
 from validator.hexadecimal import from_hex, to_hex
@@ -259,7 +260,6 @@ class _ToAvro(Named):
 
     def to_long(self, attributes: dict[str, Any], value: Json, path: str) -> int:
         low, high = LONG_RANGES[attributes.get("logicalType")]
-        high = attributes.get("maximum", high)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise self.error(path, f"an integer from {low} to {high}", value)
         return value
@@ -409,8 +409,7 @@ UNUSUAL: Final = (ArithmeticError, AttributeError, LookupError, TypeError, Value
 """What a quick writer raises on JSON that it does not convert."""
 LONG_RANGES: Final[dict[str | None, tuple[int, int]]] = {
     None: (-LONG_MAX - 1, LONG_MAX),
-    "u32": (0, U32_MAX),
-    "u63": (0, LONG_MAX),
+    **{name: (0, greatest) for name, greatest in LONG_MAXIMA.items()},
 }
 UNSIGNED: Final = frozenset({"u64", "u128"})
 """Logical types of big-endian integers of a fixed size."""
@@ -492,7 +491,7 @@ class _Writing(SourceLines):
 
     def write_long(self, attributes: dict[str, Any], given: str) -> str:
         low, high = LONG_RANGES[attributes.get("logicalType")]
-        self.expect(f"type({given}) is int and {low} <= {given} <= {attributes.get('maximum', high)}")
+        self.expect(f"type({given}) is int and {low} <= {given} <= {high}")
         self.parts.append(f"long({given})")
         return given
 

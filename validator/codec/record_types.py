@@ -73,8 +73,8 @@ def relay_parent(field: str, block: int, value: int | None) -> int:
     return value
 
 
-LONG_MAXIMA: Final[dict[str | None, int]] = {"u32": U32_MAX, "u63": 2**63 - 1}
-"""Maximum of an Avro long by its logical type."""
+LONG_MAXIMA: Final = {"u8": 255, "u32": U32_MAX, "u63": 2**63 - 1, "xcm_version": 5}
+"""Maximum of an Avro long by its logical type. A type has no other attribute: goavro would take another fingerprint."""
 
 
 def shape_downward(record: dict[str, Any]) -> Shaped:
@@ -129,8 +129,7 @@ def _limits(record: Json) -> tuple[tuple[str, int | None], ...]:
 def _greatest(kind: Json) -> int | None:
     if not isinstance(kind, dict) or kind["type"] != "long":
         return None
-    greatest: int = kind.get("maximum", LONG_MAXIMA[kind["logicalType"]])
-    return greatest
+    return LONG_MAXIMA[kind["logicalType"]]
 
 
 def _shape_pending(field: str, refs: list[dict[str, Any]]) -> tuple[tuple[int, int | None], ...]:

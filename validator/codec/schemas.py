@@ -7,9 +7,9 @@ Canonical Form, then the Avro binary. Source: Avro 1.12 specification, "Single-o
 `avro/<name>.avsc` is the schema that is written. A change of it makes it the next version, and moves the file that a release wrote to
 `avro/versions/<name>/<n>.avsc`, ``n`` from 1. A record written with any version is read as the current one.
 
-Three attributes are our own. None is part of the Parsing Canonical Form, so none changes a fingerprint. ``topic``, on the outermost record,
-names the topic that carries it. ``json``, on any record, says how JSON represents it if not as an object with all fields (`json_form`).
-``maximum``, on a long, is the greatest value if it is less than that of the logical type.
+Two attributes are our own. Neither is part of the Parsing Canonical Form, so neither changes a fingerprint. ``topic``, on the outermost
+record, names the topic that carries it. ``json``, on any record, says how JSON represents it if not as an object with all fields (`json_form`).
+The logical types of longs are ours, too (`record_types.LONG_MAXIMA`).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def make_schema(source: Json, *, version: int = 1) -> Schema:
     )
 
 
-_NOT_BINARY: Final = frozenset({"doc", "logicalType", "topic", "json", "maximum"})
+_NOT_BINARY: Final = frozenset({"doc", "logicalType", "topic", "json"})
 
 
 def _bare(schema: Json) -> Json:
