@@ -86,8 +86,8 @@ Every field of every record on Kafka, for protocol `router`. The schemas in [avr
 example of each input. Candidates, channel requests and headroom are different for each protocol.
 
 Types are types of JSON, as `validator submit` takes it and `validator watch --json` prints it. `u32` is an integer from 0 to 2^32 - 1,
-`u63`, `u64` and `u128` likewise. `hex` are bytes in hex, read with or without `0x` and printed with it. A field with a default may be left
-out.
+`u8`, `u63`, `u64` and `u128` likewise. `hex` are bytes in hex, read with or without `0x` and printed with it. A field with a default
+may be left out.
 
 JSON differs from Avro in two records. A channel request has the name of its call as `kind`, and the call's arguments next to it; a channel
 is `[sender, recipient]`. A verdict has `ok`, `error` and `clause`, and its table below lists these. A program that reads Avro finds
@@ -309,7 +309,7 @@ def _type(kind: Any) -> str:
         case {"type": "record", "name": name}:
             return _short(name)
         case {"logicalType": logical}:
-            return str(logical)
+            return {"xcm_version": "0 to 5"}.get(logical, str(logical))
         case "bytes":
             return "hex"
         case str():

@@ -8,8 +8,8 @@ Canonical Form, then the Avro binary. Source: Avro 1.12 specification, "Single-o
 `avro/versions/<name>/<n>.avsc`, ``n`` from 1. A record written with any version is read as the current one.
 
 Two attributes are our own. Neither is part of the Parsing Canonical Form, so neither changes a fingerprint. ``topic``, on the outermost
-record, names the topic that carries it. ``json``, on any record, says how JSON represents it if not as an object with all fields (`json_form`).
-The logical types of longs are ours, too (`record_types.LONG_MAXIMA`).
+record, names the topic that carries it. ``json``, on any record, says how JSON represents it if not as an object with all fields
+(`json_form`). The logical types of longs are ours, too (`record_types.LONG_MAXIMA`).
 """
 
 from __future__ import annotations
