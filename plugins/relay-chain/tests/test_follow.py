@@ -148,6 +148,7 @@ def test_silent_node_is_left_for_its_spare(speech: str, undisturbed: tuple[Seed,
         out = Collected()
         world.follow(out, seed)
     assert out.records == expected.records
+    assert any(f"{spare.url} takes over" in each for each in world.told), world.told
     if speech == "old":  # the others have no read proofs, for which a node may be left before it is silent
         assert any(f"0.5 s; {spare.url} takes over" in each for each in world.told), world.told
 
@@ -247,6 +248,7 @@ def test_node_without_new_blocks_is_left(speech: str, undisturbed: tuple[Seed, C
         out = Collected()
         world.follow(out, seed)
     assert out.records == expected.records
+    assert any(f"{spare.url} takes over" in each for each in world.told), world.told
     if speech == "old":  # the others have no read proofs, for which a node may be left before it stands still
         # on a slow machine the node may be left before its last block has arrived
         assert any(re.search(r"no finalised block after \d+ for 1\.5 s", each) for each in world.told), world.told
