@@ -118,6 +118,8 @@ def apicurio(folder: Path) -> Iterator[RegistryServer]:
     try:
         (archive,) = ensure_jars(APICURIO)
     except UserError as error:
+        if "could not be fetched" not in str(error):  # such as another sum than the published one
+            raise
         pytest.skip(str(error))
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
