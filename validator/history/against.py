@@ -140,8 +140,8 @@ def _explain(own: Deployment, other: Deployment, lane: str, topic: str, block: B
     for place in dict.fromkeys((*ones, *others)):
         left, right = ones.get(place), others.get(place)
         if left is None or right is None:
-            shown = _summary(shown_json(topic, left or right or b""))
-            yield Unequal(topic, place, "record", None if left is None else shown, None if right is None else shown)
+            shown = [None if value is None else _summary(shown_json(topic, value)) for value in (left, right)]
+            yield Unequal(topic, place, "record", *shown)
             continue
         one, two = comparable_json(topic, left, right, digits=to_hex)
         for name in dict.fromkeys((*one, *two)):
