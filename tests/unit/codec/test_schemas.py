@@ -15,8 +15,6 @@ from typer.testing import CliRunner
 
 from validator import exit_codes
 from validator.cli import schemas as command
-from validator.codec import json_form
-from validator.codec.codec import Codec
 from validator.codec.compatibility import BACKWARD_TRANSITIVE, FULL_TRANSITIVE, check_schemas, incompatibilities, policy
 from validator.codec.record_types import LONG_MAXIMA
 from validator.codec.schemas import MARKER, SchemaSet, make_schema, schemas
@@ -261,23 +259,6 @@ def test_new_field_with_default_is_compatible(tmp_path: Path) -> None:
     assert not any(check_schemas(changed).values())
     assert [each.version for each in changed.versions["validator.Verdict"]] == [1, 2]
     assert changed["validator.Verdict"].header != schemas()["validator.Verdict"].header
-
-
-def test_field_that_one_writer_did_not_know_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = schemas()["validator.Receipt"]
-    changed = _changed(tmp_path, "validator.Receipt", name="mood", type="long", default=0)
-    monkeypatch.setattr("validator.codec.codec.schemas", lambda: changed)
-    codec = Codec.of(())
-    monkeypatch.setattr(json_form, "shared_codec", lambda: codec)
-    receipt = {field["name"]: 1 for field in before.source["fields"]} | {
-        "lane": "polkadot", "state_root": None, "runtime_digest": "00" * 32,
-    }  # fmt: skip
-    old = json_form.encode_json(before, receipt)
-    glad, sad = (json_form.encode_json(changed["validator.Receipt"], receipt | {"mood": mood}) for mood in (1, 2))
-    for one, other in ((old, glad), (glad, old)):
-        assert json_form.comparable_json("receipts", one, other) == (receipt, receipt)
-    one, other = json_form.comparable_json("receipts", glad, sad)
-    assert (one["mood"], other["mood"]) == (1, 2)
 
 
 @pytest.mark.parametrize("number", ["0", "2", "01", "x"])
