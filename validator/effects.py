@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.core.limits import U32_MAX
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,8 +16,7 @@ Json = dict[str, Any]
 NAMED_MAX: Final = 5
 """Recipients that a text names."""
 _ELSEWHERE: Final = frozenset(
-    {"lane", "block", "kind", "index", "para_id", "ok", "error", "clause", "rule", "enacted"}
-    | {"candidate_hash", "runtime_digest", "id"}
+    {"lane", "block", "kind", "index", "para_id", "ok", "error", "enacted"} | {"candidate_hash", "runtime_digest", "id"}
 )
 """Fields with their own place in rows and on pages."""
 
@@ -65,6 +62,5 @@ _WORDS: Final[dict[str, Callable[[Any, Callable[[int], str]], str]]] = {
     "messages": _messages,
     "signals": _signals,
     "effective_session": lambda session, number: f"from session {number(session)}",
-    # a later session is never reached
-    "expires_session": lambda session, number: f"expires at session {number(session)}" if session < U32_MAX else "",
+    "expires_session": lambda session, number: f"expires at session {number(session)}",
 }

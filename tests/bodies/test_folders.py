@@ -22,6 +22,7 @@ from tests.contract.transport_backends import acquire
 from tests.sending import send
 from validator.config import Config
 from validator.errors import LeaseLost, UserError
+from validator.hexadecimal import from_hex
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import TransportContext
@@ -229,8 +230,9 @@ def test_bodies_go_from_an_outbox_to_an_inbox_once_and_in_order(world: World) ->
     world.put("first.json", BODY)
     world.until(lambda: len(world.files()) == 2)
     first, second = world.take()
-    assert [bytes.fromhex(each) for each in first["payloads"]] == BODY
-    assert [bytes.fromhex(each) for each in second["payloads"]] == LARGE
+    assert [from_hex(each) for each in first["payloads"]] == BODY
+    assert all(each.startswith("0x") for each in (first["root"], *first["payloads"]))
+    assert [from_hex(each) for each in second["payloads"]] == LARGE
     assert (first["position"], second["acks"]) == (f"5/{SENDER}", [[5, SENDER], [6, SENDER]])
     assert second["watermark"] == {"block": 7, "acked": []}
     world.until(lambda: all(each["held"] for each in world.state()["messages"]))

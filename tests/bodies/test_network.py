@@ -20,6 +20,7 @@ from tests.bodies.processes import Running, Topics
 from tests.cli.follower import invoke, lines
 from tests.sending import send
 from validator.codec.json_form import to_json
+from validator.hexadecimal import from_hex
 from validator.kafka.topics import create_topics
 
 pytestmark = pytest.mark.spark
@@ -90,7 +91,7 @@ def named(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
 
 
 def payloads_of(row: dict[str, Any]) -> list[bytes]:
-    return [bytes.fromhex(payload) for payload in row["payloads"]]
+    return [from_hex(payload) for payload in row["payloads"]]
 
 
 def wait_for_status(topics: Topics, **wanted: Any) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def test_unknown_profile_is_reported() -> None:
 
 
 def verdict(index: int) -> dict[str, Any]:
-    error: dict[str, Any] = {"error": {"kind": f"OutboundHrmp/Kind{index % 30}", "idx": 1, "limit": 2}, "clause": "x"}
+    error: dict[str, Any] = {"error": {"kind": f"OutboundHrmp/Kind{index % 30}", "idx": 1, "limit": 2, "clause": "x"}}
     ok = bool(index % 3)
     record = {
         "lane": "polkadot",

@@ -71,7 +71,7 @@ def verdict(lane: str, block: int, index: int, error: dict[str, Any] | None = No
         "enacted": error is None, "messages": [], "runtime_digest": "00" * 32, "id": (block * 1000 + index).to_bytes(16).hex(),
     }  # fmt: skip
     if error is not None:
-        value |= {"error": error, "clause": "router.txt verify_outbound_hrmp 1.4"}
+        value |= {"error": {**error, "clause": "router.txt verify_outbound_hrmp 1.4"}}
     offset = block * 1000 + index
     return TopicRecord(
         "verdicts", 0, offset, lane.encode(), encode_json(schemas()["validator.Verdict"], value), START_MS + block

@@ -22,7 +22,9 @@ from tests.contract.transport_backends import (
     assert_refused,
     wait,
 )
-from validator.core.limits import RECORD_BYTES_MAX
+from validator.codec.encode import Encoder
+from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
+from validator.core.outcomes import InputKind, Verdict
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 from validator.kafka.settings import admin_config, producer_config
@@ -35,6 +37,7 @@ from validator.plugin.limits import (
     ENQUEUED_RECORDS_MAX,
     KEY_BYTES_MAX,
 )
+from validator.protocols.router.features.errors import RequestNotInForce
 from validator.testing.transport import MemoryTransport
 from validator.topics import CURSORS
 from validator.transports.output_reader import NUMBER_BYTES, Cursors
@@ -92,7 +95,7 @@ def test_wrong_argument_is_value_error_and_writes_nothing(backend: Backend) -> N
     assert backend.submitted() == []
 
 
-CANDIDATE = {"lane": "polkadot", "block": 5, "index": 0, "para_id": 7, "hrmp_watermark": 4, "upward_messages": ["ff"]}
+CANDIDATE = {"lane": "polkadot", "block": 5, "index": 0, "para_id": 7, "hrmp_watermark": 4, "upward_messages": ["0xff"]}
 CANDIDATE |= {"processed_downward_messages": 0, "horizontal_messages": []}
 
 
@@ -105,6 +108,22 @@ def test_records_are_converted_from_and_to_json(backend: Backend) -> None:
         {**CANDIDATE, "relay_parent_number": None, "candidate_hash": None},
     )
     assert backend.submitted() == [("candidates", key, value)]
+
+
+def test_verdict_is_what_watch_prints(backend: Backend) -> None:
+    """Hex begins with 0x, the clause is in the error, and a request that never expires has no session at which it does."""
+    encoder = Encoder("polkadot", bytes(32))
+    violation = RequestNotInForce("cancel_open_request")
+    refused = Verdict(InputKind.REQUEST, 17, 0, 2000, violation)
+    never = Verdict(InputKind.REQUEST, 17, 1, 2000, expires_session=U32_MAX + 4)
+    context = backend.start()
+    shown = context.decode("verdicts", encoder.verdict(refused))
+    fields = {"request": "cancel_open_request", "clause": violation.clause}
+    assert shown["error"] == {"kind": "RequestNotInForce", **fields}
+    assert "clause" not in shown
+    assert (shown["runtime_digest"], shown["id"][:2]) == (f"0x{'00' * 32}", "0x")
+    assert context.decode("verdicts", encoder.verdict(never))["expires_session"] is None
+    assert context.decode("verdicts", encoder.verdict(never._replace(expires_session=9)))["expires_session"] == 9
 
 
 WRONG_RECORDS: Mistakes = [

@@ -14,6 +14,7 @@ from validator_xcmp_bodies.parts import measure
 from tests.contract.test_transport import Results
 from tests.contract.transport_backends import JOB, LANE, Backend, InMemory, Mistakes, assert_refused
 from validator.errors import UserError
+from validator.hexadecimal import to_hex
 from validator.plugin.api import LeaseLost, OutputRecord, TransportContext
 from validator.plugin.job_api import DAY_MS, OwnTopic, RecordFormat, Topic, TopicForm, schemas
 from validator.plugin.submission import job_topics
@@ -67,8 +68,8 @@ def test_what_a_job_emits_is_read_next_to_the_lanes_output(backend: Backend) -> 
 def test_records_of_a_job_are_converted_from_and_to_json(backend: Backend) -> None:
     context = backend.start()
     shown = context.decode(BODY.topic, BODY.value)
-    assert shown["pieces"] == [b"one".hex(), b"two".hex()]
-    assert shown["root"] == measure([b"one", b"two"]).root.hex()
+    assert shown["pieces"] == [to_hex(b"one"), to_hex(b"two")]
+    assert shown["root"] == to_hex(measure([b"one", b"two"]).root)
     assert context.encode(BODY.topic, shown) == (BODY.key, BODY.value)
     assert context.decode(ASKED.topic, ASKED.value)["replicas"] is False
 

@@ -90,8 +90,11 @@ Types are types of JSON, as `validator submit` takes it and `validator watch --j
 may be left out.
 
 JSON differs from Avro in two records. A channel request has the name of its call as `kind`, and the call's arguments next to it; a channel
-is `[sender, recipient]`. A verdict has `ok`, `error` and `clause`, and its table below lists these. A program that reads Avro finds
+is `[sender, recipient]`. A verdict has `ok` and `error`, and its table below lists these. A program that reads Avro finds
 `outcome` (`accepted` or `rejected`) in place of `ok`, and in `error` a RuleError.
+
+Headroom holds after the `block` that its record names. It is emitted at intervals, so later blocks may have used some of it: `[job]
+headroom_interval_blocks` is 10 by default, and 1 for a chain that begins with at most 16 `genesis_paras`.
 
 ## Inputs
 
@@ -104,16 +107,18 @@ is `[sender, recipient]`. A verdict has `ok`, `error` and `clause`, and its tabl
 {dry_runs}"""
 
 _EXPIRES: Final = (
-    "| `expires_session` | integer or null | null | Session at whose start an unconfirmed request is removed; session index. "
-    "From 4294967295 on: never. It is the session of the request plus `hrmp_open_request_ttl`, which is 4294967295 in presets of "
-    "real chains, so it may be greater than a u32. |"
+    "| `expires_session` | integer or null | null | Session at whose start an unconfirmed request is removed; session index; "
+    "null: never. It is the session of the request plus `hrmp_open_request_ttl`, which is 4294967295 in presets of real chains: Avro has "
+    "numbers from 4294967295 on for never. |"
 )
 
 _VERDICT: Final = {
     "outcome": ["| `ok` | boolean | required | Whether the input is accepted. |"],
     "error": [
-        "| `error` | object | absent | Only if `ok` is false: `kind`, the broken rule, and its [fields](rules/README.md#errors). |",
-        "| `clause` | string | absent | Only if `ok` is false: the clause of the specification that states the rule. |",
+        (
+            "| `error` | object | absent | Only if `ok` is false: `kind`, the broken rule, its [fields](rules/README.md#errors), and "
+            "`clause`, the clause of the specification that states the rule. |"
+        )
     ],
     "expires_session": [_EXPIRES],
     "id": [

@@ -169,7 +169,7 @@ def shown_records(
         "kind": first["kind"],
         "para_id": first["para_id"],
         "ok": first["ok"],
-        "errors": [{**each["error"], "clause": each["clause"]} for each in shown if not each["ok"]],
+        "errors": [each["error"] for each in shown if not each["ok"]],
         "complete": complete,
         "messages": first["messages"],
         "effective_session": first["effective_session"],

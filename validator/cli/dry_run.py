@@ -126,8 +126,7 @@ def _tables(answer: dict[str, Any]) -> Group:
     if errors:
         table = table_of("violation", "broken clause")
         for error in errors:
-            shown = {name: value for name, value in error.items() if name not in ("clause", "rule")}
-            table.add_row(*cells((why(shown), error["clause"])))
+            table.add_row(*cells((why(error), error["clause"])))
         parts += [Text(""), table]
     after = answer["headroom_after"] or [None] * len(answer["headroom"])
     table = table_of("headroom of", "now", *(["after it"] if answer["ok"] else []), "details")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from validator.cli.table import cut
+from validator.codec.json_form import error_fields
 from validator.core.limits import UNREACHED
 from validator.effects import effects
 from validator.hexadecimal import bare
@@ -39,7 +40,7 @@ def shortened(headings: Row, row: Row) -> Row:
 
 def why(error: Json) -> str:
     """Return the error's kind, then its fields."""
-    fields = ", ".join(f"{name} {_plain(value)}" for name, value in error.items() if name != "kind")
+    fields = ", ".join(f"{name} {_plain(value)}" for name, value in error_fields(error).items())
     return f"{error['kind']}  {fields}" if fields else str(error["kind"])
 
 
@@ -62,7 +63,7 @@ def _verdict(record: Json) -> Row:
     place = record["lane"], str(record["block"]), record["kind"], str(record["index"]), str(record["para_id"])
     if record["ok"]:
         return *place, mark, "", ", ".join(effects(record))
-    return *place, mark, why(record["error"]), str(record.get("clause", ""))
+    return *place, mark, why(record["error"]), str(record["error"].get("clause", ""))
 
 
 def _dispatch(record: Json) -> Row:

@@ -267,10 +267,9 @@ def _with_rules(chunks: Iterable[list[dict[str, Any]]], protocols: Mapping[str, 
 
 
 def _with_rule(record: dict[str, Any], references: RuleReferences, protocols: Mapping[str, str]) -> dict[str, Any]:
-    rule = references.of(record["error"]["kind"], record["clause"], protocols.get(record["lane"]))
-    items = list(record.items())
-    behind = 1 + list(record).index("clause")
-    return dict([*items[:behind], ("rule", rule), *items[behind:]])
+    error = record["error"]
+    rule = references.of(error["kind"], error["clause"], protocols.get(record["lane"]))
+    return {**record, "error": {**error, "rule": rule}}
 
 
 def _check_reader() -> None:

@@ -219,9 +219,7 @@ def _comparison(replayed: Replayed, comparison: Comparison, limit: int) -> Itera
     causes = comparison.causes
     if causes is not None:
         caused = sum(causes.kinds.values())
-        yield Text(
-            f"  {caused:,} of them differ by the configuration itself, if each block is judged on the lane's own state:"
-        )
+        yield Text(f"  {caused:,} differ by the configuration itself, if each block is judged on the lane's own state:")
         if caused:
             yield from (Text(""), _kinds(causes), Text(""), _paras(causes), Text(""), _blocks(causes))
         if limit and causes.differences:

@@ -21,7 +21,7 @@ from validator.client.records import (
     Record,
     Verdict,
 )
-from validator.codec.json_form import to_json
+from validator.codec.json_form import error_fields, to_json, without_never
 from validator.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,15 +98,14 @@ _TYPES: Final[dict[str, Any]] = {
 
 def read_record(topic: str, value: bytes, at: Position) -> Any:
     """Return the `Record` that a Kafka value of a topic, without the prefix, holds. Raises `UserError` for anything else."""
-    fields = to_json(topic, value, digits=bytes)
+    fields = without_never(to_json(topic, value, digits=bytes))
     for name, items in fields.items():
         if isinstance(items, list):
             part = PARTS.get(name)
             fields[name] = tuple(items if part is None else (part(**item) for item in items))
     if topic == "verdicts":
-        fields["error"] = (
-            None if fields.pop("ok") else Error(fields["error"].pop("kind"), fields.pop("clause"), fields["error"])
-        )
+        error = None if fields.pop("ok") else fields["error"]
+        fields["error"] = error and Error(error["kind"], error["clause"], error_fields(error))
     is_channel = topic == "headroom" and "para_id" not in fields
     return (ChannelHeadroom if is_channel else _TYPES[topic])(**fields, at=at)
 

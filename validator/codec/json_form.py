@@ -4,8 +4,8 @@
 Names come from the schemas. Bytes and hashes are hex, read with or without ``0x``. `to_json` writes lower-case digits: bare ones inside
 the product, with ``0x`` for people. Balances and weights are plain integers, absent optional fields null. Some forms differ from the Avro
 ones. A channel request is flat, with a ``kind``, so none of its arguments may have the name of one of the record's own fields, such as
-``index``. A verdict has ``ok`` and holds its error as the conformance traces do (``{"kind", **fields}``, with the clause next to it). A
-record whose schema has the attribute ``"json": "pair"`` is the array of its fields (a channel is ``[sender, recipient]``). One with
+``index``. A verdict has ``ok``, and its error is ``{"kind", **fields, "clause"}``: that of the conformance traces with its clause. A record
+ whose schema has the attribute ``"json": "pair"`` is the array of its fields (a channel is ``[sender, recipient]``). One with
 ``"json": "sparse"`` is an object without its null fields.
 
 A transport of a busy chain sends every record through here. So each schema also gets a separate function, whose source is made here, and
@@ -38,7 +38,7 @@ from validator.names import closest
 from validator.visible import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from validator.codec.schemas import Json, Schema
 
@@ -94,8 +94,28 @@ def _encoded(schema: Schema, record: Json) -> bytes:
 
 
 def shown_json(topic: str, value: bytes, codec: Codec | None = None) -> dict[str, Any]:
-    """Return what `to_json` returns in the form that commands print: hex begins with ``0x``. Raises `UserError`."""
-    return to_json(topic, value, codec, digits=to_hex)
+    """Return what `to_json` returns as people read it: hex begins with ``0x``, a session that never comes is null. Raises `UserError`."""
+    return without_never(to_json(topic, value, codec, digits=to_hex))
+
+
+def without_never(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record in JSON in which a session that no chain reaches is null."""
+    session = record.get("expires_session")
+    return record if session is None or session < U32_MAX else {**record, "expires_session": None}
+
+
+def error_fields(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an error's fields from its JSON, which also has its kind and clause, and where people read it the page of its ``rule``."""
+    return {name: value for name, value in error.items() if name not in ("kind", "clause", "rule")}
+
+
+def without_clause(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a verdict in JSON with its error as a comparison takes it, and as conformance traces have it: kind and fields."""
+    error = record.get("error")
+    if not isinstance(error, dict):
+        return dict(record)
+    kind = {"kind": error["kind"]} if "kind" in error else {}
+    return {**record, "error": kind | error_fields(error)}
 
 
 def to_json(
@@ -239,9 +259,9 @@ class _ToAvro(Named):
         return name, self.to_record(self.types[name], arguments, "")
 
     def verdict(self, value: dict[str, Any], path: str) -> dict[str, Any]:
-        """Turn ``ok``, ``error`` and ``clause`` into the record's outcome and error."""
+        """Turn ``ok`` and ``error`` into the record's outcome and error."""
         value = dict(value)
-        ok, error, clause = value.pop("ok", None), value.pop("error", None), value.pop("clause", None)
+        ok, error = value.pop("ok", None), value.pop("error", None)
         if not isinstance(ok, bool):
             raise self.error(self.join(path, "ok"), "true or false", ok)
         value["outcome"] = "accepted" if ok else "rejected"
@@ -249,8 +269,8 @@ class _ToAvro(Named):
         if error is not None:
             if not isinstance(error, dict) or "kind" not in error:
                 raise self.error(self.join(path, "error"), "an object with a kind", error)
-            details = [{"name": name, "value": field} for name, field in error.items() if name != "kind"]
-            value["error"] = {"kind": error["kind"], "clause": clause or "", "details": details}
+            details = [{"name": name, "value": field} for name, field in error_fields(error).items()]
+            value["error"] = {"kind": error["kind"], "clause": error.get("clause", ""), "details": details}
         return value
 
     def to_boolean(self, _attributes: dict[str, Any], value: Json, path: str) -> bool:
@@ -377,8 +397,8 @@ class _ToJson(Named):
             elif key != "error":
                 shaped[key] = value
             elif value is not None:
-                shaped["error"] = {"kind": value["kind"], **{each["name"]: each["value"] for each in value["details"]}}
-                shaped["clause"] = value["clause"]
+                details = {each["name"]: each["value"] for each in value["details"]}
+                shaped["error"] = {"kind": value["kind"], **details, "clause": value["clause"]}
         return shaped
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from validator.codec.json_form import shown_json
+from validator.codec.json_form import error_fields, shown_json
 from validator.console.context import ConsoleContext, Missing, Page, Query, number_of
 from validator.console.limits import FACETS_MAX, LIST_MAX, ROWS_MAX
 from validator.console.model import Json, KeptVerdict, LaneModel
@@ -258,7 +258,7 @@ def verdict_page(console: ConsoleContext, path: dict[str, str], _query: Query) -
             "record": record,
             "why": reason,
             "effect": effect(record),
-            "fields": [(name, value) for name, value in error.items() if name != "kind"],
+            "fields": list(error_fields(error).items()),
             "rule": rule,
             "prose": None if rule is None else prose(rule),
             "para_met": _before(() if para is None else para.records, verdict.block),
@@ -340,8 +340,8 @@ def sentences() -> dict[str, RuleEntry]:
 
 def why(record: Json) -> Why:
     """Return why a rejected verdict, as JSON, was rejected."""
-    error = record["error"]
-    words = sentences().get(error["kind"])
+    kind, error = record["error"]["kind"], error_fields(record["error"])
+    words = sentences().get(kind)
     if words is not None:
         try:
             fields = _fields(record["para_id"], error, _sizes(words, error))
@@ -349,8 +349,8 @@ def why(record: Json) -> Why:
         except (KeyError, IndexError, ValueError):
             words = None
     if words is None:
-        listed = ", ".join(f"{name} {plain(value)}" for name, value in error.items() if name != "kind")
-        return Why(f"Rejected by the rule {error['kind']}{': ' + listed if listed else ''}.")
+        listed = ", ".join(f"{name} {plain(value)}" for name, value in error.items())
+        return Why(f"Rejected by the rule {kind}{': ' + listed if listed else ''}.")
     then = words.then.format_map(_Lenient(fields))
     found = [error.get(name) for name in words.numbers]
     if len(found) != 2 or not all(isinstance(each, int) for each in found):

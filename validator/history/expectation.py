@@ -7,6 +7,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from validator.codec.json_form import without_clause
 from validator.errors import UserError
 from validator.hexadecimal import bare
 
@@ -22,9 +23,6 @@ PLACES: Final = {"verdicts": ("lane", "block", "kind", "index"), "dispatches": (
 
 EXPECTED_RECORDS_MAX: Final = 2_000_000
 """Expected records that one comparison takes; it holds them in memory."""
-
-ONLY_SHOWN: Final = "rule"
-"""A member that `validator watch --json` adds to a record for people; it is not compared."""
 
 
 class Sort(StrEnum):
@@ -52,8 +50,8 @@ class Expectation:
     """Expected records of a topic, and how many of those found so far agree.
 
     A found record agrees if it has every member of the expected one, with the same value; members that the expected one lacks do not
-    matter, and null is as good as none. Objects inside a record compare in the same way. A second record at a place is a difference, too.
-    Records of lanes about which nothing is expected do not count.
+    matter, and null is as good as none. Objects inside a record compare in the same way, an error by its kind and fields. A second record
+    at a place is a difference, too. Records of lanes about which nothing is expected do not count.
     """
 
     def __init__(self, topic: str) -> None:
@@ -116,7 +114,7 @@ class Expectation:
 
     def _split(self, record: Json) -> tuple[RecordKey, Json]:
         names = PLACES[self.topic]
-        rest = {name: value for name, value in record.items() if name not in names and name != ONLY_SHOWN}
+        rest = {name: value for name, value in without_clause(record).items() if name not in names}
         return tuple(record[name] for name in names), rest
 
     def _differ(self, place: RecordKey, sort: Sort, expected: Json | None, found: Json | None) -> Difference:

@@ -169,7 +169,10 @@ class TransportContext(Protocol):
         """
 
     def decode(self, topic: str, value: bytes) -> dict[str, Any]:
-        """Return a record of an input or output topic in JSON form. Raises ``ValueError`` for an unknown topic, then for a wrong value."""
+        """Return a record of an input or output topic in JSON, as `validator watch --json` prints it: hex begins with ``0x``.
+
+        Raises ``ValueError`` for an unknown topic, then for a wrong value.
+        """
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
         """Write a record to an input topic, named without its prefix. Returns once Kafka has the record.

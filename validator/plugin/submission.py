@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from validator.codec.codec import Codec, RecordUnreadable
-from validator.codec.json_form import datum_to_json, encode_input, encode_json, to_json
+from validator.codec.json_form import datum_to_json, encode_input, encode_json, shown_json
 from validator.core.handlers.handler import KIND
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
+from validator.hexadecimal import to_hex
 from validator.plugin.api import Record
 from validator.plugin.job_api import Job, OwnTopic, TopicForm
 from validator.plugin.limits import (
@@ -101,8 +102,8 @@ class RecordForms(NamedTuple):
         try:
             if topic in self.jobs:
                 format_ = self.jobs[topic].form.format
-                return datum_to_json(format_.schema, format_.decode(value))
-            return to_json(topic, value, self.codec)
+                return datum_to_json(format_.schema, format_.decode(value), digits=to_hex)
+            return shown_json(topic, value, self.codec)
         except UserError as error:
             raise ValueError(str(error)) from None
         except RecordUnreadable as error:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from validator.testing.check_points import test_classes
     from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
-    from validator.testing.lane_suite import ChainPlayer
+    from validator.testing.lane_suite import ChainPlayer, result_of
     from validator.testing.protocol import NeedsProtocol, ProtocolContract
     from validator.testing.scenario_writer import ScenarioWriter, suite_text
 
@@ -26,6 +26,7 @@ __all__ = [
     "PluginError",
     "ProtocolContract",
     "ScenarioWriter",
+    "result_of",
     "suite_text",
     "test_classes",
 ]
@@ -41,6 +42,7 @@ _MODULES = {
     "PluginError": "validator.plugin.registry",
     "ProtocolContract": "validator.testing.protocol",
     "ScenarioWriter": "validator.testing.scenario_writer",
+    "result_of": "validator.testing.lane_suite",
     "suite_text": "validator.testing.scenario_writer",
     "test_classes": "validator.testing.check_points",
 }

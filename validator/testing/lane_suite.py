@@ -9,7 +9,7 @@ from typing import Any
 
 from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder
-from validator.codec.json_form import encode_input, to_json
+from validator.codec.json_form import encode_input, to_json, without_clause
 from validator.config import DEFAULT_PROTOCOL, Config
 from validator.config.limits import find_limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
@@ -165,7 +165,7 @@ class SuitePlayer:
             verdicts = [record for topic, record in self.execute(block, steps) if topic == "verdicts"]
             for key, (_, kind) in _KINDS.items():
                 expected = [result for step in steps for result in step.get("expect", {}).get(key, ())]
-                results = [_result(verdict) for verdict in verdicts if verdict["kind"] == kind]
+                results = [result_of(verdict) for verdict in verdicts if verdict["kind"] == kind]
                 assert results == expected, f"{self._scenario['id']}, block {block}, {key}"
             self.restart()
 
@@ -174,5 +174,6 @@ class SuitePlayer:
         return encode_input(self.definition.codec, kind, place | body, self._protocol)
 
 
-def _result(verdict: Json) -> Json:
-    return {key: verdict[key] for key in ("ok", "error") if verdict.get(key) is not None}
+def result_of(verdict: Json) -> Json:
+    """Return the outcome of a verdict in JSON as conformance traces and models have it, without the error's clause."""
+    return {key: value for key, value in without_clause(verdict).items() if key in ("ok", "error")}

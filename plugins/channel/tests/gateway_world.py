@@ -65,7 +65,7 @@ def candidate(block: int, para: int = 2000, index: int = 0, **fields: Any) -> di
 def verdict(block: int, para: int = 2000, index: int = 0, lane: str = LANE) -> dict[str, Any]:
     """Return a verdict in JSON form."""
     return {
-        "lane": lane, "block": block, "kind": "candidate", "index": index, "para_id": para, "ok": True, "error": None, "clause": None,
+        "lane": lane, "block": block, "kind": "candidate", "index": index, "para_id": para, "ok": True, "error": None,
         "enacted": True, "messages": [], "id": "00" * 16, "runtime_digest": "00" * 32,
     }  # fmt: skip
 

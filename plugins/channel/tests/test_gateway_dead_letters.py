@@ -101,7 +101,7 @@ async def test_peer_gets_where_and_why_and_no_bytes(world: GatewayWorld) -> None
         async for event in limited(client.watch(DEAD_LETTERS), 1):
             assert event.record == {
                 "lane": LANE, "topic": "candidates", "partition": 0, "offset": 7, "block": 1, "index": 0, "reason": "LATE",
-                "detail": "block 1 was executed", "para_id": 2000, "record_hash": written.headers["candidate-hash"].decode(),
+                "detail": "block 1 was executed", "para_id": 2000, "record_hash": f"0x{written.headers['candidate-hash'].decode()}",
             }  # fmt: skip
             assert written.value.hex() not in json.dumps(event.record)
 
@@ -130,6 +130,7 @@ def test_no_inputs_name_ends_with_another_ones() -> None:
 def test_hash_is_the_candidates_own_or_of_its_bytes() -> None:
     digest = blake2b(b"bytes", digest_size=32).hexdigest()
     assert record_hash("candidates", {"candidate_hash": "ab"}, b"bytes") == "ab"
+    assert record_hash("candidates", {"candidate_hash": "0xab"}, b"bytes") == "ab"
     assert record_hash("candidates", {"candidate_hash": None}, b"bytes") == digest
     assert record_hash("channel-requests", {"candidate_hash": "ab"}, b"bytes") == digest
 

@@ -92,7 +92,7 @@ async def test_gw08_log_and_metrics_hold_no_secret_and_no_payload(
                     await client.submit("candidates", record)
             memory.emit("dispatches", dispatch(MARK))
             (event,) = [event async for event in limited(client.watch("dispatches"), 1)]
-            assert event.record["payload"] == MARK
+            assert event.record["payload"] == f"0x{MARK}"
             memory.refuse = lambda record: f"no place for {record.value!r}"
             with pytest.raises(Refused, match="could not store"):
                 await client.submit("candidates", candidate(3, upward_messages=[MARK]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_world import GatewayWorld, until, verdict
+from gateway_world import GatewayWorld, limited, until, verdict
 from test_gateway_feeds import World as FeedWorld
 from validator_channel.application import WATCH_TOPICS, RefusedMessage, Watch, Watching, write_main
 from validator_channel.gateway.readers import Slice
@@ -99,3 +99,18 @@ def test_offset_beyond_what_was_read_is_looked_up() -> None:
     fourth = world.hub.watch(first.session, "verdicts", {0: 0}, 0)
     world.hub.check(fourth, said.append)
     assert said[3:] == [None]
+
+
+async def test_watched_verdict_is_what_watch_prints(world: GatewayWorld) -> None:
+    """Hex begins with 0x, the clause is in the error, and a request that never expires has no session."""
+    error = {"kind": "UpwardMessages/MessageSize", "idx": 0, "msg_size": 9, "max_size": 8, "clause": "1.4"}
+    refused = verdict(1) | {"ok": False, "enacted": False, "error": error}
+    request = verdict(2) | {"kind": "request", "expires_session": 2**32 - 1}
+    async with world.serving() as memory, world.client("alice") as client:
+        memory.emit("verdicts", refused)
+        memory.emit("verdicts", request)
+        first, second = [event.record async for event in limited(client.watch("verdicts"), 2)]
+    assert first["error"] == error
+    assert "clause" not in first
+    assert (first["id"], first["runtime_digest"]) == (f"0x{'00' * 16}", f"0x{'00' * 32}")
+    assert second["expires_session"] is None

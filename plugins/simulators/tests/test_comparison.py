@@ -15,7 +15,7 @@ PAYLOAD = "0a0b"
 
 def emitted(verdict: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return a verdict as the job emits it, with more fields than the model knows."""
-    error = {"error": {**verdict["error"], "msg_size": 9, "max_size": 8}} if "error" in verdict else {}
+    error = {"error": {**verdict["error"], "msg_size": 9, "max_size": 8, "clause": "1.4"}} if "error" in verdict else {}
     return {**verdict, "para_id": 5, "enacted": True, **error, **more}
 
 

@@ -18,6 +18,8 @@ def test_model_that_disagrees_is_found_with_the_first_verdict_that_differs() -> 
     plain = {**verdict, "error": {"kind": "A"}}
     assert contract.disagreement([verdict], [verdict], ()) is None
     assert contract.disagreement([plain], [verdict], ["A"]) is None, "the rules leave the fields of this error open"
+    emitted = {**verdict, "error": {"kind": "A", "para_id": 5, "clause": "1.4"}, "enacted": False}
+    assert contract.disagreement([verdict], [emitted], ()) is None, "a model has no clauses"
     wrong = {**verdict, "error": {"kind": "A", "para_id": 6}}
     for expected, found, open_kinds in (
         ([plain], [verdict], ()),

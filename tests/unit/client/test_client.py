@@ -20,10 +20,12 @@ from tests.unit.lanes.chains import Chain, chain, inputs_of
 from validator import client
 from validator.client import aio
 from validator.client.aio import AsyncStream
-from validator.client.streams import POLL_S, Wanted
-from validator.codec.encode import OutputRecord
+from validator.client.streams import POLL_S, Wanted, read_record
+from validator.codec.encode import Encoder, OutputRecord
 from validator.codec.json_form import to_json
 from validator.config import Config
+from validator.core.limits import U32_MAX
+from validator.core.outcomes import InputKind, Verdict
 from validator.kafka.reader import TopicRecord
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
@@ -70,6 +72,13 @@ def play(to: client.Client, of: Chain) -> None:
                 block.change_session(**head["session_change"])
 
 
+def test_request_that_never_expires_has_no_session() -> None:
+    verdict = Verdict(InputKind.REQUEST, 17, 1, 2000, expires_session=U32_MAX + 4)
+    for session, expected in ((U32_MAX - 1, U32_MAX - 1), (U32_MAX, None), (U32_MAX + 4, None)):
+        value = Encoder("polkadot", bytes(32)).verdict(verdict._replace(expires_session=session))
+        assert read_record("verdicts", value, client.Position(0, 0)).expires_session == expected
+
+
 def records_of(of: Chain, protocol: str) -> list[tuple[str, dict[str, Any]]]:
     """Return what a lane that took the records itself emits."""
     processor = LaneProcessor.create(lane_definition(Config.model_validate(tables(of)), of.lane))
@@ -113,9 +122,7 @@ def test_typed_records_are_those_that_the_lane_emits(protocol: str) -> None:
                 elif name == "error":
                     error = record.error  # type: ignore[union-attr]
                     assert error is not None
-                    assert {"kind": error.kind, **error.fields} == value
-                elif name == "clause":
-                    assert record.error.clause == value  # type: ignore[union-attr]
+                    assert {"kind": error.kind, **error.fields, "clause": error.clause} == value
                 else:
                     assert plain(getattr(record, name)) == value, (topic, name)
     assert found["verdicts"]

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any, ClassVar, Final
 
 from validator.plugin.protocol_api import Violation
-from validator.testing import ChainPlayer, NeedsProtocol, NotApplicable, test_classes
+from validator.testing import ChainPlayer, NeedsProtocol, NotApplicable, result_of, test_classes
 from validator_simulators import SimulatedBlock, SimulationSettings
 from validator_simulators.installed import chain_table, has_simulation, simulation_of
 
@@ -39,7 +39,7 @@ CHECK_SEEDS: Final = (1, 2, 3)
 
 Json = dict[str, Any]
 
-_COMPARED: tuple[str, ...] = ("lane", "block", "kind", "index", "ok", "error")
+_PLACE: tuple[str, ...] = ("lane", "block", "kind", "index")
 _SEEDS = (1, 2, 3)
 _BLOCKS = 300
 """Number of blocks in which a chain breaks every rule."""
@@ -62,7 +62,7 @@ def refusals(blocks: Iterable[SimulatedBlock]) -> Counter[str]:
 
 def disagreement(expected: list[Json], verdicts: list[Json], open_kinds: Collection[str]) -> str | None:
     """Return the first verdict that differs, or None. A model need not know the fields of an error that the rules leave open."""
-    found = [{name: each[name] for name in _COMPARED if name in each} for each in verdicts]
+    found = [{name: each[name] for name in _PLACE if name in each} | result_of(each) for each in verdicts]
     for want, got in zip_longest(expected, found):
         kind = ((got or {}).get("error") or {}).get("kind")
         plain = {"error": {"kind": kind}} if kind in open_kinds else {}

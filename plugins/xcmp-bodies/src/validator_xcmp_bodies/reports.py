@@ -104,7 +104,7 @@ def lines(wish: Wish, held: Iterable[Held]) -> Iterator[str]:
             "recipient": each.recipient,
             "sender": each.sender,
             "sent_at": each.sent_at,
-            "root": each.root.hex(),
+            "root": f"0x{each.root.hex()}",
             "size": each.size,
         }
         yield json.dumps(report) + "\n"

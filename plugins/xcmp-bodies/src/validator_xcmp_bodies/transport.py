@@ -235,7 +235,7 @@ class Sending:
             {
                 "recipient": each.recipient,
                 "sent_at": each.sent_at,
-                "root": each.content[0].hex(),
+                "root": f"0x{each.content[0].hex()}",
                 "size": each.content[1],
                 "held": each.is_held,
                 "file": self._outbox.name_of(each.content),

@@ -31,15 +31,15 @@ Decode = Callable[[str, bytes], dict[str, Any]]
 
 
 def record_hash(topic: str, record: Mapping[str, Any], value: bytes) -> str:
-    """Return by which hash a peer recognises a record: its `candidate_hash`, otherwise BLAKE2b-256 of its bytes on Kafka."""
+    """Return in bare hex the hash that names a record: its `candidate_hash`, otherwise BLAKE2b-256 of its bytes on Kafka."""
     given = record.get("candidate_hash") if topic == "candidates" else None
-    return given if isinstance(given, str) else blake2b(value, digest_size=32).hexdigest()
+    return given.removeprefix("0x") if isinstance(given, str) else blake2b(value, digest_size=32).hexdigest()
 
 
 def read_dead_letter(letter: Mapping[str, Any], decode: Decode) -> tuple[tuple[DeadLetterKey, ...], dict[str, Any]]:
     """Return the keys under which feeds look for a dead letter, none if it is of no peer, and what a peer gets of it."""
     topic = _without_prefix(str(letter["topic"]))
-    value = bytes.fromhex(letter["raw"])
+    value = bytes.fromhex(letter["raw"].removeprefix("0x"))
     shown = {name: letter.get(name) for name in SHOWN} | {"topic": topic}
     try:
         record = decode(topic, value) if topic in SUBMIT_TOPICS else None
@@ -47,7 +47,7 @@ def read_dead_letter(letter: Mapping[str, Any], decode: Decode) -> tuple[tuple[D
         record = None
     if record is None or not isinstance(record.get("lane"), str):
         return (), shown
-    shown |= {"para_id": para_of(topic, record), "record_hash": record_hash(topic, record, value)}
+    shown |= {"para_id": para_of(topic, record), "record_hash": f"0x{record_hash(topic, record, value)}"}
     return _keys(topic, record["lane"], shown["para_id"]), shown
 
 
