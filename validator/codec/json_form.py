@@ -5,7 +5,7 @@ Names come from the schemas. Bytes and hashes are hex, read with or without ``0x
 the product, with ``0x`` for people. Balances and weights are plain integers, absent optional fields null. Some forms differ from the Avro
 ones. A channel request is flat, with a ``kind``, so none of its arguments may have the name of one of the record's own fields, such as
 ``index``. A verdict has ``ok``, and its error is ``{"kind", **fields, "clause"}``: that of the conformance traces with its clause. A record
- whose schema has the attribute ``"json": "pair"`` is the array of its fields (a channel is ``[sender, recipient]``). One with
+whose schema has the attribute ``"json": "pair"`` is the array of its fields (a channel is ``[sender, recipient]``). One with
 ``"json": "sparse"`` is an object without its null fields.
 
 A transport of a busy chain sends every record through here. So each schema also gets a separate function, whose source is made here, and
@@ -105,7 +105,7 @@ def without_never(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def error_fields(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an error's fields from its JSON, which also has its kind and clause, and where people read it the page of its ``rule``."""
+    """Return an error's own fields from its JSON, without its kind, its clause and, as `watch --json` adds it, its ``rule``."""
     return {name: value for name, value in error.items() if name not in ("kind", "clause", "rule")}
 
 
