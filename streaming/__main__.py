@@ -3,7 +3,7 @@
 
 Standard input has the complete configuration as JSON, as `validator run` resolved it: a file or an argument would show its passwords. Each
 CHANGE is a value of `--accept-change` (`validator.lanes.kept_start`). The job logs JSON lines to standard error, each with an ``event``;
-docs/commands.md lists them. SIGTERM and SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
+docs/output.md lists them. SIGTERM and SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ LIMITS: Final = "limits: `host_configuration`, `new_config`"
 REQUESTS: Final = "channel requests: fields"
 KINDS: Final = "channel requests: `kind`"
 STATE: Final = "state files: `channels`, `open_requests`"
+ITEMS: Final = "state files"
 RECORDS: Final = "all records"
 CANDIDATES: Final = "candidates, downward messages"
 
@@ -52,11 +53,25 @@ NAMES: Final = (
     Renamed("max_places", ("proposed_max_capacity", "max_capacity"), REQUESTS),
     Renamed("max_message_size", ("proposed_max_message_size",), REQUESTS),
     Renamed("channel", ("channel_id",), REQUESTS, "`[sender, recipient]`"),
+    Renamed("target", ("target_system_chain",), REQUESTS, "of `establish_channel_with_system`"),
     Renamed("limit_used_places", ("max_capacity",), STATE),
     Renamed("limit_used_bytes", ("max_total_size",), STATE),
     Renamed("limit_message_size", ("max_message_size",), STATE),
     Renamed("used_places", ("msg_count",), STATE),
     Renamed("used_bytes", ("total_size",), STATE),
+    Renamed("channels", ("hrmp_channels",), ITEMS),
+    Renamed("open_requests", ("hrmp_open_channel_requests",), ITEMS),
+    Renamed("open_request_set", ("hrmp_open_channel_requests_list",), ITEMS),
+    Renamed("close_request_set", ("hrmp_close_channel_requests_list",), ITEMS),
+    Renamed("ingress", ("hrmp_ingress_channels_index",), ITEMS),
+    Renamed("egress", ("hrmp_egress_channels_index",), ITEMS),
+    Renamed("contents", ("hrmp_channel_contents",), ITEMS),
+    Renamed("digests", ("hrmp_channel_digests",), ITEMS),
+    Renamed("watermarks", ("hrmp_watermarks",), ITEMS),
+    Renamed("dmq", ("downward_message_queues",), ITEMS),
+    Renamed("dmq_heads", ("downward_message_queue_heads",), ITEMS),
+    Renamed("ump_queues", ("relay_dispatch_queues",), ITEMS, "of `Ump`; `MessageQueue` has `Pages` and `BookStateFor`"),
+    Renamed("ump_queue_size", ("relay_dispatch_queue_size",), ITEMS, "the same"),
     Renamed(
         "lane", ("chain", "relay_chain", "network"), RECORDS, "one relay chain, by the name of its table in `[chains]`"
     ),
@@ -64,8 +79,8 @@ NAMES: Final = (
     Renamed("index", ("extrinsic_index", "event_index"), RECORDS, "the place among the block's records of this kind"),
     Renamed("para_id", ("para", "parachain_id"), CANDIDATES),
     Renamed("relay_parent_number", ("relay_parent",), CANDIDATES, "its number, not its hash"),
-    Renamed("recipient", ("dest_para_id",), CANDIDATES),
-    Renamed("sender", ("from_para_id",), REQUESTS),
+    Renamed("recipient", ("dest_para_id", "receiver"), CANDIDATES),
+    Renamed("sender", ("origin_para_id",), REQUESTS),
     Renamed("msg", ("message", "data"), CANDIDATES, "of a downward message; a horizontal one has `data`"),
 )
 """The table. A name in two rows means the one that is known where it stands."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rights on Kafka that suffice for each user, in one table: docs/operations.md shows it, and manifests are made from it.
+"""The rights on Kafka that suffice for each user, in one table: docs/access.md shows it, and manifests are made from it.
 
 Names are exact unless they end with `*`, which stands for a prefixed resource. The job believes what is on `markers`: nobody else may
 write there, nor to what it emits.
@@ -31,8 +31,8 @@ class Right:
 
     @property
     def text(self) -> str:
-        """The right as docs/operations.md has it."""
-        names = ", ".join(f"`<prefix>{name}`" for name in self.names)
+        """The right as docs/access.md has it."""
+        names = ", ".join(f"`{name}`" for name in self.names)
         return f"{', '.join(self.operations)} on {self.kind} {names}"
 
 
@@ -72,9 +72,11 @@ RIGHTS: Final[dict[str, tuple[Right, ...]]] = {
     ),
     "topics create": (Right(("Create", "Describe"), "topics", EVERYTHING),),
 }
-"""By user, as docs/operations.md names it. Consumers' own groups are theirs to name."""
+"""By user, as docs/access.md names it. Consumers choose the names of their groups."""
 
 
-def rows() -> list[str]:
-    """Return the table's rows as docs/operations.md has them."""
-    return [f"| {user} | {'; '.join(right.text for right in rights)} |" for user, rights in RIGHTS.items()]
+def listed() -> str:
+    """Return the list in docs/access.md."""
+    return "".join(
+        f"- **{user}**\n" + "".join(f"    - {right.text}\n" for right in rights) for user, rights in RIGHTS.items()
+    )

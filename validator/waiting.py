@@ -2,7 +2,7 @@
 """How long the product waits before it tries again: the pauses that grow, and the patience with what is away outside.
 
 How long one question to Kafka is repeated stands in `validator.kafka.retry`, and the bound of each call that a lane waits for in
-`validator.kafka.calls`. The table of limits in docs/operations.md names every other bound.
+`validator.kafka.calls`. docs/limits.md names every other bound.
 
 An outage, of Kafka or of space on a disk, is waited for with growing pauses, each of them reported, and not forever. It may begin in one
 call and last through many others, of several places in the program, until one of them succeeds, and a request to stop ends a pause.

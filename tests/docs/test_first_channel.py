@@ -12,7 +12,7 @@ from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Command, Ran, blocks, comma
 
 README = DOCS.parent / "README.md"
 PAGE = DOCS / "first-channel.md"
-CONTINUED = ("commands.md", "wire-format.md")
+CONTINUED = ("sending.md", "lane-state.md", "dead-letters.md", "wire-format.md")
 """Pages whose programs and commands run in the same folder afterwards, while the job runs."""
 JAVA = "## In Java"
 """The heading of wire-format.md from which a JDK is needed."""

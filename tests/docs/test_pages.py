@@ -50,7 +50,7 @@ WITH_JOB = (
     Part("channel-peers.md", "## In a program", ("export PYTHONPATH=",)),
     Part("compare.md"),
     Part("deploy-a-handler.md"),
-    Part("operations.md"),
+    Part("monitoring.md"),
     Part("real-data.md", "## What to seed"),
     Part("write-a-handler.md", "", ()),
 )

@@ -13,12 +13,14 @@ PAGE = ROOT / "docs" / "names.md"
 HEAD = """\
 # Names elsewhere, and here
 
-The names of records, limits and state files come from the [specifications](rules/README.md). Polkadot's source has renamed some since;
-libraries write them in their own way, and so do block explorers. This page is made from the table that errors use, too:
-`hrmpChannelMaxCapacity` in a record or in `validator.toml` is refused with "did you mean 'hrmp_channel_max_places'?".
+The names of records, limits and state files come from the [specifications](rules/README.md). Polkadot's runtime has renamed some since,
+and explorers such as subscan have their own. The table has the names of the runtime's `HostConfiguration`, of the calls and storage of
+its pallets `Hrmp`, `Dmp`, `Ump` and `MessageQueue`, and of subscan's answers. polkadot-js writes the runtime's names in camelCase:
+`hrmpChannelMaxCapacity` is `hrmp_channel_max_capacity`.
 
-A name that is not listed is the same here, with underscores: `maxUpwardQueueSize` of polkadot-js is `max_upward_queue_size`. Numbers are
-plain integers, and bytes are hex, with or without `0x`. `validator follow` renames by itself ([follow-a-chain.md](follow-a-chain.md)).
+A name that is not listed is the same here, with underscores. If a record or `validator.toml` has a name from the table, the error asks
+"did you mean 'hrmp_channel_max_places'?". Numbers are plain integers; bytes are hex, with or without `0x`. `validator follow` renames by
+itself ([follow-a-chain.md](follow-a-chain.md)).
 
 | here | elsewhere | stands in | note |
 |---|---|---|---|

@@ -82,7 +82,7 @@ _PAGE: Final = """\
 # Records
 
 Every field of every record on Kafka, for protocol `router`. The schemas in [avro/](../avro) are the source of this page;
-`make generate` writes it. `validator schemas show NAME` prints a schema, and [commands.md](commands.md#sending) has an
+`make generate` writes it. `validator schemas show NAME` prints a schema, and [sending.md](sending.md) has an
 example of each input. Candidates, channel requests and headroom are different for each protocol.
 
 Types are types of JSON, as `validator submit` takes it and `validator watch --json` prints it. `u32` is an integer from 0 to 2^32 - 1,

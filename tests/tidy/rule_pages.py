@@ -31,7 +31,7 @@ entry as `rule`.
 {pages}
 
 The files of this folder are copies of what each protocol ships; `make generate` writes them. A protocol from elsewhere
-brings its own page ([plugins.md](../plugins.md#protocols)).
+brings its own page ([write-a-protocol.md](../write-a-protocol.md)).
 
 ## Readings
 

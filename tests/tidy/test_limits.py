@@ -20,7 +20,7 @@ def limits() -> list[tuple[str, str, str]]:
     """Return (default, module, constant) of each row whose default begins with a number and is set by one constant."""
     rows = re.findall(
         r"^\|[^|]+\| (?:about )?(\d[^|]*) \| `([\w/]+)\.py (\w+)`",
-        (ROOT / "docs" / "operations.md").read_text(encoding="utf-8"),
+        (ROOT / "docs" / "limits.md").read_text(encoding="utf-8"),
         re.MULTILINE,
     )
     assert len(rows) > 40
@@ -39,4 +39,4 @@ def constant(path: str, name: str) -> Any:
 def test_default_is_what_the_constant_says(default: str, path: str, name: str) -> None:
     number, unit = re.match(r"([\d,]+) ?(\w*)", default).groups()  # type: ignore[union-attr]
     value = int(number.replace(",", "")) * UNITS.get(unit, 1)
-    assert value == constant(path, name), "the table of limits in docs/operations.md has another number"
+    assert value == constant(path, name), "the table of limits in docs/limits.md has another number"

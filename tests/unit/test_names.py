@@ -12,7 +12,7 @@ from tests.tidy.tree import ROOT
 from validator.codec.json_form import encode_input
 from validator.core.inputs import RecordKind
 from validator.errors import UserError
-from validator.names import NAMES, STATE, closest
+from validator.names import ITEMS, NAMES, STATE, closest
 from validator.plugin.runtime import RuntimePlan, codec_of
 
 LIMIT = ("hrmp_channel_max_places", "hrmp_channel_max_size", "max_upward_queue_size")
@@ -40,10 +40,12 @@ def test_each_name_here_exists() -> None:
     names = set(re.findall(r'"name": "(?:validator\.router\.)?(\w+)"', schemas))
     calls = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in names}
     state = "".join(
-        (ROOT / f"validator/protocols/router/{name}.py").read_text("utf-8") for name in ("state", "statefile")
+        (ROOT / f"validator/protocols/router/{name}.py").read_text("utf-8") for name in ("state", "statefile", "traces")
     )
     for each in NAMES:
-        assert each.ours in (names | calls | {"kind"}) or (each.where == STATE and each.ours in state), each.ours
+        assert each.ours in (names | calls | {"kind"}) or (each.where in (STATE, ITEMS) and each.ours in state), (
+            each.ours
+        )
 
 
 @pytest.mark.parametrize(

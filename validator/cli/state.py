@@ -245,7 +245,7 @@ def lane_tables(lane: RestoredState) -> RenderableType:
             ),
             ("summary", to_hex(lane.processor.summary())),
             ("state root", to_hex(inner.rules.state_root())),
-            ("runtime", "not known: see runtime_digest in docs/commands.md" if digest is None else to_hex(digest)),
+            ("runtime", "not known: see runtime_digest in docs/lane-state.md" if digest is None else to_hex(digest)),
             ("plugins", printable(", ".join(lane.plugins))),
         ),
     )

@@ -30,7 +30,7 @@ from validator.codec.schemas import HEADER_SIZE, short_name
 from validator.codec.strict import ITEMS_MAX, Named, NotCanonical, SourceLines, record_reader
 from validator.core.errors import LimitError
 from validator.core.inputs import DeadLetter, RecordKind, Source
-from validator.core.limits import RECORD_BYTES_MAX
+from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.document import printable
 from validator.errors import UserError
 from validator.hexadecimal import from_hex, to_hex

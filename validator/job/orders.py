@@ -119,7 +119,7 @@ def without_lane(lane: str, reason: str) -> str:
 
 def remedy_of(parked: dict[str, Any]) -> str:
     """Return what lets a parked lane continue."""
-    return REMEDIES.get(parked["fault"], "see docs/operations.md, Parked lanes")
+    return REMEDIES.get(parked["fault"], "see docs/parked-lanes.md")
 
 
 def command_of(lane: str, fault: str) -> str:

@@ -78,7 +78,7 @@ READ_RANGE: Final = Call("reading inputs (poll)", LOCAL_S_MAX)
 CLOSE: Final = Call("closing a consumer (close)", LOCAL_S_MAX)
 
 CALLS: Final = (OPEN_WRITER, BEGIN, SEND, REPORT, COMMIT, ASK_GROUP, OPEN_READER, ASK_ENDS, READ, READ_RANGE, CLOSE)
-"""Every call that a lane waits for. docs/operations.md shows the table."""
+"""Every call that a lane waits for. docs/failures.md shows the table."""
 
 
 def overdue(call: Call, lane: str = "") -> str:

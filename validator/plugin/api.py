@@ -153,7 +153,7 @@ class TransportContext(Protocol):
     """A transport's connection to Kafka, in the transport's own process.
 
     ``config`` is the transport's configuration. Input records go to Kafka and output records come from it, in the encodings of `avro/`;
-    `encode` and `decode` convert them from and to their JSON form, in which people write and read them (docs/commands.md).
+    `encode` and `decode` convert them from and to their JSON form, in which people write and read them (docs/sending.md).
 
     Of all processes that run a transport of one name, one is active and has a context. When it is not active any more, `stopping` is true
     and every method that reaches Kafka raises `LeaseLost`: another process may deliver the same records by then.

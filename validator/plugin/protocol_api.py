@@ -364,11 +364,11 @@ class ProtocolDefinition:
     limits; without it, ``configuration`` reads them from the table ``limits``. ``state_file`` lets a chain start from an existing state,
     and ``state_view`` is what `validator state show` displays. ``handler_states`` returns the state that upward-message handlers keep;
     ``handler_bench`` supports their authors' tests. ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its
-    grammar: docs/plugins.md). ``rule_profiles`` are rules that a chain can choose by height in its own list, which then takes the place of
-    ``rules``. ``invariants`` raises `InvariantBroken` for a state, under a profile, that contradicts itself; `validator audit` calls it
-    after each block, and shows once what it may return, a sentence about what it does not compare. ``reconfigure`` gives a state in the
-    middle of a chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit keeps the
-    value in force. It raises ``ValueError`` for a limit that only a chain's beginning may set.
+    grammar: docs/write-a-protocol.md). ``rule_profiles`` are rules that a chain can choose by height in its own list, which then takes the
+    place of ``rules``. ``invariants`` raises `InvariantBroken` for a state, under a profile, that contradicts itself; `validator audit`
+    calls it after each block, and shows once what it may return, a sentence about what it does not compare. ``reconfigure`` gives a state
+    in the middle of a chain the named limits of other settings, and their modes (``balances``, ``notifications``); every other limit keeps
+    the value in force. It raises ``ValueError`` for a limit that only a chain's beginning may set.
 
     Raises ``ValueError``, in this order: an ``encoding_version`` that is not a u32; ``rules`` with another number than a u32, whose blocks
     do not ascend from 0, or that list a version twice; a greatest value of a limit that is not an integer from 0 on; a record type whose

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every hook is on the plugin page with its signature, has an example that runs and fits, and has a test here."""
+"""Every hook is on the pages of plugins with its signature, has an example that runs and fits, and has a test here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ from validator.plugin.registry import Found, Plugin, handlers_of, protocols_of, 
 from validator.testing import Harness
 from validator.testing.lint import PUBLIC
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "plugins.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = DOCS / "plugins.md"
+TABLES = "".join(
+    (DOCS / name).read_text(encoding="utf-8") for name in ("plugins.md", "handlers.md", "write-a-transport.md")
+)
 HOOKS = {name: group for group in GROUPS.values() for name in dir(group) if name.startswith("validator_")}
 
 
@@ -43,14 +47,14 @@ def signature(function: Any, *, typed: bool) -> str:
 
 
 def rows(heading: str) -> Iterator[list[str]]:
-    """Yield the rows of the page's table with this heading, with stripped cells."""
-    lines = iter(PAGE.read_text(encoding="utf-8").splitlines())
+    """Yield the rows of the pages' table with this heading, with stripped cells."""
+    lines = iter(TABLES.splitlines())
     for line in lines:
         if line.startswith(f"| {heading} |"):
             next(lines)
             break
     else:
-        raise AssertionError(f"the page has no table {heading}")
+        raise AssertionError(f"no page has a table {heading}")
     for line in lines:
         if not line.startswith("|"):
             return
@@ -93,7 +97,8 @@ def test_every_context_member_is_on_page(kind: type[Any]) -> None:
 @pytest.mark.parametrize("module", PUBLIC)
 def test_every_public_name_is_on_page(module: str) -> None:
     public = import_module(module)
-    listed = {name for cells in rows("for") if code(cells[1]) == [module] for name in code(cells[2])}
+    items = re.findall(r"^- \*\*.+(?:\n  .+)*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = {name for item in items if code(item)[:1] == [module] for name in code(item)[1:]}
     assert sorted(listed) == sorted(public.__all__), "docs/plugins.md, The API"
     assert all(hasattr(public, name) for name in public.__all__)
 
