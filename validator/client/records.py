@@ -40,7 +40,7 @@ class MessageRef(NamedTuple):
 
 
 class MessageRange(NamedTuple):
-    """Messages that left a queue one after the other; ``sender`` is None for a para's downward queue."""
+    """Messages that left a queue one after the other."""
 
     sender: int | None
     first: int
@@ -221,8 +221,8 @@ Record: TypeAlias = Verdict | Dispatch | ChannelEvent | ParaHeadroom | ChannelHe
 PARTS: Final[dict[str, Any]] = {
     "messages": MessageRef,
     "received": MessageRange,
-    "dropped": MessageRange,
     "signals": Signal,
     "events": HandlerEvent,
+    "dropped": MessageRange,
 }
 """By field, the type of its items."""

@@ -78,10 +78,10 @@ def test_fingerprints_of_schemas_do_not_change() -> None:
     known, _ = all_schemas()
     assert {name: [schema.fingerprint.hex() for schema in versions] for name, versions in known.versions.items()} == {
         "validator.Block": ["079b24129553824a"],
-        "validator.ChannelEvent": ["b6dfd523b088f563"],
+        "validator.ChannelEvent": ["56e25719bf174abb"],
         "validator.DeadLetter": ["154ffa5735f515ba"],
         "validator.DeadLetterReplay": ["ffbec200d80290b4"],
-        "validator.Dispatch": ["2c990e959a62e565"],
+        "validator.Dispatch": ["84555f3cf3a5a5c2"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
         "validator.DryRunAnswer": ["e1ab91f268885462"],
         "validator.DryRunRequest": ["5824166b08c077fa"],
@@ -92,7 +92,7 @@ def test_fingerprints_of_schemas_do_not_change() -> None:
         "validator.LaneStatus": ["528a5e6dd6a5cce3"],
         "validator.Marker": ["ed29aa327e9c1506"],
         "validator.Receipt": ["b1a8f54561ed19aa"],
-        "validator.Verdict": ["cf78e603c523a171"],
+        "validator.Verdict": ["d19814a472a4a9e3"],
         "validator.early_hrmp.Candidate": ["1ba6138bddf17aa5"],
         "validator.early_hrmp.ChannelRequest": ["d12436da08204efc"],
         "validator.router.Candidate": ["a6df7674698fa48c"],
