@@ -97,10 +97,10 @@ class Comparison:
         same = expected["ok"] == record["ok"]
         if same and not expected["ok"]:
             same = all(record["error"].get(name, _ABSENT) == value for name, value in expected["error"].items())
-        if same and expected.get("received", []) == record["received"]:
+        if same and expected.get("received", []) == record.get("received", []):
             self.agreed += 1
         else:
-            found["received"] = record["received"]
+            found["received"] = record.get("received", [])
             wanted = {name: expected[name] for name in ("ok", "error", "received") if name in expected}
             self._differ(f"{_at(place)}: expected {wanted}, found {found}")
 
