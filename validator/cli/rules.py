@@ -25,7 +25,7 @@ from validator.core.rules import in_force
 from validator.errors import UserError
 from validator.lanes.configured import rules_runtime
 from validator.plugin.protocol_api import RuleProfiles
-from validator.plugin.rule_choice import suggestion
+from validator.plugin.rule_choice import NO_PROFILE, profile_of, suggestion
 from validator.plugin.rule_pages import (
     LANE,
     RuleEntry,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from validator.config import Chain
 
-
-NO_PROFILE: Final = "no named profile"
 
 app = typer.Typer(
     add_completion=False,
@@ -110,8 +108,7 @@ def show(
         chain = chain_of(config.chains, lane)
         profiles = _profiles(chain.protocol, f"chains.{lane}.protocol")
         features = _in_block(profiles, chain, lane, block)
-        name = next((each for each, held in profiles.profiles.items() if held == features), NO_PROFILE)
-        say(f"lane {lane}, block {block}: {name}")
+        say(f"lane {lane}, block {block}: {profile_of(profiles, features)}")
     else:
         raise UserError("expected either PROFILE, or --lane and --block")
     _print(
