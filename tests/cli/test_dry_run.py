@@ -101,6 +101,7 @@ def test_all_violations_are_listed_with_their_rules(lane: Callable[[str], Lane])
     assert printed.exit_code == 1
     assert "rejected: 5 violations, the lane names the first" in printed.stdout
     assert "OutboundHrmp/NotSorted  idx 1" in printed.stdout
+    assert "The watermark may be at most the relay parent." in printed.stdout, "the sentence of the error's page"
 
 
 def test_headroom_shrinks_by_what_an_accepted_candidate_sends(lane: Callable[[str], Lane]) -> None:

@@ -39,8 +39,10 @@ from validator.errors import UserError
 from validator.history.what_if import UNCHANGED, Changes, read_limits
 from validator.plugin.pack import use_artefacts
 from validator.plugin.rule_choice import profile_of
-from validator.plugin.rule_pages import RuleReferences, RulesPage, installed_pages
+from validator.plugin.rule_pages import RuleReferences, RulesPage, Sort, installed_pages
+from validator.sentences import why_of
 from validator.strict_json import JsonRefused, read_json
+from validator.visible import printable
 
 if TYPE_CHECKING:
     from validator.ask.dry_run import Standing
@@ -112,7 +114,7 @@ def dry_run(
     if as_json:
         print_json(answer)
     else:
-        print_table(_tables(answer))
+        print_table(_tables(answer, pages))
     if words := unused(standing, configured, answer["block"]) if configured is not None else []:
         more = f" and {len(words) - UNUSED_MAX} more" if len(words) > UNUSED_MAX else ""
         say(
@@ -180,7 +182,17 @@ def _unregistered(answer: dict[str, Any], protocol: str, pages: Iterable[RulesPa
     return f"{note}; protocol {protocol} judges its candidates all the same (reading {reading}: `validator explain {reading}`)"
 
 
-def _tables(answer: dict[str, Any]) -> Group:
+def _sentence(answer: dict[str, Any], error: dict[str, Any], pages: Iterable[RulesPage]) -> str:
+    """Return why a record would be rejected, and what to do then, in sentences; empty if the error's page has none."""
+    entries = (
+        each for page in pages for each in page.entries if each.sort is Sort.ERROR and each.name == error["kind"]
+    )
+    entry = next((each for each in entries if each.says), None)
+    said = why_of(entry, {"para_id": answer["para_id"], "error": error})
+    return " ".join(filter(None, (said.text, said.then))) if entry is not None else ""
+
+
+def _tables(answer: dict[str, Any], pages: Iterable[RulesPage]) -> Group:
     title = f"{answer['lane']} · {answer['kind']} of para {answer['para_id']} in block {answer['block']}"
     where = f"on the state after block {answer['executed_block']}"
     errors = answer["errors"]
@@ -195,7 +207,8 @@ def _tables(answer: dict[str, Any]) -> Group:
         table = table_of("violation", "broken clause")
         for error in errors:
             table.add_row(*cells((why(error), error["clause"])))
-        parts += [Text(""), table]
+        sentences = dict.fromkeys(_sentence(answer, error, pages) for error in errors)
+        parts += [Text(""), table, *(Text(f"  {printable(each)}") for each in sentences if each)]
     after = answer["headroom_after"] or [None] * len(answer["headroom"])
     table = table_of("headroom of", "now", *(["after it"] if answer["ok"] else []), "details")
     for now, then in zip(answer["headroom"], after, strict=True):
