@@ -98,7 +98,8 @@ class Node:
         try:
             data = bytes.fromhex(text)
         except ValueError:
-            raise self.fail(expected) from None
+            is_odd = len(text) % 2 and text.isalnum()
+            raise self.fail(f"{expected}, an even number of digits" if is_odd else expected) from None
         if size is not None and len(data) != size:
             raise self.fail(expected)
         if data.hex() != text:  # bytes.fromhex accepts capitals, and white space between bytes

@@ -79,7 +79,7 @@ NAMES: Final = (
     Renamed("index", ("extrinsic_index", "event_index"), RECORDS, "the place among the block's records of this kind"),
     Renamed("para_id", ("para", "parachain_id"), CANDIDATES),
     Renamed("relay_parent_number", ("relay_parent",), CANDIDATES, "its number, not its hash"),
-    Renamed("recipient", ("dest_para_id", "receiver"), CANDIDATES),
+    Renamed("recipient", ("dest", "dest_para_id", "receiver"), CANDIDATES),
     Renamed("sender", ("origin_para_id",), REQUESTS),
     Renamed("msg", ("message", "data"), CANDIDATES, "of a downward message; a horizontal one has `data`"),
 )

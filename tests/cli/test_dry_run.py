@@ -101,6 +101,7 @@ def test_all_violations_are_listed_with_their_rules(lane: Callable[[str], Lane])
     assert printed.exit_code == 1
     assert "rejected: 5 violations, the lane names the first" in printed.stdout
     assert "OutboundHrmp/NotSorted  idx 1" in printed.stdout
+    assert "The watermark may be at most the relay parent." in printed.stdout, "the sentence of the error's page"
 
 
 def test_headroom_shrinks_by_what_an_accepted_candidate_sends(lane: Callable[[str], Lane]) -> None:
@@ -239,3 +240,55 @@ def test_para_that_is_not_registered_is_noted(state_file: Path, arguments: tuple
 def test_document_that_is_no_state_is_refused(state_file: Path, document: Any, words: str) -> None:
     state_file.write_text(json.dumps(document))
     refused(ask_state(state_file, {"para_id": 2000, "hrmp_watermark": 7}), words)
+
+
+def test_limits_that_a_job_wrote_into_a_state_are_in_force(state_file: Path) -> None:
+    """A state of `validator state show --json` is judged by its own limits, not by those of the preset."""
+    candidate = {"para_id": 2000, "hrmp_watermark": 7, "upward_messages": ["00", "01"]}
+    answer = ask_state(state_file, candidate)
+    assert answer.exit_code == 0
+    assert "limits and rules: validator.toml, router/seed" in answer.stdout
+    document = json.loads(state_file.read_text())
+    limits = {"max_upward_message_num_per_candidate": 1, "max_upward_message_size": 10, "max_upward_queue_count": 9}
+    state_file.write_text(json.dumps({**document, "host_configuration": limits, "balances": "unlimited"}))
+    answer = ask_state(state_file, candidate)
+    assert (answer.exit_code, "MoreMessagesThanPermitted" in answer.stdout) == (1, True)
+    assert "limits: STATE.json; rules: validator.toml, router/seed" in answer.stdout
+    assert (
+        "note: validator.toml has limits or rules that are not used: max_upward_message_num_per_candidate 16 in place of 1"
+        in (answer.stderr)
+    )
+    changed = [
+        "--set=max_upward_message_num_per_candidate=2",
+        "--set=max_upward_queue_size=9",
+        "--rules=router/2023-04",
+    ]
+    found = json.loads(ask_state(state_file, candidate, *changed, "--json").stdout)
+    assert found["ok"], found
+    assert found["limits_of"] == "STATE.json, max_upward_message_num_per_candidate=2, max_upward_queue_size=9"
+    assert (found["rules_of"], found["rules"]) == ("--rules", "router/2023-04")
+    state_file.write_text(json.dumps({**document, "host_configuration": {"max_upward": 1}}))
+    refused(ask_state(state_file, candidate), "STATE.json.host_configuration.max_upward: no such key")
+    refused(ask_state(state_file, candidate, "--set=max=x"), "--set: expected LIMIT=NUMBER")
+
+
+def test_limits_of_a_configuration_that_a_running_lane_does_not_use_are_named(lane: Callable[[str], Lane]) -> None:
+    asked = lane("router")
+    state: Any = asked.processor().lane.rules.state
+    record = {"para_id": min(state.paras), "hrmp_watermark": BLOCKS, "upward_messages": ["00"]}
+    own = f"lane {LANE} as executed at block {BLOCKS}"
+    first = asked.ask(record)
+    assert f"limits and rules: {own}, router/" in first.stdout
+    limit = "max_upward_message_num_per_candidate"
+    found = asked.ask(record, f"--set={limit}=0", "--rules=router/2026-06", "--json")
+    answer = json.loads(found.stdout)
+    assert "UpwardMessages/MoreMessagesThanPermitted" in [error["kind"] for error in answer["errors"]]
+    assert (answer["limits_of"], answer["rules_of"]) == (f"{own}, {limit}=0", "--rules")
+    assert answer["rules"] == "router/2026-06"
+    text = asked.config_path.read_text()
+    value = getattr(state.host_configuration, limit)
+    other = asked.config_path.with_name("other.toml")
+    other.write_text(text.replace(f"{limit} = {value}", f"{limit} = {value + 1}"))
+    asked.config_path = other
+    result = asked.ask(record)
+    assert f"{other} has limits or rules that are not used: {limit} {value + 1} in place of {value}" in result.stderr

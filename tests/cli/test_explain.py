@@ -29,7 +29,7 @@ def validator_protocols():
 """
 PAGE = "# Mine\n\n- Page: `https://example.org/mine.md`\n\n## All\n\n### M-01 Nothing is forbidden\n\n- Clause: `paper 1`\n"
 
-EXPECTED = "expected a code, an error kind, a clause, a feature or a profile of"
+EXPECTED = "expected a code, an error kind, a clause, a feature, a profile or a limit of"
 
 
 def run(*arguments: str) -> Result:
@@ -188,3 +188,26 @@ def test_broken_page_is_reported_and_the_others_are_read(site: Path, page: str |
     assert result.exit_code == 0
     assert result.stderr.startswith(f"validator: {problem}")
     assert result.stdout.startswith("R-18  The channel must")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "protocol", "first"),
+    [
+        ("max_upward_message_size", "router", ["R-08"]),
+        ("maxUpwardMessageSize", "router", ["R-08"]),
+        ("hrmp_channel_max_capacity", "router", ["R-42"]),
+        ("hrmp_max_parachain_inbound_channels", "router", ["R-52"]),
+        ("hrmpInitOpenChannel", "router", ["R-41", "R-42"]),
+        ("xcmp_channel_capacity", "xcmp", ["X-41"]),
+    ],
+)
+def test_limit_and_call_lead_to_the_rules_that_name_them(wanted: str, protocol: str, first: list[str]) -> None:
+    found = [entry["name"] for entry in entries(wanted, f"--protocol={protocol}")]
+    assert found[: len(first)] == first
+
+
+def test_error_has_its_sentence_and_what_to_do() -> None:
+    kind = "OutboundHrmp/CapacityExceeded"
+    (entry,) = entries(kind)
+    assert entry["then"] == "Wait until the recipient has moved its watermark past older messages."
+    assert f"says: {entry['says']}" in run(kind).stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,15 @@ def test_verdicts_match_the_model(chain: Follower) -> None:
         return verdict["lane"], verdict["block"], verdict["kind"], verdict["index"], verdict["ok"], kind
 
     assert sorted(map(essence, lines(result.stdout)), key=str) == sorted(map(essence, chain.expected), key=str)
+
+
+def test_para_without_records_is_said(chain: Follower) -> None:
+    result = invoke("watch", "verdicts", "--para=9999", chain.option())
+    assert result.exit_code == 0
+    assert re.search(r"validator: verdicts: no record of para 9999 among the \d+ read", result.stderr), result.stderr
+    result = invoke("watch", "verdicts", "--para=9999", "--count=1", "--timeout=1", chain.option())
+    assert result.exit_code == 1
+    assert "0 of 1 records: no record of para 9999 among the" in result.stderr
 
 
 def test_reject_only_shows_rejections(chain: Follower) -> None:
@@ -275,6 +285,10 @@ def test_foreign_record_is_reported_and_others_are_shown(
         ),
         (("receipts", "--reject-only"), "--reject-only needs the topic verdicts, found it with receipts"),
         (("receipts", "--para=5"), "--para: receipts do not belong to a para"),
+        (
+            ("dead-letters", "--para=5"),
+            "--para: dead-letters do not belong to a para; --lane LANE shows those of one lane",
+        ),
         (("verdicts", "--from-beginning", "--tail=5"), "expected --from-beginning or --tail, found both"),
     ],
 )

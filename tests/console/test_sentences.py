@@ -47,7 +47,7 @@ def test_counts_agree_with_their_nouns() -> None:
     assert why({"para_id": 1, "error": error}).text.startswith("The candidate carries 1 horizontal message;")
     error = {"kind": "UpwardMessages/MessageSize", "idx": 0, "msg_size": 70_000, "max_size": 65_531}
     reason = why({"para_id": 1, "error": error})
-    assert reason.text == "Upward message 1 of the candidate has 68.4 KiB; the limit is 64.0 KiB."
+    assert reason.text == "Upward message 0 of the candidate has 68.4 KiB; the limit is 64.0 KiB."
     assert (reason.observed, reason.limit, reason.numbers) == (70_000, 65_531, ("68.4 KiB", "64.0 KiB"))
 
 

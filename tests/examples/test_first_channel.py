@@ -67,7 +67,9 @@ def test_init_writes_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     code, printed, hint = invoke("mine/chain")
     assert code == 0
     assert printed.splitlines() == [f"mine/chain/{name}" for name in FILES]
-    assert hint.startswith("next: cd mine/chain, then validator up")
+    rules, after = hint.splitlines()[:2]
+    assert rules.startswith("rules: those of 2020; validator rules list shows later ones")
+    assert after.startswith("next: cd mine/chain, then validator up")
     for name in FILES:
         assert (tmp_path / "mine/chain" / name).read_bytes() == (EXAMPLE / name).read_bytes()
     config = load_config(tmp_path / "mine/chain/validator.toml")

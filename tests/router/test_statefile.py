@@ -202,7 +202,7 @@ MALFORMED: dict[str, tuple[Callable[[Json], Any], str]] = {
     "para of many digits": (lambda d: d["watermarks"].update({"9" * 5000: 1}), "expected a para id from 0 to 4294967295"),
     "para with zeros": (lambda d: d["watermarks"].update({"0002000": 1}), "expected a para id from 0 to 4294967295"),
     "para in other digits": (lambda d: d["watermarks"].update({"\u0662": 1}), "expected a para id from 0 to 4294967295"),
-    "downward no hex": (lambda d: first(d, "dmq")[0].update(msg="0"), "expected bytes in hex"),
+    "downward no hex": (lambda d: first(d, "dmq")[0].update(msg="0"), "expected bytes in hex, an even number of digits"),
     "downward out of order": (lambda d: d["dmq"].update({"2000": [{"sent_at": n, "msg": ""} for n in (5, 4)]}), "in order of sent_at"),
     "downward head": (lambda d: d.update(dmq_heads={"2000": 5}), "dmq_heads.2000: expected a string, found 5"),
     "upward no list": (lambda d: d.update(ump_queues={"2000": "00"}), "ump_queues.2000: expected an array"),

@@ -43,7 +43,9 @@ What the specifications leave open, and what we do. Each has its reason on its p
 
 ## Errors
 
-The first check that fails decides, and pages list errors in the order of their checks.
+The first check that fails decides, and pages list errors in the order of their checks. An error of the Router also has a
+sentence (*Says*) and what to do (*Then*): `validator explain` prints both, and the table of `validator dry-run` and the
+console fill in the numbers. The rows of `validator watch` name the kind alone: give it to `explain`.
 
 | kind | fields | page |
 |---|---|---|

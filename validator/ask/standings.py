@@ -7,23 +7,36 @@ For the transport, the last committed states are kept in memory and read again o
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from validator.ask.dry_run import Asked, Standing
 from validator.ask.state import restore, stored_lanes
 from validator.checkpoint.files import checkpoint_id, last_committed_batch
 from validator.config.explain import chain_of
-from validator.core.rules import pages
+from validator.config.limits import check_table, find_limits
+from validator.core.rules import in_force, pages
+from validator.core.types import Balances
+from validator.document import Node, read_document
 from validator.errors import UserError
-from validator.lanes.configured import chain_runtime, configured_lock, job_directory, read_state_file
+from validator.lanes.configured import (
+    chain_runtime,
+    configured_lock,
+    continued,
+    job_directory,
+    read_state_file,
+    rules_runtime,
+)
 from validator.lanes.processor import LaneProcessor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from validator.config import Config
+    from validator.config import Chain, Config
+    from validator.core.lane import Lane
+    from validator.core.types import BlockNumber
     from validator.lanes.definition import LaneDefinition
 
 
@@ -31,29 +44,83 @@ REFRESH_SHARE_MAX: Final = 0.25
 """The share of the time in which a lane's states are read: reading a large state takes longer, so it happens less often."""
 
 
-def standing_of_checkpoint(config: Config, lane: str) -> Standing:
-    """Return a lane's state after the last committed batch of a job, which may be running. Raises `UserError` as `restore` does."""
+def standing_of_checkpoint(config: Config, lane: str, limits: Collection[str] = (), *, rules: bool = False) -> Standing:
+    """Return a lane's state after the last committed batch of a job, which may be running.
+
+    ``config`` gives the ``limits``, and with ``rules`` the rules by height; all else is the lane's own. Raises `UserError` as
+    `restore`, `chain_of` and `continued` do.
+    """
     with stored_lanes(job_directory(config), [lane]) as stored:
         restored = restore(stored, lane)
-    return standing_of(restored.definition, restored.processor)
+    definition, followed = restored.definition, restored.processor.lane
+    if rules:
+        listed = rules_runtime(chain_of(config.chains, lane), lane).plan.rules
+        definition = replace(definition, plan=replace(definition.plan, rules=listed))
+    if limits or rules:
+        chain_of(config.chains, lane)
+        followed = continued(config, definition, followed, limits)
+    return standing_of(definition, followed)
 
 
 def standing_of_file(config: Config, lane: str, path: Path) -> Standing:
     """Return the state of a state file under a chain's configuration. Raises `UserError`: no such chain, a wrong file."""
-    chain = chain_of(config.chains, lane, "--lane: a state file needs the chain's configuration, and ")
+    chain = chain_of(config.chains, lane, NO_CHAIN)
     runtime = chain_runtime(chain, lane, configured_lock(config))
     first_block, rules = read_state_file(path, chain, lane, runtime)
     return Standing(lane, first_block - 1, rules, runtime.protocol, runtime.codec, runtime.records, rules.state_root())
 
 
+NO_CHAIN: Final = "--lane: a state file needs the chain's configuration, and "
+
+
+def with_limits_of_file(config: Config, lane: str, path: Path) -> Config | None:
+    """Return a configuration with the limits and modes that `validator state show --json` wrote next to a state, None if it wrote none.
+
+    Raises `UserError`: no such chain, a file that is none, a limit or mode that is none.
+    """
+    chain = chain_of(config.chains, lane, NO_CHAIN)
+    document, found = read_document(path), find_limits(chain.protocol)
+    if found.table is None or not document.has(found.key):
+        return None
+    limits = document[found.key].object()
+    check_table(found.table, limits, document.path)
+    update = {
+        found.key: limits,
+        "balances": document.get(
+            "balances", lambda node: node.one_of([each.value for each in Balances]), chain.balances
+        ),
+        "hrmp_notifications": document.get("hrmp_notifications", Node.boolean, chain.hrmp_notifications),
+    }
+    return config.model_copy(update={"chains": {**config.chains, lane: chain.model_copy(update=update)}})
+
+
+def unused(standing: Standing, chain: Chain, block: BlockNumber) -> list[str]:
+    """Return in words the limits and rules of a configuration in whose place a lane's state has others in a block."""
+    table = standing.protocol.limits_table
+    used: Mapping[str, int] = (
+        {} if table is None else standing.view.whole_document(standing.rules.state).get(table.key, {})
+    )
+    words = []
+    if table is not None and used:
+        given = table.resolve(chain.limit_tables().get(table.key, {}))
+        words = [
+            f"{name} {given.get(name, 'none')} in place of {used.get(name, 'none')}"
+            for name in table.maxima
+            if given.get(name) != used.get(name)
+        ]
+    configured = rules_runtime(chain, standing.lane).rules
+    if in_force(configured, block).version != in_force(standing.rules.settings.rules, block).version:
+        words.append("other rules by height")
+    return words
+
+
 def standing_of_lane(definition: LaneDefinition, processor: LaneProcessor) -> Standing:
     """Return a copy of a lane's state."""
-    return standing_of(definition, LaneProcessor.restore(definition, processor.snapshot()))
+    return standing_of(definition, LaneProcessor.restore(definition, processor.snapshot()).lane)
 
 
-def standing_of(definition: LaneDefinition, processor: LaneProcessor) -> Standing:
+def standing_of(definition: LaneDefinition, lane: Lane) -> Standing:
     """Return a lane's state itself, which dry runs will change."""
-    lane = processor.lane
     return Standing(
         lane.name,
         lane.executed_block,
@@ -135,4 +202,4 @@ class CheckpointStandings:
             restored = restore(stored, lane)
         kept.checkpoint, kept.batch, kept.definition = found, restored.batch, restored.definition
         kept.pages = pages(restored.rules)
-        kept.standing, kept.is_changed = standing_of(restored.definition, restored.processor), False
+        kept.standing, kept.is_changed = standing_of(restored.definition, restored.processor.lane), False

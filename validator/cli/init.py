@@ -28,6 +28,7 @@ def init(
     """
     for path in write(folder):
         typer.echo(str(path))
+    say("rules: those of 2020; validator rules list shows later ones, and the file's end how to choose one")
     there = "" if folder == Path() else f"cd {folder}, then "
     say(f"next: {there}validator up, and in another terminal validator submit channel-requests channel-requests.jsonl")
 

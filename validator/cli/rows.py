@@ -108,10 +108,10 @@ def _ingress(record: Json) -> Row:
 
 def _headroom(record: Json) -> Row:
     if "para_id" in record:
-        watermarks = ", ".join(map(str, record["valid_watermarks"]))
+        watermarks = "".join(f"{block}, " for block in record["valid_watermarks"])
         left = f"upward {_left(record['upward_count_left'], 'messages')}, {_left(record['upward_bytes_left'], 'bytes')}"
         watermark = _plain(record["watermark"])
-        more = f"{record['downward_pending']} downward pending; watermark {watermark}; messages at {watermarks or 'no block'}"
+        more = f"{record['downward_pending']} downward pending; watermark {watermark}; valid next: {watermarks}the relay parent"
         who, valid = f"para {record['para_id']}", record["valid"]
     else:
         full = "full: " if not record["places_left"] or not record["bytes_left"] else ""

@@ -24,8 +24,9 @@ from validator.core.limits import U32_MAX
 from validator.core.rules import in_force
 from validator.errors import UserError
 from validator.lanes.configured import rules_runtime
+from validator.names import KINDS, LIMITS, NAMES, snake_case
 from validator.plugin.protocol_api import RuleProfiles
-from validator.plugin.rule_choice import suggestion
+from validator.plugin.rule_choice import NO_PROFILE, profile_of, suggestion
 from validator.plugin.rule_pages import (
     LANE,
     RuleEntry,
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
     from validator.config import Chain
 
-
-NO_PROFILE: Final = "no named profile"
 
 app = typer.Typer(
     add_completion=False,
@@ -110,8 +109,7 @@ def show(
         chain = chain_of(config.chains, lane)
         profiles = _profiles(chain.protocol, f"chains.{lane}.protocol")
         features = _in_block(profiles, chain, lane, block)
-        name = next((each for each, held in profiles.profiles.items() if held == features), NO_PROFILE)
-        say(f"lane {lane}, block {block}: {name}")
+        say(f"lane {lane}, block {block}: {profile_of(profiles, features)}")
     else:
         raise UserError("expected either PROFILE, or --lane and --block")
     _print(
@@ -217,8 +215,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[CODE]",
-            help="A code (R-12, I-06), an error kind, a clause, which may be several words, or a feature or profile of rules by "
-            "height. Case does not matter.",
+            help="A code (R-12, I-06), an error kind, a clause, which may be several words, a feature or profile of rules by "
+            "height, a limit, or the kind of a request. Case does not matter.",
         ),
     ] = None,
     protocol: Annotated[
@@ -228,15 +226,15 @@ def explain(
 ) -> None:
     """Print the rule, reading, invariant or error behind a code, from the pages of all installed protocols.
 
-    What a protocol of ./validator.toml says comes first. A feature prints its rules, a profile what it changes. Without CODE, list all
-    entries.
+    What a protocol of ./validator.toml says comes first. A feature prints its rules, a profile what it changes, a limit or a request the
+    rules that name it. Without CODE, list all entries.
     """
     pages = _pages(protocol)
     if not words:
         _list([entry for page in pages for entry in page.entries], as_json=as_json)
         return
     wanted = " ".join(words)
-    entries = find_entries(pages, wanted) or find_feature_or_profile(pages, wanted)
+    entries = find_entries(pages, wanted) or find_feature_or_profile(pages, wanted) or find_named(pages, wanted)
     if len({entry.protocol for entry in entries}) > 1:
         entries = _configured_first(entries)
     if not entries:
@@ -246,7 +244,7 @@ def explain(
         series = series_of(pages, wanted)
         hint += f"; these codes go from {series[0]} to {series[1]}" if series else ""
         raise UserError(
-            f"CODE: expected a code, an error kind, a clause, a feature or a profile of {where}, found {wanted!r}{hint}"
+            f"CODE: expected a code, an error kind, a clause, a feature, a profile or a limit of {where}, found {wanted!r}{hint}"
         )
     _print_entries(entries, as_json=as_json)
 
@@ -306,6 +304,7 @@ def _facts(entry: RuleEntry) -> list[tuple[str, str]]:
     facts += [("source", ", ".join(entry.sources))] if entry.sources else []
     facts += [("fields", ", ".join(f"{name}: {kind}" for name, kind in form) or "none") for form in entry.fields]
     facts += [("rule", ", ".join(entry.rules))] if entry.rules else []
+    facts += [(name, text) for name, text in (("says", entry.says), ("then", entry.then)) if text]
     return [*facts, ("page", entry.reference)]
 
 
@@ -351,6 +350,19 @@ def find_feature_or_profile(pages: Iterable[RulesPage], wanted: str) -> list[Rul
         found += [entry for name in profiles.features if name == key for entry in _feature(page, profiles, name)]
         found += [_profile(page, profiles, name) for name in profiles.profiles if name == key]
     return found
+
+
+def find_named(pages: Iterable[RulesPage], wanted: str) -> list[RuleEntry]:
+    """Return the rules of a function of a source, else those that name a limit or the kind of a request in their text.
+
+    Names that others use lead to the same (`NAMES`).
+    """
+    name = snake_case(wanted.strip())
+    names = {name, *(each.ours for each in NAMES if name in each.theirs and each.where in (LIMITS, KINDS))}
+    rules = [entry for page in pages for entry in page.entries if entry.sort is Sort.RULE]
+    in_source = [entry for entry in rules if any(name in text.split() for text in (*entry.clauses, *entry.sources))]
+    in_text = [entry for entry in rules if any(f"`{each}`" in f"{entry.title}\n{entry.text}" for each in names)]
+    return in_source or in_text
 
 
 def close_features_and_profiles(pages: Iterable[RulesPage], wanted: str) -> list[str]:

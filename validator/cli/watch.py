@@ -99,7 +99,8 @@ def watch(
 
     Prints a table, whose lines a pipe gets in full; with --json, one object per line. Only committed records are shown. --count begins with
     the first record unless --tail is given, and waits for records that are not there yet, saying on standard error why after some seconds.
-    Topics of plugins' transports and jobs can be watched, too; without TOPIC the command lists all.
+    Topics of plugins' transports and jobs can be watched, too; without TOPIC the command lists all. `validator explain ERROR` says in a
+    sentence what the error of a row means and what to do.
 
     Examples:
 
@@ -115,7 +116,7 @@ def watch(
     if reject_only and topic != "verdicts":
         raise UserError(f"--reject-only needs the topic verdicts, found it with {topic}")
     if para is not None and not shown.has_para:
-        raise UserError(f"--para: {topic} do not belong to a para")
+        raise UserError(f"--para: {topic} do not belong to a para; --lane LANE shows those of one lane")
     if from_beginning and tail is not None:
         raise UserError("expected --from-beginning or --tail, found both")
     if tail is None and follow and not from_beginning:
@@ -133,8 +134,8 @@ def watch(
             if tail is not None:
                 begin_with_last(reader, topic, tail, wanted.selects(shown))
             framed = FramedRecords(config.schema_registry.url)
-            waited = _Waited(config, topic, lane, count, timeout)
-            chunks = waited.bounded(_chunks(reader, shown, wanted, framed, follow=follow or count is not None))
+            waited = _Waited(config, topic, wanted, count, timeout)
+            chunks = waited.bounded(_chunks(reader, shown, waited, framed, follow=follow or count is not None))
             if as_json and topic == "verdicts":
                 chunks = _with_rules(chunks, {name: chain.protocol for name, chain in config.chains.items()})
             _show(shown, chunks, as_json=as_json, follow=follow, why=waited.why)
@@ -144,6 +145,8 @@ def watch(
         except BrokenPipeError:
             drop_output()
             return
+    if words := waited.none_of_para():
+        say(f"validator: {topic}: {words}")
     if waited.lacking:
         say(f"validator: {topic}: after {timeout:g} s {waited.why()}")
         raise typer.Exit(exit_codes.DISAGREEMENT)
@@ -192,7 +195,7 @@ class _Filter:
 
 
 def _chunks(
-    reader: TopicReader, shown: Watched, wanted: _Filter, framed: FramedRecords, *, follow: bool
+    reader: TopicReader, shown: Watched, waited: _Waited, framed: FramedRecords, *, follow: bool
 ) -> Iterator[list[dict[str, Any]]]:
     while True:
         records = []
@@ -203,7 +206,8 @@ def _chunks(
                 if not framed.takes(read):
                     say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
                 continue
-            if wanted.takes(record):
+            waited.read += 1
+            if waited.wanted.takes(record):
                 records.append(record)
         yield records
         if reader.at_end and not follow:
@@ -215,10 +219,9 @@ def _chunks(
 class _Waited:
     """How many records a command waits for, how long, and why there are no more."""
 
-    def __init__(
-        self, config: Config, topic: str, lane: str | None, count: int | None, timeout_s: float | None
-    ) -> None:
-        self._config, self._topic, self._lane, self._count = config, topic, lane, count
+    def __init__(self, config: Config, topic: str, wanted: _Filter, count: int | None, timeout_s: float | None) -> None:
+        self._config, self._topic, self._count = config, topic, count
+        self.wanted, self.read = wanted, 0
         self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         self._found = 0
 
@@ -236,17 +239,25 @@ class _Waited:
         """Whether there are fewer records than were to be waited for."""
         return self._count is not None and self._found < self._count
 
+    def none_of_para(self) -> str:
+        """Return in words that none of the records read is about the para that is wanted; empty if one is."""
+        if self.wanted.para is None or self._found or not self.read:
+            return ""
+        return f"no record of para {self.wanted.para} among the {self.read:,} read"
+
     def why(self) -> str:
         """Return in words how many records are there, and what the lanes wait for. Raises `UserError`."""
         of = "no record yet" if self._count is None else f"{self._found} of {self._count} records"
+        if words := self.none_of_para():
+            of += f": {words}"
         if self._topic not in ROWS:
             return of
         from validator.job.orders import lane_reports  # slow to import
 
         reports = lane_reports(self._config.model_copy(update={"kafka": kafka_table(self._config)}))
         lanes = (
-            [self._lane]
-            if self._lane is not None
+            [self.wanted.lane]
+            if self.wanted.lane is not None
             else sorted({*self._config.chains, *reports.statuses, *reports.parked})
         )
         return f"{of}; {reports.words(lanes) or 'no lane is configured'}"

@@ -322,7 +322,7 @@ def _said(verdict: dict[str, Any]) -> str:
         session = verdict["effective_session"]
         return (
             "accepted"
-            + (f", messages {numbers}" if numbers else "")
+            + (f", sequence numbers {numbers}" if numbers else "")
             + ("" if session is None else f", session {session}")
         )
     return why(verdict["error"])

@@ -223,6 +223,8 @@ class _ToAvro(Named):
             if key not in fields:
                 close = closest(str(key), fields)
                 hint = f"; did you mean {close!r}?" if close else f"; known are {', '.join(fields)}"
+                if key == "kind":
+                    hint = "; only channel requests have a kind"
                 raise UserError(f"{self.join(path, str(key))}: no such field{hint}")
         converted = {}
         for key, field in fields.items():
@@ -244,7 +246,9 @@ class _ToAvro(Named):
 
     def request(self, value: dict[str, Any], path: str, calls: dict[str, str]) -> dict[str, Any]:
         """Nest a flat request's arguments in its call."""
-        kind = value.get("kind")
+        if "kind" not in value:
+            raise UserError(f"{self.join(path, 'kind')}: expected one of {', '.join(calls)}, found none")
+        kind = value["kind"]
         if not isinstance(kind, str) or kind not in calls:
             close = closest(str(kind), calls)
             hint = f"; did you mean {close!r}?" if close else ""
@@ -297,7 +301,8 @@ class _ToAvro(Named):
         try:
             return from_hex(value)
         except (AttributeError, ValueError):
-            raise self.error(path, "hex", value) from None
+            is_odd = isinstance(value, str) and re.fullmatch("(0x)?[0-9a-f]([0-9a-f]{2})*", value)
+            raise self.error(path, "an even number of hex digits" if is_odd else "hex", value) from None
 
     def to_fixed(self, attributes: dict[str, Any], value: Json, path: str) -> bytes:
         size: int = attributes["size"]

@@ -14,9 +14,10 @@ from markupsafe import Markup
 from validator.console.context import ConsoleContext, Missing, Page, Query, number_of
 from validator.console.limits import LIST_MAX, MAP_CHANNELS_MAX, MAP_PARAS_MAX
 from validator.console.model import ChannelId, KeptChannel
-from validator.console.rendering import bar, plural
+from validator.console.rendering import bar
 from validator.core.limits import UNREACHED
 from validator.errors import UserError
+from validator.sentences import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from validator.console.rendering import count
+from validator.sentences import count
 
 FORMS: Final = ("-", "_", ".")
 """What may follow a chain's name in that of a lane, such as ``polkadot-archive``."""

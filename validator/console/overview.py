@@ -12,12 +12,13 @@ from validator.console.context import ConsoleContext, Page, Query, now_ms
 from validator.console.limits import ATTENTION_MAX, FACETS_MAX, LIST_MAX, STRIP_BLOCKS
 from validator.console.model import LaneModel
 from validator.console.names import LaneLink
-from validator.console.rendering import count, duration, latency_plot, plural, rate_plot, strip
+from validator.console.rendering import duration, latency_plot, rate_plot, strip
 from validator.errors import UserError
 from validator.job.lag import Lag
 from validator.job.orders import command_of, remedy_of
 from validator.lanes.configured import job_directory
 from validator.lanes.kept_start import kept_starts
+from validator.sentences import count, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from validator.console.channels import channel_row
 from validator.console.context import ConsoleContext, Missing, Page, Query
 from validator.console.limits import LIST_MAX
-from validator.console.rendering import Curve, count, plot
+from validator.console.rendering import Curve, plot
 from validator.console.verdicts import last_rejections
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
+from validator.sentences import count
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -19,23 +19,12 @@ from markupsafe import Markup, escape
 
 from validator.core.limits import UNREACHED
 from validator.effects import ranges
+from validator.sentences import NOTHING, count, plain, plural, size
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from validator.console.context import Page
     from validator.console.model import KeptBlock, Rates
-
-
-KIB: Final = 1024
-NOTHING: Final = "\u2013"
-"""A number that is not known."""
-
-
-def count(value: int | None) -> str:
-    """Return an integer with separators, all digits shown."""
-    return NOTHING if value is None else f"{value:,}"
 
 
 def left(value: int) -> str:
@@ -43,36 +32,9 @@ def left(value: int) -> str:
     return "any number" if value > UNREACHED else count(value)
 
 
-def size(value: int | None) -> str:
-    """Return a number of bytes: exact below 10 KiB, then in KiB or MiB."""
-    if value is None:
-        return NOTHING
-    if value > UNREACHED:
-        return "any number of bytes"
-    if value < 10 * KIB:
-        return f"{value:,} B"
-    if value < 10 * KIB * KIB:
-        return f"{value / KIB:,.1f} KiB"
-    return f"{value / KIB / KIB:,.1f} MiB"
-
-
-def sizes(values: Iterable[int]) -> dict[int, str]:
-    """Return numbers of bytes as texts that can be compared: all in one unit, and exact if two of them would look the same."""
-    rounded = {value: size(value) for value in values}
-    reached = [text for value, text in rounded.items() if value <= UNREACHED]
-    if len({text.rpartition(" ")[2] for text in reached}) <= 1 and len(set(reached)) == len(reached):
-        return rounded
-    return {value: text if value > UNREACHED else f"{value:,} B" for value, text in rounded.items()}
-
-
 def grouped(text: str) -> str:
     """Return a text of the job with separators in its long numbers, which are blocks."""
     return re.sub(r"\b\d{4,}\b", lambda found: count(int(found[0])), text)
-
-
-def plural(value: int, what: str) -> str:
-    """Return a count of things, such as ``1 block`` and ``2 blocks``."""
-    return f"{value:,} {what}" if value == 1 else f"{value:,} {what}s"
 
 
 def short_hex(text: str) -> str:
@@ -97,19 +59,6 @@ def duration(milliseconds: float) -> str:
     if milliseconds < 120_000:
         return f"{milliseconds / 1_000:.1f} s"
     return f"{milliseconds / 60_000:,.0f} min"
-
-
-def plain(value: Any) -> str:
-    """Return the value of a field as a person writes it: a channel as ``sender → recipient``."""
-    if isinstance(value, dict):
-        return " → ".join(map(plain, value.values()))
-    if isinstance(value, list | tuple):
-        return ", ".join(map(plain, value))
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
 
 
 def hex_dump(data: bytes, bytes_max: int) -> str:

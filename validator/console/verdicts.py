@@ -18,11 +18,11 @@ from validator.codec.json_form import error_fields, shown_json
 from validator.console.context import ConsoleContext, Missing, Page, Query, number_of
 from validator.console.limits import FACETS_MAX, LIST_MAX, ROWS_MAX
 from validator.console.model import Json, KeptVerdict, LaneModel
-from validator.console.rendering import count, plain, plural, sizes
 from validator.core.limits import U32_MAX
 from validator.effects import effects, recipients
 from validator.errors import UserError
 from validator.plugin.rule_pages import find_entries, installed_pages
+from validator.sentences import Why, count, plural, why_of
 from validator.visible import printable_lines
 
 if TYPE_CHECKING:
@@ -316,21 +316,6 @@ def rule_page(console: ConsoleContext, _path: dict[str, str], query: Query) -> P
     return Page("rule.html", {**console.common(""), "wanted": wanted, "entries": shown})
 
 
-_ENDS: Final = ("sender", "recipient")
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """Why an input was rejected. ``observed`` and ``limit`` are the two numbers that disagree, None if the error has no such pair."""
-
-    text: str
-    then: str = ""
-    observed: int | None = None
-    limit: int | None = None
-    numbers: tuple[str, str] = ("", "")
-    """Both as a page writes them."""
-
-
 @cache
 def sentences() -> dict[str, RuleEntry]:
     """Return the entries of errors that have a sentence, by kind; a kind of several protocols has the first one's."""
@@ -340,67 +325,7 @@ def sentences() -> dict[str, RuleEntry]:
 
 def why(record: Json) -> Why:
     """Return why a rejected verdict, as JSON, was rejected."""
-    kind, error = record["error"]["kind"], error_fields(record["error"])
-    words = sentences().get(kind)
-    if words is not None:
-        try:
-            fields = _fields(record["para_id"], error, _sizes(words, error))
-            text = words.says.format_map(fields)
-        except (KeyError, IndexError, ValueError):
-            words = None
-    if words is None:
-        listed = ", ".join(f"{name} {plain(value)}" for name, value in error.items())
-        return Why(f"Rejected by the rule {kind}{': ' + listed if listed else ''}.")
-    then = words.then.format_map(_Lenient(fields))
-    found = [error.get(name) for name in words.numbers]
-    if len(found) != 2 or not all(isinstance(each, int) for each in found):
-        return Why(text, then)
-    first, second = words.numbers
-    return Why(text, then, error[first], error[second], (str(fields[first]), str(fields[second])))
-
-
-class _Lenient(dict[str, Any]):
-    def __missing__(self, key: str) -> str:
-        return f"the {key}"
-
-
-class _Count(int):
-    """A count; ``{sent:message}`` writes it with what it counts, such as ``1 message`` and ``2 messages``."""
-
-    def __str__(self) -> str:
-        return count(int(self))
-
-    def __format__(self, what: str) -> str:
-        return plural(int(self), what) if what else str(self)
-
-
-def _sizes(words: RuleEntry, error: Json) -> dict[str, str]:
-    """Return an error's numbers of bytes by field: its name says size, or it is the limit of one whose name does."""
-    names = {name for name in error if "size" in name}
-    if words.numbers and words.numbers[0] in names:
-        names.add(words.numbers[1])
-    values = {name: error[name] for name in names if _is_number(error.get(name))}
-    texts = sizes(values.values())
-    return {name: texts[value] for name, value in values.items()}
-
-
-def _fields(para: int, error: Json, of_size: dict[str, str]) -> dict[str, Any]:
-    fields: dict[str, Any] = {"para": str(para)}
-    for name, value in error.items():
-        fields[name] = of_size.get(name) or _shown(name, value)
-        if isinstance(value, dict):
-            fields |= {end: str(value[end]) for end in _ENDS if end in value}
-    if isinstance(error.get("idx"), int):
-        fields["at"] = count(error["idx"] + 1)
-    return fields
-
-
-def _shown(name: str, value: Any) -> str | _Count:
-    return plain(value) if not _is_number(value) or name in _ENDS or name.endswith("para_id") else _Count(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return why_of(sentences().get(record["error"]["kind"]), record)
 
 
 @cache

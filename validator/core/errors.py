@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, NoReturn, TypeAlias, dataclass_transform
+from typing import ClassVar, Final, NoReturn, TypeAlias, dataclass_transform
 
 FieldValue: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | Mapping[str, int]
 """A number, a name, a tuple of numbers or of such tuples, or numbers by name."""
+
+
+RESERVED_FIELDS: Final = ("kind", "clause", "rule")
+"""Keys of an error in JSON besides its own fields."""
 
 
 @dataclass_transform(eq_default=False)
@@ -20,10 +24,10 @@ class Violation(Exception):
     fields; the text is derived from them. ``kind`` is the same string in verdicts, conformance traces and documentation. ``clause`` names
     the clause of the specification that states the rule, ``rule`` the codes of the protocol's own page of rules. The entry of an error on
     that page is written from its class. ``normative`` says whether the conformance format compares the fields; if not, they only
-    explain. A class without keywords is a base of others.
+    explain. A class without keywords is a base of others. Raises ``TypeError`` for a field of a reserved name.
 
     ``says`` is one sentence for a person, why the input was rejected, and ``then`` what to do. Both have fields in braces: the error's own,
-    ``para`` of the verdict, ``sender`` and ``recipient`` of the error's channel, and ``at``, its ``idx`` counted from 1; a number of bytes
+    ``para`` of the verdict, ``sender`` and ``recipient`` of the error's channel, and ``at``, its ``idx``; a number of bytes
     is written as a size, and ``{sent:message}`` is a count of messages. ``numbers`` are the fields with the two numbers that disagree.
     """
 
@@ -52,6 +56,11 @@ class Violation(Exception):
         if normative is not None:
             cls.normative = normative
         dataclass(eq=False)(cls)
+        for field in fields(cls):
+            if field.name in RESERVED_FIELDS:
+                raise TypeError(
+                    f"violation {cls.__name__}: field {field.name}: expected another name than {', '.join(RESERVED_FIELDS)}"
+                )
 
     def details(self) -> dict[str, FieldValue]:
         """Return all fields by name, in declaration order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from typing import Final
 
 from validator.document import Node
 from validator.errors import UserError
@@ -44,6 +45,14 @@ def read_rules(profiles: RuleProfiles, entries: Node) -> tuple[RulesUse, ...]:
 def rules_with(profiles: RuleProfiles, features: Iterable[str]) -> tuple[RulesUse, ...]:
     """Return the rules of a chain that has these features, and those that they imply, from block 0 on."""
     return (RulesUse(0, profiles.version_of(profiles.with_implied(frozenset(features)))),)
+
+
+NO_PROFILE: Final = "no named profile"
+
+
+def profile_of(profiles: RuleProfiles, features: frozenset[str]) -> str:
+    """Return the name of the profile that has exactly these features."""
+    return next((name for name, held in profiles.profiles.items() if held == features), NO_PROFILE)
 
 
 def _features(profiles: RuleProfiles, entry: Node) -> frozenset[str]:

@@ -97,6 +97,8 @@ class RuleEntry:
             "fields": [dict(form) for form in self.fields],
             "rules": list(self.rules),
             "text": self.text,
+            "says": self.says or None,
+            "then": self.then or None,
             "rule": self.reference,
         }
 

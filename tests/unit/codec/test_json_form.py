@@ -203,6 +203,16 @@ def test_missing_fields_take_their_defaults() -> None:
     [
         (RecordKind.DOWNWARD, [1], "record: expected an object, found [1]"),
         (RecordKind.DOWNWARD, None, "record: expected an object, found None"),
+        (
+            RecordKind.DOWNWARD,
+            {**DOWNWARD, "kind": "init_open_channel"},
+            "kind: no such field; only channel requests have a kind",
+        ),
+        (
+            RecordKind.REQUEST,
+            {key: value for key, value in REQUEST.items() if key != "kind"},
+            "kind: expected one of init_open_channel, accept_open_channel, ",
+        ),
         (RecordKind.DOWNWARD, {**DOWNWARD, "blok": 5}, "blok: no such field; did you mean 'block'?"),
         (
             RecordKind.DOWNWARD,
@@ -226,8 +236,8 @@ def test_missing_fields_take_their_defaults() -> None:
         (RecordKind.DOWNWARD, {**DOWNWARD, "lane": ""}, "lane: expected 1 to 64 characters, found 0"),
         (RecordKind.DOWNWARD, {**DOWNWARD, "lane": 5}, "lane: expected a string, found 5"),
         (RecordKind.DOWNWARD, {**DOWNWARD, "lane": "\ud800"}, "lane: expected Unicode text, found '\\ud800'"),
-        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0"}, "msg: expected hex, found '0'"),
-        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0x0"}, "msg: expected hex, found '0x0'"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0"}, "msg: expected an even number of hex digits, found '0'"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0x0"}, "msg: expected an even number of hex digits, found '0x0'"),
         (RecordKind.DOWNWARD, {**DOWNWARD, "msg": None}, "msg: expected hex, found None"),
         (
             RecordKind.DOWNWARD,

@@ -105,3 +105,12 @@ def test_violations_of_all_groups_are_listed_in_their_order() -> None:
         ("OutboundHrmp/NotSorted", {"idx": 1}),
         ("OutboundHrmp/NoSuchChannel", {"idx": 1, "channel_id": {"sender": 2000, "recipient": 2000}}),
     ]
+
+
+@pytest.mark.parametrize("name", ["kind", "clause", "rule"])
+def test_field_with_the_name_of_a_key_of_every_error_is_refused(name: str) -> None:
+    body = {"__doc__": "Wrong.", "__annotations__": {name: int}}
+    with pytest.raises(
+        TypeError, match=f"violation Wrong: field {name}: expected another name than kind, clause, rule"
+    ):
+        type("Wrong", (Violation,), body)
