@@ -35,7 +35,7 @@ class MessageRef(NamedTuple):
 class MessageRange(NamedTuple):
     """Messages that left a queue one after the other: the numbers of the first and the last one, and the bytes of all payloads.
 
-    Numbers are those of `MessageRef`; up to 0 they are of messages that waited when the lane began. Upward messages have no numbers: the
+    Numbers are counted as in `MessageRef`; up to 0 they name messages that waited when the lane began. Upward messages have no numbers: the
     oldest that waits counts as 1. ``sender`` is the para that sent them, None for a queue of the relay chain's own.
     """
 
