@@ -44,6 +44,17 @@ def _messages(messages: list[Json], number: Callable[[int], str]) -> str:
     return f"{count} queued for {recipients([each['recipient'] for each in messages])}"
 
 
+def ranges(given: list[Json], number: Callable[[int], str] = str) -> str:
+    """Return which messages left which queues, such as ``2 to 4 from 2000, downward 7``."""
+    return ", ".join(_range(each, number) for each in given)
+
+
+def _range(given: Json, number: Callable[[int], str]) -> str:
+    first, last = number(given["first"]), number(given["last"])
+    numbers = first if first == last else f"{first} to {last}"
+    return f"downward {numbers}" if given["sender"] is None else f"{numbers} from {given['sender']}"
+
+
 def _signals(signals: list[Json], _number: Callable[[int], str]) -> str:
     return f"signals {' and '.join(map(_signal, signals))}"
 
@@ -60,6 +71,7 @@ def _signal(signal: Json) -> str:
 
 _WORDS: Final[dict[str, Callable[[Any, Callable[[int], str]], str]]] = {
     "messages": _messages,
+    "received": lambda received, number: f"received {ranges(received, number)}",
     "signals": _signals,
     "effective_session": lambda session, number: f"from session {number(session)}",
     "expires_session": lambda session, number: f"expires at session {number(session)}",

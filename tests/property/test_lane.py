@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from validator_simulators import accepted
 
 from tests.hypothesis_profile import examples
 from tests.property.lanes import Chain, counters_add_up, output_of, simulated
@@ -17,6 +18,7 @@ from validator.codec.encode import OutputRecord
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
 from validator.core.outcomes import Executed
+from validator.history.audit import ALL, QueueLedger
 
 SMALL = {
     "seed": 3,
@@ -110,7 +112,7 @@ def verdicts(executed: Executed) -> list[dict[str, Any]]:
     found = []
     for verdict in executed.verdicts:
         violation = verdict.violation
-        result: dict[str, Any] = {"ok": True}
+        result: dict[str, Any] = accepted([each._asdict() for each in verdict.received])
         if violation is not None:
             shown = violation.details() if violation.normative else {}
             result = {"ok": False, "error": {"kind": violation.kind, **shown}}
@@ -140,6 +142,11 @@ def test_verdicts_match_the_simulation(settings: dict[str, Any]) -> None:
         assert verdicts(executed) == block.expected
         dispatched = [[dispatch.para_id, dispatch.payload.hex()] for dispatch in executed.dispatches]
         assert dispatched == block.dispatched
+    queues = QueueLedger()
+    for executed in outcomes:
+        queues.observe(executed)
+    assert list(queues.findings(lane.rules.levels(chain.blocks[-1].block, ALL))) == []
+    assert len(queues.gone) > 5
     receipts = [executed.receipt for executed in outcomes]
     assert sum(receipt.accepted for receipt in receipts) == sum(
         verdict["ok"] for block in chain.blocks for verdict in block.expected

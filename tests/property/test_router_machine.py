@@ -57,7 +57,7 @@ from tests.property.shapes import (
     result_of,
     session_change_of,
 )
-from validator.core.outcomes import ParaHeadroom
+from validator.core.outcomes import MessageRange, ParaHeadroom
 from validator.core.rules import ChainSettings, LaneRules, pages
 from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
@@ -349,6 +349,13 @@ class RouterMachine(RuleBasedStateMachine):
             entry = {"para_id": item["candidate"]["para_id"], "backed_at": named}
             data.draw(st.sampled_from((included, included, timed_out, [])), label="becomes of it").append(entry)
         self.take_headroom()
+        events = self.router.env.events.events
+        dropped = [
+            (each.sender, each.recipient, each.reason, [*map(MessageRange._asdict, each.dropped)])
+            for each in events
+            if each.dropped or each.event == "messages_dropped"
+        ]
+        assert sorted(dropped, key=str) == sorted(self.naive.dropped, key=str)
         self.begin(self.now + gap, included, timed_out)
 
     def take_headroom(self) -> None:

@@ -78,8 +78,12 @@ def unpinned(records: Records) -> Records:
 
 
 def verdicts(outcomes: list[Executed]) -> list[Verdict]:
+    """Return the verdicts, without the numbers of messages, which count from where the lane began."""
     return [
-        verdict._replace(messages=tuple(message._replace(sequence_number=0) for message in verdict.messages))
+        verdict._replace(
+            messages=tuple(message._replace(sequence_number=0) for message in verdict.messages),
+            received=tuple(each._replace(first=0, last=each.last - each.first) for each in verdict.received),
+        )
         for executed in outcomes
         for verdict in executed.verdicts
     ]

@@ -75,3 +75,17 @@ def test_operation_is_rolled_back(router: LaneRules, name: str) -> None:
     assert router.state.downward_message_queues == queues
     assert list(router.env.events.events) == events
     check_invariants(router.state)
+
+
+def test_dispatch_names_the_downward_messages_of_its_handler(router: LaneRules) -> None:
+    host = RouterHost(router.state, router.env)
+    host.begin()
+    host.queue_downward_message(1, b"second")
+    host.queue_downward_message(4, b"first")
+    assert [(each.recipient, each.sequence_number) for each in host.queued()] == [(1, 2), (4, 1)]
+    assert host.queued()[0].mqc_head == router.state.downward_message_queue_heads[1]
+    host.roll_back()
+    assert host.queued() == ()
+    host.queue_downward_message(1, b"second")
+    host.begin()
+    assert host.queued() == ()

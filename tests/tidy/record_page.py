@@ -155,10 +155,10 @@ def render_module() -> str:
         and isinstance(field["type"].get("items"), dict)
         and field["type"]["items"].get("name") in nested
     }
-    shown = ", ".join(f'"{field}": {_short(name)}' for field, name in parts.items())
+    shown = "".join(f'    "{field}": {_short(name)},\n' for field, name in parts.items())
     types = [_tuple(each) for each in nested.values()] + [_dataclass(each) for each in schemas]
     names = " | ".join(_short(schema["name"]) for schema in schemas)
-    return _MODULE.format(types="\n\n\n".join(types), names=names, parts=f"{{{shown}}}")
+    return _MODULE.format(types="\n\n\n".join(types), names=names, parts=f"{{\n{shown}}}")
 
 
 def _tuple(record: Json) -> str:

@@ -32,7 +32,7 @@ from validator.cli.common import (
 from validator.cli.common import parse as read_line
 from validator.cli.job_log import describe, log_printer
 from validator.cli.progress import jar_progress, until_first, working
-from validator.cli.rows import ACCEPTED, REJECTED, deposits, why
+from validator.cli.rows import ACCEPTED, REJECTED, moved, why
 from validator.cli.run import TOPICS_S_MAX, run_job, service_of
 from validator.cli.table import VisibleConsole
 from validator.cli.transport import prepared, run_transport
@@ -88,7 +88,6 @@ __all__ = [
     "configured_job",
     "connected",
     "console_beside",
-    "deposits",
     "describe",
     "ensure_jars",
     "executed_blocks",
@@ -99,6 +98,7 @@ __all__ = [
     "lanes_to_restart",
     "limits_key",
     "load_config",
+    "moved",
     "read_line",
     "run_plugin_job",
     "run_transport",

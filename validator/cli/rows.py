@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from validator.cli.table import cut
 from validator.codec.json_form import error_fields
 from validator.core.limits import UNREACHED
-from validator.effects import effects
+from validator.effects import effects, ranges
 from validator.hexadecimal import bare
 from validator.visible import printable
 
@@ -84,13 +84,14 @@ def _outcome(record: Json) -> str:
 
 def _event(record: Json) -> Row:
     place = record["lane"], str(record["block"]), str(record["session"])
-    channel = f"{record['sender']}→{record['recipient']}"
-    return *place, record["event"], channel, record["reason"] or "", deposits(record)
+    ends = record["sender"], record["recipient"]
+    channel = f"{ends[0]}→{ends[1]}" if ends[0] != ends[1] else f"para {ends[0]}"
+    return *place, record["event"], channel, record["reason"] or "", moved(record)
 
 
-def deposits(record: Json) -> str:
-    """Describe the deposits that an event moved."""
-    parts = []
+def moved(record: Json) -> str:
+    """Describe the deposits that an event moved and the messages that it dropped."""
+    parts = [f"dropped {ranges(record['dropped'])}"] if record["dropped"] else []
     for side in ("sender", "recipient"):
         for verb in ("reserved", "returned"):
             amount = record[f"{side}_{verb}"]
@@ -149,7 +150,7 @@ def _lane(record: Json) -> Row:
 COLUMNS: Final[dict[str, Row]] = {
     "verdicts": ("lane", "block", "kind", "index", "para", "ok", "why", "effect, or broken clause"),
     "dispatches": ("lane", "block", "index", "para", "ok", "weight", "payload", "outcome"),
-    "channel-events": ("lane", "block", "session", "event", "channel", "reason", "deposits"),
+    "channel-events": ("lane", "block", "session", "event", "channel", "reason", "deposits, messages"),
     "ingress-events": ("lane", "block", "index", "event", "channel", "sent at", "bytes", "root"),
     "headroom": ("lane", "after block", "para or channel", "left", "details"),
     "receipts": (

@@ -39,6 +39,15 @@ class MessageRef(NamedTuple):
     mqc_head: bytes
 
 
+class MessageRange(NamedTuple):
+    """Messages that left a queue one after the other."""
+
+    sender: int | None
+    first: int
+    last: int
+    bytes: int
+
+
 class Signal(NamedTuple):
     """What a candidate signals to the relay chain besides its messages."""
 
@@ -67,6 +76,7 @@ class Verdict:
     error: Error | None
     enacted: bool
     messages: tuple[MessageRef, ...]
+    received: tuple[MessageRange, ...]
     effective_session: int | None
     expires_session: int | None
     candidate_hash: bytes | None
@@ -101,6 +111,7 @@ class Dispatch:
     handler: str | None
     kind: str | None
     events: tuple[HandlerEvent, ...]
+    messages: tuple[MessageRef, ...]
     runtime_digest: bytes
     at: Position
 
@@ -117,7 +128,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class ChannelEvent:
-    """A change in the life of a channel or of a request for one, with the deposits it moved."""
+    """A change in the life of a channel or of a request for one, with the deposits it moved and the messages it dropped."""
 
     lane: str
     block: int
@@ -131,6 +142,7 @@ class ChannelEvent:
     recipient_returned: int
     session: int
     reason: str | None
+    dropped: tuple[MessageRange, ...]
     runtime_digest: bytes
     at: Position
 
@@ -206,5 +218,11 @@ class Receipt:
 
 Record: TypeAlias = Verdict | Dispatch | ChannelEvent | ParaHeadroom | ChannelHeadroom | Receipt
 
-PARTS: Final[dict[str, Any]] = {"messages": MessageRef, "signals": Signal, "events": HandlerEvent}
+PARTS: Final[dict[str, Any]] = {
+    "messages": MessageRef,
+    "received": MessageRange,
+    "signals": Signal,
+    "events": HandlerEvent,
+    "dropped": MessageRange,
+}
 """By field, the type of its items."""

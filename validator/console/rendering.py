@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from validator.core.limits import UNREACHED
+from validator.effects import ranges
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -326,6 +327,7 @@ def environment() -> Environment:
         "plain": plain,
         "lines": lines,
         "breakable": breakable,
+        "ranges": ranges,
         "pretty": lambda value: lines(json.dumps(value, indent=2)),
     }
     made.globals["bar"] = bar

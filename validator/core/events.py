@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from validator.core.outcomes import ChannelEvent, ChannelEventKind, IngressEvent, IngressEventKind
+from validator.core.outcomes import ChannelEvent, ChannelEventKind, IngressEvent, IngressEventKind, MessageRange
 from validator.core.types import Balance, BlockNumber, ChannelId, Hash, SessionIndex
 
 
@@ -23,13 +23,14 @@ class EventLog:
         sender_deposit: Balance = 0,
         recipient_deposit: Balance = 0,
         reason: str | None = None,
+        dropped: tuple[MessageRange, ...] = (),
     ) -> None:
         """Add an event; deposits are positive if reserved, negative if returned."""
         sender, recipient = channel_id
-        index = len(self.events)
+        deposits = sender_deposit, recipient_deposit
         self.events.append(
             ChannelEvent(
-                self.block, index, event, sender, recipient, sender_deposit, recipient_deposit, self.session, reason
+                self.block, len(self.events), event, sender, recipient, *deposits, self.session, reason, dropped
             )
         )
 

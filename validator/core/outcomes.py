@@ -32,6 +32,19 @@ class MessageRef(NamedTuple):
     mqc_head: Hash
 
 
+class MessageRange(NamedTuple):
+    """Messages that left a queue one after the other: the numbers of the first and the last one, and the bytes of all payloads.
+
+    Numbers are those of `MessageRef`; up to 0 they are of messages that waited when the lane began. Upward messages have no numbers: the
+    oldest that waits counts as 1. ``sender`` is the para that sent them, None for a queue of the relay chain's own.
+    """
+
+    sender: ParaId | None
+    first: int
+    last: int
+    bytes: int
+
+
 class Signal(NamedTuple):
     """What a candidate signals to the relay chain besides its messages.
 
@@ -48,9 +61,10 @@ class Signal(NamedTuple):
 class Verdict(NamedTuple):
     """The outcome of one input: accepted if ``violation`` is None, else rejected by it.
 
-    ``para_id`` is the judged para (a request's origin). ``enacted`` says whether the effects are in the state now, and ``messages`` which
-    messages enactment queued. A request takes effect at the start of ``effective_session``; unless confirmed, it is removed at the start of
-    ``expires_session``. A candidate, also a rejected one, has ``signals``: entries of its upward messages that are no messages.
+    ``para_id`` is the judged para (a request's origin). ``enacted`` says whether the effects are in the state now, ``messages`` which
+    messages enactment queued, and ``received`` which messages the para took from its queues by it, a range for each queue. A request takes
+    effect at the start of ``effective_session``; unless confirmed, it is removed at the start of ``expires_session``. A candidate, also a
+    rejected one, has ``signals``: entries of its upward messages that are no messages.
     """
 
     kind: InputKind
@@ -60,6 +74,7 @@ class Verdict(NamedTuple):
     violation: Violation | None = None
     enacted: bool = False
     messages: tuple[MessageRef, ...] = ()
+    received: tuple[MessageRange, ...] = ()
     effective_session: SessionIndex | None = None
     expires_session: SessionIndex | None = None
     candidate_hash: bytes | None = None
@@ -91,6 +106,7 @@ class Processed(NamedTuple):
     handler: str | None = None
     kind: str | None = None
     events: tuple[HandlerEvent, ...] = ()
+    messages: tuple[MessageRef, ...] = ()
 
 
 class Dispatch(NamedTuple):
@@ -98,7 +114,7 @@ class Dispatch(NamedTuple):
 
     ``weight`` is the weight charged, whether or not it succeeded. ``failure`` is the exception's type and text if the outcome is failed.
     ``handler`` is the ``name@version`` of the plugin that handled it, ``kind`` that plugin's name for such messages; both are None if no
-    plugin did.
+    plugin did. ``messages`` are the downward messages that the handler queued.
     """
 
     block: BlockNumber
@@ -111,6 +127,7 @@ class Dispatch(NamedTuple):
     handler: str | None = None
     kind: str | None = None
     events: tuple[HandlerEvent, ...] = ()
+    messages: tuple[MessageRef, ...] = ()
 
 
 class ChannelEventKind(StrEnum):
@@ -125,14 +142,20 @@ class ChannelEventKind(StrEnum):
     REQUEST_EXPIRED = "request_expired"
     REQUEST_DROPPED = "request_dropped"
     DEPOSITS_CHANGED = "deposits_changed"
+    MESSAGES_DROPPED = "messages_dropped"
 
 
 class ChannelEvent(NamedTuple):
-    """A change in a channel's life, with the deposits that it moved.
+    """A change in a channel's life, with the deposits that it moved and the messages that it dropped.
 
     A positive deposit has been reserved on that side's account, a negative one returned to it. ``session`` is the index of the session in
     which the event applies. ``reason`` is set if a channel or request ends: ``requested``, ``offboarded``, ``expired`` or ``cancelled``; a
-    protocol may have more.
+    protocol may have more. ``dropped`` are messages that left their queue unreceived.
+
+    A para has no channel to itself. An event whose both ends are the same para is ``messages_dropped``, about its queues to and from the
+    relay chain: ``dropped`` names upward messages with the para as sender, downward ones with None. If the para is ``offboarded``, its
+    downward messages are numbered from 1 again, and the event occurs even if none were dropped. An ``oversized`` message is one that no
+    page of the message queue can hold.
     """
 
     block: BlockNumber
@@ -144,6 +167,7 @@ class ChannelEvent(NamedTuple):
     recipient_deposit: Balance
     session: SessionIndex
     reason: str | None = None
+    dropped: tuple[MessageRange, ...] = ()
 
 
 class IngressEventKind(StrEnum):

@@ -18,7 +18,7 @@ from validator.core.events import EventLog, IngressLog
 from validator.core.hashing import blake2b_256
 from validator.core.levels import LevelChoice, Levels
 from validator.core.limits import U32_MAX
-from validator.core.outcomes import ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom, Signal
+from validator.core.outcomes import ChannelHeadroom, Dispatch, MessageRange, MessageRef, ParaHeadroom, Signal
 from validator.core.root import merkle_root
 from validator.core.scale import DecodeError
 from validator.core.state import (
@@ -42,6 +42,7 @@ from validator.core.types import (
     PendingRef,
     SessionChange,
     SessionIndex,
+    maker,
 )
 
 
@@ -50,6 +51,7 @@ class Effects(NamedTuple):
 
     enacted: bool = True
     messages: tuple[MessageRef, ...] = ()
+    received: tuple[MessageRange, ...] = ()
     effective_session: SessionIndex | None = None
     expires_session: SessionIndex | None = None
     candidate_hash: bytes | None = None
@@ -99,7 +101,8 @@ class Environment:
     """All that rules may look at besides the state while a block is executed, and the logs of what happens in it.
 
     ``settings`` are the chain's, without its configuration and its first paras, which are in the state. ``profile`` belongs to the rules
-    in force in block ``now``. ``dispatched`` collects the upward messages that were handed over, whether by requests or by the round.
+    in force in block ``now``. ``dispatched`` collects the upward messages that were handed over, whether by requests or by the round,
+    ``received`` what the candidate that is being enacted has taken from its para's queues.
     """
 
     settings: ChainSettings
@@ -108,6 +111,7 @@ class Environment:
     events: EventLog
     ingress: IngressLog
     dispatched: list[Dispatch]
+    received: list[MessageRange]
 
 
 def _no_signals(env: Environment, candidate: Any) -> tuple[Signal, ...]:  # noqa: ARG001
@@ -136,8 +140,8 @@ class RuleSet(Generic[S]):
 
     A function that takes an input either applies it completely, or raises a `Violation` and changes nothing. ``check_candidate`` alone
     reports instead of raising: a lane's report raises the first violation, a dry run's collects all of them. ``enact_candidate`` cannot
-    fail; it returns the messages that it has queued. Every change adds the para to ``state.touched.pages``: only those pages are encoded
-    again.
+    fail; it returns the messages that it has queued, and adds to ``env.received`` those that left the para's queues. Every change adds the
+    para to ``state.touched.pages``: only those pages are encoded again.
 
     Records: ``request`` and ``candidate`` build the protocol's own types from a decoded record; a candidate has ``para_id`` and
     ``candidate_hash``.
@@ -230,7 +234,7 @@ class LaneRules(Generic[S]):
     def begin_environment(self, now: BlockNumber) -> None:
         """Take the environment of block ``now``; `begin_block` also lets the rules prepare it."""
         events, ingress = EventLog(now, self.state.session_index), IngressLog(now)
-        self.env = Environment(self.settings, now, self.profile_of(now), events, ingress, [])
+        self.env = Environment(self.settings, now, self.profile_of(now), events, ingress, [], [])
 
     def profile_of(self, block: BlockNumber) -> Any:
         """Return the profile of the rules in force in a block."""
@@ -256,8 +260,7 @@ class LaneRules(Generic[S]):
         candidate = self.state.pending_candidates[ref.para_id][position].candidate
         self.rule_set.check_inclusion(self.state, self.env, candidate)
         remove_pending(self.state, ref.para_id, position)
-        messages = self.rule_set.enact_candidate(self.state, self.env, candidate)
-        return Effects(messages=messages, candidate_hash=candidate.candidate_hash)
+        return self.enact_candidate(candidate)._replace(candidate_hash=candidate.candidate_hash)
 
     def apply_timeout(self, ref: PendingRef) -> Effects:
         """Drop a pending candidate. Raises `TimeoutCandidateNotPending`."""
@@ -280,8 +283,7 @@ class LaneRules(Generic[S]):
         state, env = self.state, self.env
         self.rule_set.check_candidate(state, env, candidate, refuse)
         if self._enacts_at_once:
-            messages = self.rule_set.enact_candidate(state, env, candidate)
-            return Effects(messages=messages) if messages else _ENACTED
+            return self.enact_candidate(candidate)
         keep_pending(state, candidate.para_id, env.now, self.rule_set.as_pending(state, candidate))
         return _KEPT_PENDING
 
@@ -301,7 +303,13 @@ class LaneRules(Generic[S]):
 
     def enact_candidate(self, candidate: Any) -> Effects:
         """Apply an accepted candidate; cannot fail."""
-        return Effects(messages=self.rule_set.enact_candidate(self.state, self.env, candidate))
+        env = self.env
+        messages = self.rule_set.enact_candidate(self.state, env, candidate)
+        if not env.received:
+            return _effects((True, messages, *_NO_MORE)) if messages else _ENACTED
+        received = tuple(env.received)
+        env.received.clear()
+        return _effects((True, messages, received, *_NO_SESSIONS))
 
     def dispatch(self) -> list[Dispatch]:
         """Run the block's round of upward messages. Return what it handed over, after what requests had handed over before it."""
@@ -392,6 +400,9 @@ class LaneRules(Generic[S]):
             touched.clear()
 
 
+_effects = maker(Effects)
+_NO_MORE = Effects()[2:]
+_NO_SESSIONS = Effects()[3:]
 _ENACTED = Effects()
 _KEPT_PENDING = Effects(enacted=False)
 

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from validator.ask.plain_view import view_of
 from validator.core.errors import InvariantBroken
 from validator.core.handlers.state import FIRST_OWNER
+from validator.core.levels import LevelChoice, Levels
+from validator.core.limits import U32_MAX
 from validator.core.outcomes import ChannelEventKind, InputKind
 from validator.history.emitted import Emitted, EmittedDiffers
 from validator.history.engine import Engine, Replica
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
 
     from validator.ask.state import RestoredState
     from validator.core.inputs import DeadLetter, Input
-    from validator.core.outcomes import Executed
-    from validator.core.types import Balance, BlockNumber, ChannelId
+    from validator.core.outcomes import Executed, MessageRange
+    from validator.core.types import Balance, BlockNumber, ChannelId, ParaId
     from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
@@ -124,6 +127,7 @@ class Observer:
         self._stored = stored
         self._every = every
         self.ledger = ChannelLedger()
+        self.queues = QueueLedger()
         self._session_before: int | None = None
         self.emitted: list[Emitted] = []
         self.result = Audit(definition.name)
@@ -146,6 +150,10 @@ class Observer:
         for finding in (*self._orphans(), *self.ledger.findings(self._open_channels())):
             result.add(finding)
         result.made("channels", len(self.ledger.channels))
+        if result.last_block is not None:
+            for finding in self.queues.findings(lane.rules.levels(result.last_block, ALL)):
+                result.add(finding)
+        result.made("queues", len(self.queues.gone))
 
     def observe(self, given: Sequence[Executed]) -> None:
         (executed,) = given
@@ -153,6 +161,7 @@ class Observer:
         self.result.blocks += 1
         self.result.last_block = block
         self.ledger.observe(executed)
+        self.queues.observe(executed)
         session_ends = executed.receipt.session != self._session_before
         if block % self._every == 0 or session_ends:
             self._invariants(block)
@@ -298,6 +307,80 @@ class ChannelLedger:
             if deposit > 0:
                 detail = f"it ended, and {deposit} of the {side} is still reserved"
                 self._wrong.append(Finding("deposits", _name(channel_id), detail, fault=False, block=block))
+
+
+CLOSED: Final = -(2**63)
+"""In place of a number: the queue is gone, so nothing leaves it until it is opened again."""
+
+Queue: TypeAlias = tuple["ParaId | None", "ParaId"]
+"""Sender and recipient; the sender of a para's downward queue is None."""
+
+
+class QueueLedger:
+    """Follows the numbers of the messages that leave each queue: each message leaves once, received or dropped, in order, or still waits.
+
+    Queues of the first state are followed from the first message that leaves them. Upward messages have no numbers.
+    """
+
+    def __init__(self) -> None:
+        self.gone: dict[Queue, int] = {}
+        """By queue, the number of the last message that has left it."""
+        self._wrong: list[Finding] = []
+
+    def observe(self, executed: Executed) -> None:
+        block = executed.receipt.block
+        received: dict[Queue, deque[MessageRange]] = {}
+        for verdict in executed.verdicts:
+            for taken in verdict.received:
+                received.setdefault((taken.sender, verdict.para_id), deque()).append(taken)
+        for event in executed.channel_events:
+            queue = None if event.sender == event.recipient else event.sender, event.recipient
+            if event.event in (ChannelEventKind.OPENED, ChannelEventKind.CLOSED) or event.reason == "offboarded":
+                self._take(queue, received, block)
+                for dropped in event.dropped:
+                    if dropped.sender == queue[0]:
+                        self._leave(queue, dropped, block)
+                self.gone[queue] = CLOSED if event.event is ChannelEventKind.CLOSED else 0
+        for queue in received:
+            self._take(queue, received, block, all_of_them=True)
+
+    def findings(self, levels: Levels) -> Iterator[Finding]:
+        """Yield queues whose messages have not left one after the other, and those in which not all others wait."""
+        yield from self._wrong
+        waiting: dict[Queue, tuple[int | None, int | None]] = {
+            (None, each.para_id): (each.downward_sent, each.downward_messages) for each in levels.paras
+        }
+        waiting |= {(each.sender, each.recipient): (each.messages_sent, each.messages) for each in levels.channels}
+        for queue, gone in self.gone.items():
+            sent, messages = waiting.get(queue, (None, None))
+            if gone != CLOSED and sent is not None and messages is not None and sent - messages != gone:
+                detail = f"{sent} messages were sent and {messages} wait, but {gone} is the last that has left"
+                yield Finding("queues", _queue_name(queue), detail)
+
+    def _take(
+        self, queue: Queue, received: dict[Queue, deque[MessageRange]], block: BlockNumber, *, all_of_them: bool = False
+    ) -> None:
+        """Take what a block's candidates have received; before an event that ends the queue, only what follows on what has left it."""
+        waiting = received.get(queue, ())
+        while waiting and (all_of_them or waiting[0].first == self.gone.get(queue, waiting[0].first - 1) + 1):
+            self._leave(queue, waiting.popleft(), block)
+
+    def _leave(self, queue: Queue, taken: MessageRange, block: BlockNumber) -> None:
+        gone = self.gone.get(queue, taken.first - 1)
+        if taken.first != gone + 1 or taken.last < taken.first:
+            before = "it was closed" if gone == CLOSED else f"message {gone}"
+            detail = f"messages {taken.first} to {taken.last} left it after {before}"
+            self._wrong.append(Finding("queues", _queue_name(queue), detail, block=block))
+        self.gone[queue] = taken.last
+
+
+ALL: Final = LevelChoice(None, U32_MAX, U32_MAX)
+"""Every para and channel."""
+
+
+def _queue_name(queue: Queue) -> str:
+    sender, recipient = queue
+    return f"downward queue of {recipient}" if sender is None else _name((sender, recipient))
 
 
 def _name(channel_id: ChannelId) -> str:

@@ -35,6 +35,7 @@ from validator.core.outcomes import (
     Dispatch,
     IngressEvent,
     IngressEventKind,
+    MessageRange,
     MessageRef,
     ParaHeadroom,
 )
@@ -258,6 +259,7 @@ __all__ = [
     "LimitError",
     "LimitsTable",
     "Manifest",
+    "MessageRange",
     "MessageRef",
     "Node",
     "OrderedSet",

@@ -116,6 +116,7 @@ def output_of(played: Played) -> dict[str, Any]:
     dispatch = played.dispatch
     plain = {name: value.hex() if isinstance(value, bytes) else value for name, value in dispatch._asdict().items()}
     plain["events"] = [[event.name, event.data.hex()] for event in dispatch.events]
+    plain["messages"] = [[*message[:2], message.mqc_head.hex()] for message in dispatch.messages]
     state = {key.hex(): value.hex() for key, value in played.harness.state.items()}
     return {"dispatch": plain, "state": state, "state_root": played.harness.state_root.hex()}
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from validator_early_hrmp.rules import EARLY_HRMP
 from validator_early_hrmp.state import EarlyHrmpConfiguration
 from validator_early_hrmp.traces import read_candidate, read_request, view
+from validator_simulators import accepted
 from validator_simulators.early_hrmp.model import NaiveEarlyHrmp
 
 from tests.hypothesis_profile import examples
@@ -374,7 +375,8 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
 def result_of(apply: Any, item: Any) -> tuple[Json, Effects | None]:
     try:
-        return {"ok": True}, apply(item)._replace()
+        effects = apply(item)
+        return accepted([each._asdict() for each in effects.received]), effects
     except Violation as violation:
         return {"ok": False, "error": {"kind": violation.kind, **violation.details()}}, None
 

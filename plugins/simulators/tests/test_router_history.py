@@ -138,7 +138,9 @@ def replayed_differs(simulation: RouterSimulation, blocks: tuple[SimulatedBlock,
             each += [router.downward(record) for record in records_of([block], "downward-messages")]
             each += [router.candidate(record) for record in records_of([block], "candidates")]
             results.append([each, router.dispatch_round()])
-        expected = [{key: verdict[key] for key in ("ok", "error") if key in verdict} for verdict in block.expected]
+        expected = [
+            {key: verdict[key] for key in ("ok", "error", "received") if key in verdict} for verdict in block.expected
+        ]
         assert results[0] == [expected, block.dispatched]
         if results[0] != results[1]:
             return True

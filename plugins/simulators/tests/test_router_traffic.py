@@ -60,7 +60,8 @@ def test_second_model_gives_expected_verdicts_from_records_alone(enactment: Any,
         results += [router.downward(record) for record in records_of([block], "downward-messages")]
         results += [router.candidate(record) for record in records_of([block], "candidates")]
         assert results == [
-            {key: value for key, value in verdict.items() if key in ("ok", "error")} for verdict in block.expected
+            {key: value for key, value in verdict.items() if key in ("ok", "error", "received")}
+            for verdict in block.expected
         ]
         assert router.dispatch_round() == block.dispatched
         if header["session_change"] is not None:

@@ -72,7 +72,7 @@ def test_model_drops_confirmed_request_of_para_offboarded_and_onboarded_together
     state = model.state()
     assert (state["cmt"], state["open_requests"], state["paras"]) == ({}, [], [2000, 2001])
     assert state["balances"] == {str(each): {"free": 1000, "reserved": 0} for each in (2000, 2001)}
-    assert model.events[-1] == ("request_dropped", 2000, 2001, -100, -60, "offboarded")
+    assert model.events[-1] == ("request_dropped", 2000, 2001, -100, -60, "offboarded", ())
 
 
 def test_traffic_has_confirmed_requests_of_paras_offboarded_and_onboarded_together(

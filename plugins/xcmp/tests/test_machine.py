@@ -271,6 +271,7 @@ class XcmpMachine(RuleBasedStateMachine):
                 event.sender_deposit,
                 event.recipient_deposit,
                 event.reason,
+                event.dropped,
             )
             for event in self.rules.env.events.events
         ]

@@ -93,7 +93,7 @@ def plain(value: Any) -> Any:
     """Return a typed record's field in JSON form."""
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, client.MessageRef | client.HandlerEvent):
+    if isinstance(value, client.MessageRef | client.MessageRange | client.HandlerEvent):
         return {name: plain(member) for name, member in value._asdict().items()}
     return [plain(each) for each in value] if isinstance(value, tuple) else value
 

@@ -22,6 +22,7 @@ from validator.core.outcomes import (
     IngressEvent,
     IngressEventKind,
     InputKind,
+    MessageRange,
     MessageRef,
     ParaHeadroom,
     Receipt,
@@ -163,13 +164,17 @@ _OF_HINT: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     bytes | None: optional(HASH),
 }
+_MESSAGES = st.lists(st.builds(MessageRef, U32, U63, HASH), max_size=3).map(tuple)
+_LONG = st.integers(-(2**63), 2**63 - 1)
+_RANGES = st.lists(st.builds(MessageRange, optional(U32), _LONG, _LONG, U63), max_size=3).map(tuple)
 VERDICT = st.builds(
     Verdict,
     **{name: _OF_HINT[hint] for name, hint in get_type_hints(Verdict).items() if hint in _OF_HINT and name != "index"},
     kind=st.sampled_from(InputKind),
     index=INDEX,
     violation=optional(VIOLATION),
-    messages=st.lists(st.builds(MessageRef, U32, U63, HASH), max_size=3).map(tuple),
+    messages=_MESSAGES,
+    received=_RANGES,
     signals=st.lists(
         st.builds(Signal, TEXT, optional(U8), optional(U8), optional(st.binary(max_size=64))), max_size=2
     ).map(tuple),
@@ -186,6 +191,7 @@ DISPATCH = st.builds(
     handler=optional(TEXT),
     kind=optional(TEXT),
     events=st.lists(st.builds(HandlerEvent, TEXT, st.binary(max_size=9)), max_size=3).map(tuple),
+    messages=_MESSAGES,
 )
 _DEPOSIT = st.integers(-limits.U128_MAX, limits.U128_MAX)
 CHANNEL_EVENT = st.builds(
@@ -199,6 +205,7 @@ CHANNEL_EVENT = st.builds(
     _DEPOSIT,
     U32,
     reason=optional(TEXT),
+    dropped=_RANGES,
 )
 INGRESS_EVENT = st.builds(IngressEvent, U32, U32, st.sampled_from(IngressEventKind), U32, U32, U32, HASH, U32)
 PARA_HEADROOM = st.builds(

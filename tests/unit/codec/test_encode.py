@@ -30,6 +30,7 @@ from validator.core.outcomes import (
     IngressEvent,
     IngressEventKind,
     InputKind,
+    MessageRange,
     MessageRef,
     ParaHeadroom,
     Receipt,
@@ -67,6 +68,7 @@ def verdict_by_fastavro(lane: str, verdict: Verdict) -> bytes:
             "outcome": "accepted" if error is None else "rejected",
             "error": error,
             "messages": [message._asdict() for message in verdict.messages],
+            "received": [taken._asdict() for taken in verdict.received],
             "signals": [signal._asdict() for signal in verdict.signals],
             "runtime_digest": DIGEST,
             "id": verdict_id(lane, verdict.block, verdict.kind.value, verdict.index),
@@ -110,6 +112,7 @@ def test_verdict_in_json_has_every_field() -> None:
         None,
         enacted=True,
         messages=(message,),
+        received=(MessageRange(None, 0, 3, 40), MessageRange(2004, 5, 5, 8)),
         candidate_hash=DIGEST,
         signals=signals,
     )
@@ -122,6 +125,10 @@ def test_verdict_in_json_has_every_field() -> None:
         "ok": True,
         "enacted": True,
         "messages": [{"recipient": 2004, "sequence_number": 7, "mqc_head": DIGEST.hex()}],
+        "received": [
+            {"sender": None, "first": 0, "last": 3, "bytes": 40},
+            {"sender": 2004, "first": 5, "last": 5, "bytes": 8},
+        ],
         "effective_session": None,
         "expires_session": None,
         "candidate_hash": DIGEST.hex(),
@@ -212,6 +219,7 @@ def test_dispatch_round_trips_through_json(dispatch: Dispatch) -> None:
         "lane": "polkadot",
         "payload": dispatch.payload.hex(),
         "events": [{"name": event.name, "data": event.data.hex()} for event in dispatch.events],
+        "messages": [{**message._asdict(), "mqc_head": message.mqc_head.hex()} for message in dispatch.messages],
         "runtime_digest": DIGEST.hex(),
     }
     assert document == {**expected, "outcome": dispatch.outcome.value}
@@ -227,7 +235,13 @@ def test_channel_event_round_trips_through_json(event: ChannelEvent) -> None:
         reserved, returned = document.pop(f"{side}_reserved"), document.pop(f"{side}_returned")
         assert reserved - returned == deposit
         assert 0 in (reserved, returned)
-    expected = {**event._asdict(), "lane": "polkadot", "event": event.event.value, "runtime_digest": DIGEST.hex()}
+    expected = {
+        **event._asdict(),
+        "lane": "polkadot",
+        "event": event.event.value,
+        "dropped": [taken._asdict() for taken in event.dropped],
+        "runtime_digest": DIGEST.hex(),
+    }
     assert document == {name: value for name, value in expected.items() if not name.endswith("_deposit")}
 
 

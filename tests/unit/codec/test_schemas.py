@@ -78,10 +78,10 @@ def test_fingerprints_of_schemas_do_not_change() -> None:
     known, _ = all_schemas()
     assert {name: [schema.fingerprint.hex() for schema in versions] for name, versions in known.versions.items()} == {
         "validator.Block": ["079b24129553824a"],
-        "validator.ChannelEvent": ["b6dfd523b088f563"],
+        "validator.ChannelEvent": ["b6dfd523b088f563", "56e25719bf174abb"],
         "validator.DeadLetter": ["154ffa5735f515ba"],
         "validator.DeadLetterReplay": ["ffbec200d80290b4"],
-        "validator.Dispatch": ["2c990e959a62e565"],
+        "validator.Dispatch": ["2c990e959a62e565", "84555f3cf3a5a5c2"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
         "validator.DryRunAnswer": ["e1ab91f268885462"],
         "validator.DryRunRequest": ["5824166b08c077fa"],
@@ -92,7 +92,7 @@ def test_fingerprints_of_schemas_do_not_change() -> None:
         "validator.LaneStatus": ["528a5e6dd6a5cce3"],
         "validator.Marker": ["ed29aa327e9c1506"],
         "validator.Receipt": ["b1a8f54561ed19aa"],
-        "validator.Verdict": ["cf78e603c523a171"],
+        "validator.Verdict": ["cf78e603c523a171", "d19814a472a4a9e3"],
         "validator.early_hrmp.Candidate": ["1ba6138bddf17aa5"],
         "validator.early_hrmp.ChannelRequest": ["d12436da08204efc"],
         "validator.router.Candidate": ["a6df7674698fa48c"],
@@ -233,14 +233,14 @@ def test_every_schema_meets_its_compatibility_policy() -> None:
 
 
 def _changed(tmp_path: Path, record: str, /, **field: Any) -> SchemaSet:
-    """Return the shipped schemas with a second version of one of them, which has one more field."""
+    """Return the shipped schemas with another version of one of them, which has one more field."""
     folder = tmp_path / "avro"
     shutil.copytree(schemas_directory(), folder)
     file = folder / f"{record}.avsc"
     schema = json.loads(file.read_text())
     earlier = folder / "versions" / record
-    earlier.mkdir(parents=True)
-    file.rename(earlier / "1.avsc")
+    earlier.mkdir(parents=True, exist_ok=True)
+    file.rename(earlier / f"{schemas()[record].version}.avsc")
     schema["fields"].append(field)
     file.write_text(json.dumps(schema))
     return SchemaSet.read(folder)
@@ -249,7 +249,8 @@ def _changed(tmp_path: Path, record: str, /, **field: Any) -> SchemaSet:
 def test_new_field_without_default_is_incompatible(tmp_path: Path) -> None:
     problems = check_schemas(_changed(tmp_path, "validator.Verdict", name="mood", type="string"))
     assert problems.pop("validator.Verdict") == [
-        "cannot read version 1: mood: the writer has no such field and the reader no default"
+        f"cannot read version {number}: mood: the writer has no such field and the reader no default"
+        for number in (1, 2)
     ]
     assert not any(problems.values())
 
@@ -257,7 +258,7 @@ def test_new_field_without_default_is_incompatible(tmp_path: Path) -> None:
 def test_new_field_with_default_is_compatible(tmp_path: Path) -> None:
     changed = _changed(tmp_path, "validator.Verdict", name="mood", type=["null", "string"], default=None)
     assert not any(check_schemas(changed).values())
-    assert [each.version for each in changed.versions["validator.Verdict"]] == [1, 2]
+    assert [each.version for each in changed.versions["validator.Verdict"]] == [1, 2, 3]
     assert changed["validator.Verdict"].header != schemas()["validator.Verdict"].header
 
 
@@ -295,7 +296,7 @@ def test_schemas_command_lists_shows_and_checks(monkeypatch: pytest.MonkeyPatch,
         run(command.app, ["show", "Receipt", "--canonical"]).output.strip() == schemas()["validator.Receipt"].canonical
     )
     assert json.loads(run(command.app, ["show", "Verdict", "--version", "1"]).output)["name"] == "validator.Verdict"
-    assert "expected a version from 1 to 1, found 9" in str(
+    assert "expected a version from 1 to 2, found 9" in str(
         run(command.app, ["show", "Verdict", "--version", "9"]).exception
     )
     assert run(command.app, ["check"]).exit_code == exit_codes.OK

@@ -11,7 +11,7 @@ import pytest
 from validator.core.errors import Violation
 from validator.core.execute import Intervals, execute
 from validator.core.handlers.upward import FixedWeightDispatcher
-from validator.core.outcomes import ChannelEventKind, Executed, InputKind
+from validator.core.outcomes import ChannelEventKind, Executed, InputKind, MessageRange
 from validator.core.rules import ChainSettings, LaneRules
 from validator.core.types import Block, BlockRecord, DownwardMessage, Enactment, Para, PendingRef, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
@@ -177,10 +177,13 @@ def test_session_change_runs_last() -> None:
     assert [event.event for event in executed.channel_events] == [
         ChannelEventKind.REQUESTED,
         ChannelEventKind.CONFIRMED,
+        ChannelEventKind.MESSAGES_DROPPED,
         ChannelEventKind.OPENED,
     ]
-    assert [event.session for event in executed.channel_events] == [0, 0, 1]
-    assert [event.index for event in executed.channel_events] == [0, 1, 2]
+    assert executed.verdicts[-1].received == (MessageRange(None, 1, 1, 1),)
+    assert executed.channel_events[2].dropped == ()
+    assert [event.session for event in executed.channel_events] == [0, 0, 1, 1]
+    assert [event.index for event in executed.channel_events] == [0, 1, 2, 3]
 
 
 def test_verdicts_follow_order_of_steps() -> None:

@@ -11,9 +11,18 @@ from validator_simulators.settings import SimulationSettings
 
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
-from validator.core.outcomes import ChannelEvent, ChannelEventKind, Executed, Receipt
+from validator.core.levels import ChannelLevel, Levels
+from validator.core.outcomes import (
+    ChannelEvent,
+    ChannelEventKind,
+    Executed,
+    InputKind,
+    MessageRange,
+    Receipt,
+    Verdict,
+)
 from validator.core.types import ParaKind
-from validator.history.audit import ChannelLedger, Observer, audit
+from validator.history.audit import ChannelLedger, Observer, QueueLedger, audit
 from validator.history.engine import Engine
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.protocol_api import InvariantBroken
@@ -128,6 +137,55 @@ def test_deposits_have_to_add_up() -> None:
     *_, wrong = ledger.findings([])
     assert wrong.fault
     assert "2 more was returned to the sender than it had reserved" in wrong.detail
+
+
+def left(block: int, *received: MessageRange, event: ChannelEvent | None = None) -> Executed:
+    verdict = Verdict(InputKind.CANDIDATE, block, 0, 2004, enacted=True, received=received)
+    return Executed([verdict], [], [event] if event else [], [], Receipt(block, block - 1, 0, 1, 0, 1, 0, 0))
+
+
+def dropped(block: int, kind: ChannelEventKind, *ranges: MessageRange) -> ChannelEvent:
+    return ChannelEvent(block, 0, kind, 2000, 2004, 0, 0, 1, "requested", ranges)
+
+
+def test_each_message_leaves_its_queue_once() -> None:
+    ledger = QueueLedger()
+    ledger.observe(left(1, MessageRange(None, -1, 0, 9), MessageRange(2000, 1, 3, 12)))
+    ledger.observe(left(2, MessageRange(None, 1, 1, 4), MessageRange(2000, 4, 4, 1)))
+    closed = dropped(3, ChannelEventKind.CLOSED, MessageRange(2000, 6, 7, 2))
+    ledger.observe(left(3, MessageRange(2000, 5, 5, 1), event=closed))
+    ledger.observe(left(4, MessageRange(2000, 1, 2, 2), event=dropped(4, ChannelEventKind.OPENED)))
+    assert list(ledger.findings(Levels())) == []
+    assert ledger.gone == {(None, 2004): 1, (2000, 2004): 2}
+
+
+@pytest.mark.parametrize("first", [2, 3, 5])
+def test_message_that_leaves_its_queue_twice_or_is_left_out_is_a_fault(first: int) -> None:
+    ledger = QueueLedger()
+    ledger.observe(left(1, MessageRange(2000, 1, 3, 12)))
+    ledger.observe(left(2, MessageRange(2000, first, 5, 4)))
+    (finding,) = ledger.findings(Levels())
+    assert (finding.subject, finding.block, finding.fault) == ("channel 2000→2004", 2, True)
+    assert finding.detail == f"messages {first} to 5 left it after message 3"
+
+
+def test_message_that_leaves_a_closed_channel_is_a_fault() -> None:
+    ledger = QueueLedger()
+    ledger.observe(left(1, event=dropped(1, ChannelEventKind.CLOSED, MessageRange(2000, 1, 2, 2))))
+    ledger.observe(left(2, MessageRange(2000, 1, 1, 1)))
+    (finding,) = ledger.findings(Levels())
+    assert (finding.subject, finding.block, finding.fault) == ("channel 2000→2004", 2, True)
+
+
+def test_message_that_neither_waits_nor_left_is_a_fault() -> None:
+    ledger = QueueLedger()
+    ledger.observe(left(1, MessageRange(2000, 1, 3, 12)))
+    level = ChannelLevel(
+        2000, 2004, messages=1, bytes=4, messages_max=8, bytes_max=99, oldest=1, messages_sent=5, bytes_sent=9
+    )
+    (finding,) = ledger.findings(Levels(channels=(level,)))
+    assert finding.detail == "5 messages were sent and 1 wait, but 3 is the last that has left"
+    assert list(ledger.findings(Levels(channels=(level._replace(messages=2),)))) == []
 
 
 def test_unused_channels_are_notes_unless_no_message_was_ever_seen() -> None:

@@ -21,7 +21,7 @@ from validator.core.limits import (
     U64_MAX,
     U128_MAX,
 )
-from validator.core.outcomes import HandlerEvent
+from validator.core.outcomes import HandlerEvent, MessageRef
 from validator.core.types import Balance, BlockNumber, ParaId, SessionIndex, Weight
 
 
@@ -45,6 +45,9 @@ class Host(Protocol):
 
     def roll_back(self) -> None:
         """Undo everything since `begin`."""
+
+    def queued(self) -> tuple[MessageRef, ...]:
+        """Return the downward messages that were queued since `begin`, in order."""
 
     def read(self, plugin: str, key: bytes) -> bytes | None:
         """Return a value from a plugin's own state."""

@@ -220,7 +220,8 @@ class HandlerDispatcher:
         if failure is not None:
             host.roll_back()
             return Processed(context._used, DispatchOutcome.FAILED, failure, bound.name, handler.kind)
-        return Processed(context._used, DispatchOutcome.OK, None, bound.name, handler.kind, tuple(context._events))
+        events = tuple(context._events)
+        return Processed(context._used, DispatchOutcome.OK, None, bound.name, handler.kind, events, host.queued())
 
 
 def _refuse(bound: BoundHandler, payload: bytes, weight: Weight, limit: Weight) -> Processed | None:

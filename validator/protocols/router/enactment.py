@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.hashing import message_hash, mqc_link
-from validator.core.outcomes import Dispatch, MessageRef
+from validator.core.outcomes import ChannelEventKind, Dispatch, MessageRange, MessageRef
 from validator.core.rules import Environment
 from validator.core.types import ZERO_HASH, BlockNumber, DownwardMessage, ParaId, maker
 from validator.protocols.router.errors import ExceedsMaxMessageSize
@@ -31,43 +31,69 @@ if TYPE_CHECKING:
 # --- enactment ------------------------------------------------------------------------------------------------------------------------
 
 
-_inbound, _message_ref = maker(InboundHrmpMessage), maker(MessageRef)
+_inbound, _message_ref, _range = maker(InboundHrmpMessage), maker(MessageRef), maker(MessageRange)
 
 
 def enact_candidate(state: RouterState, env: Environment, candidate: Candidate) -> tuple[MessageRef, ...]:
-    """Apply an accepted candidate and return the queue positions of its horizontal messages."""
+    """Apply an accepted candidate and return the queue positions of its horizontal messages.
+
+    ``env.received`` gets what leaves the para's queues: downward messages first, then those of each channel.
+    """
     rules: Profile = env.profile
     para = candidate.para_id
     touched = state.touched
     touched.pages[para] = touched.paras[para] = None
     if candidate.processed_downward_messages:
-        prune_dmq(state, para, candidate.processed_downward_messages)
+        env.received += prune_dmq(state, para, candidate.processed_downward_messages)
     upward = candidate.upward_messages
     if upward and rules.signals is not None:
         upward, _ = split_upward(upward)
     if upward:
-        rules.upward.enact(state, para, upward)
-    prune_hrmp(state, para, candidate.hrmp_watermark)
+        report_oversized(env, para, rules.upward.enact(state, para, upward))
+    env.received += prune_hrmp(state, para, candidate.hrmp_watermark)
     if candidate.horizontal_messages:
         return queue_outbound_hrmp(state, para, candidate.horizontal_messages, env.now, repeat=rules.repeat_senders)
     return ()
 
 
-def prune_dmq(state: RouterState, para: ParaId, processed: int) -> None:
-    """Drop the first ``processed`` messages of a downward queue, or all if there are fewer. Source: router.txt ``prune_dmq``."""
+def prune_dmq(state: RouterState, para: ParaId, processed: int) -> tuple[MessageRange, ...]:
+    """Drop the first ``processed`` messages of a downward queue, or all if there are fewer; return their range.
+
+    Source: router.txt ``prune_dmq``.
+    """
     queue = state.downward_message_queues.get(para)
     if queue is None:
-        return
-    for _ in range(min(processed, len(queue))):
-        queue.popleft()
+        return ()
+    first = state.downward_messages_sent.get(para, 0) - len(queue) + 1
+    processed = min(processed, len(queue))
+    size = sum([len(queue.popleft().msg) for _ in range(processed)])
     if not queue:
         del state.downward_message_queues[para]
+    return (_range((None, first, first + processed - 1, size)),)
 
 
-def enact_upward_messages(state: RouterState, para: ParaId, messages: Sequence[bytes]) -> None:
-    """Append to a para's dispatch queue and mark the para as needing dispatch. Source: router.txt ``enact_upward_messages``."""
+def waiting_downward(state: RouterState, para: ParaId) -> tuple[MessageRange, ...]:
+    """Return the range of a para's downward queue, nothing if it is empty."""
+    queue = state.downward_message_queues.get(para)
+    if queue is None:
+        return ()
+    last = state.downward_messages_sent.get(para, 0)
+    return (MessageRange(None, last - len(queue) + 1, last, sum([len(message.msg) for message in queue])),)
+
+
+def report_oversized(env: Environment, para: ParaId, dropped: tuple[MessageRange, ...]) -> None:
+    """Emit an event for upward messages that no page can hold, if there are any."""
+    if dropped:
+        env.events.add(ChannelEventKind.MESSAGES_DROPPED, (para, para), reason="oversized", dropped=dropped)
+
+
+def enact_upward_messages(state: RouterState, para: ParaId, messages: Sequence[bytes]) -> tuple[MessageRange, ...]:
+    """Append to a para's dispatch queue, which holds any message, and mark the para as needing dispatch.
+
+    Source: router.txt ``enact_upward_messages``.
+    """
     if not messages:
-        return
+        return ()
     queue = state.relay_dispatch_queues.get(para)
     if queue is None:
         queue = state.relay_dispatch_queues[para] = deque()
@@ -75,10 +101,11 @@ def enact_upward_messages(state: RouterState, para: ParaId, messages: Sequence[b
     queue.extend(messages)
     count, size = state.relay_dispatch_queue_size.get(para, (0, 0))
     state.relay_dispatch_queue_size[para] = (count + len(messages), size + sum(map(len, messages)))
+    return ()
 
 
-def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber) -> None:
-    """Drop the messages that the para has received up to the new watermark, and set the watermark.
+def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber) -> list[MessageRange]:
+    """Drop the messages that the para has received up to the new watermark, and set the watermark; return a range for each channel.
 
     Digest entries with ``block <= new_watermark`` are removed; the watermark's own block need not have one.
     Source: router.txt ``prune_hrmp``, router_rules 1.4.
@@ -86,7 +113,7 @@ def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber
     state.hrmp_watermarks[recipient] = new_watermark
     digests = state.hrmp_channel_digests.get(recipient)
     if digests is None:
-        return
+        return []
 
     passed = []
     for block in digests:
@@ -100,31 +127,40 @@ def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber
         del state.hrmp_channel_digests[recipient]
 
     inbound, touched = state.hrmp_channels.inbound.get(recipient, NO_CHANNELS), state.touched
-    for sender in senders:
+    received = []
+    for sender in sorted(senders):
         channel = inbound.get(sender)
         # a channel that has been removed since has no messages
         if channel is not None and channel.contents is not None:
-            prune_channel(channel, channel.contents, new_watermark)
+            first = channel.messages_sent - len(channel.contents) + 1
+            pruned, size = prune_channel(channel, channel.contents, new_watermark)
+            if pruned:
+                received.append(_range((sender, first, first + pruned - 1, size)))
             if channel.marked != touched.round:
                 channel.marked = touched.round
                 touched.channels[sender, recipient] = None
+    return received
 
 
-def prune_channel(channel: HrmpChannel, contents: list[InboundHrmpMessage], new_watermark: BlockNumber) -> None:
-    """Drop the messages among a channel's contents that were sent up to the watermark."""
-    pruned = 0
+def prune_channel(
+    channel: HrmpChannel, contents: list[InboundHrmpMessage], new_watermark: BlockNumber
+) -> tuple[int, int]:
+    """Drop the messages among a channel's contents that were sent up to the watermark; return their number and their bytes."""
+    pruned = size = 0
     for sent_at, data, mqc_head in contents:
         if sent_at > new_watermark:
             break
         pruned += 1
-        channel.used_bytes -= len(data)
+        size += len(data)
         channel.pruned_head = mqc_head
     channel.used_places -= pruned
+    channel.used_bytes -= size
     if pruned < len(contents):
         del contents[:pruned]
     else:
         channel.contents = None
         channel.pruned_head = channel.mqc_head
+    return pruned, size
 
 
 def queue_outbound_hrmp(
@@ -198,6 +234,12 @@ def drop_upward_messages(state: RouterState, para: ParaId) -> None:
     remove_upward_queue(state, para)
     if state.next_dispatch_round_start_with == para:
         state.next_dispatch_round_start_with = None
+
+
+def waiting_upward(state: RouterState, para: ParaId) -> tuple[MessageRange, ...]:
+    """Return the range of a para's upward messages, nothing if none waits or was set aside."""
+    count, size = state.relay_dispatch_queue_size.get(para, (0, 0))
+    return (MessageRange(para, 1, count, size),) if count else ()
 
 
 def remove_upward_queue(state: RouterState, para: ParaId) -> None:

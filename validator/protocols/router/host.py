@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.undo import UndoLog
 from validator.core.limits import U128_MAX
+from validator.core.outcomes import MessageRef
 from validator.core.rules import Environment
 from validator.core.types import Balance, Balances, BlockNumber, ChannelId, DownwardMessage, ParaId, SessionIndex
 from validator.protocols.kit import Account, free_balance
@@ -28,6 +29,7 @@ class RouterHost:
         self._rules: Profile = env.profile
         self._events = env.events
         self._undo = UndoLog()
+        self._queued: list[MessageRef] = []
 
     @property
     def block(self) -> BlockNumber:
@@ -47,11 +49,17 @@ class RouterHost:
     def begin(self) -> None:
         """Start a message: every later change can be rolled back."""
         self._undo.forget()
+        self._queued.clear()
         self._undo.length(self._events.events)
 
     def roll_back(self) -> None:
         """Undo everything since `begin`. Touched pages and headroom stay marked as changed, which only costs work."""
         self._undo.roll_back()
+        self._queued.clear()
+
+    def queued(self) -> tuple[MessageRef, ...]:
+        """Return the downward messages that were queued since `begin`, in order."""
+        return tuple(self._queued)
 
     def read(self, plugin: str, key: bytes) -> bytes | None:
         """Return a value of a plugin's own state."""
@@ -67,12 +75,14 @@ class RouterHost:
     def init_open_channel(self, origin: ParaId, recipient: ParaId, max_places: int, max_message_size: int) -> None:
         """Request a channel; raises the violations of `hrmp_init_open_channel`."""
         self.note_init(origin, recipient)
-        hrmp_init_open_channel(self._state, self._rules, self._events, origin, recipient, max_places, max_message_size)
+        self._queued += hrmp_init_open_channel(
+            self._state, self._rules, self._events, origin, recipient, max_places, max_message_size
+        )
 
     def accept_open_channel(self, origin: ParaId, sender: ParaId) -> None:
         """Confirm a channel request; raises the violations of `hrmp_accept_open_channel`."""
         self.note_accept(origin, sender)
-        hrmp_accept_open_channel(self._state, self._rules, self._events, origin, sender)
+        self._queued += hrmp_accept_open_channel(self._state, self._rules, self._events, origin, sender)
 
     def close_channel(self, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
         """Request that a channel be closed; raises the violations of `hrmp_close_channel`."""
@@ -80,12 +90,13 @@ class RouterHost:
         undo.item(state.hrmp_close_channel_requests, (sender, recipient))
         undo.length(state.hrmp_close_channel_requests_list)
         self._note_downward(recipient if origin == sender else sender)
-        hrmp_close_channel(state, self._rules, self._events, origin, (sender, recipient))
+        self._queued += hrmp_close_channel(state, self._rules, self._events, origin, (sender, recipient))
 
     def queue_downward_message(self, para: ParaId, msg: bytes) -> None:
         """Queue a downward message; raises the violations of `queue_downward_message`."""
         self._note_downward(para)
-        queue_downward_message(self._state, self._rules, DownwardMessage(para, msg), self.block)
+        message = DownwardMessage(para, msg)
+        self._queued.append(queue_downward_message(self._state, self._rules, message, self.block))
 
     def free_balance(self, para: ParaId) -> Balance:
         """Return the free balance of a para's account; 0 on a chain without a ledger."""

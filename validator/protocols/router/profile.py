@@ -18,7 +18,7 @@ from validator.core.events import EventLog
 from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
-from validator.core.outcomes import Dispatch
+from validator.core.outcomes import Dispatch, MessageRange
 from validator.core.rules import Effects, Environment
 from validator.core.types import Balance, BlockNumber, ChannelId, ParaId, SessionIndex
 from validator.protocols.router import acceptance, enactment, requests, session
@@ -46,12 +46,12 @@ from validator.protocols.router.state import HrmpOpenChannelRequest, RouterState
 class UpwardRules(NamedTuple):
     """How upward messages are checked, queued and served.
 
-    ``check`` judges a candidate's messages, ``enact`` queues them, ``serve`` runs a block's round and appends to the list that it is given,
-    ``may_offboard`` refuses the offboarding of a para.
+    ``check`` judges a candidate's messages, ``enact`` queues them and returns those that it drops, ``serve`` runs a block's round and
+    appends to the list that it is given, ``may_offboard`` refuses the offboarding of a para.
     """
 
     check: Callable[[RouterState, ParaId, Sequence[bytes], Report], None]
-    enact: Callable[[RouterState, ParaId, Sequence[bytes]], None]
+    enact: Callable[[RouterState, ParaId, Sequence[bytes]], tuple[MessageRange, ...]]
     serve: Callable[[RouterState, UpwardDispatcher, Host, BlockNumber, list[Dispatch]], None]
     may_offboard: Callable[[RouterState, ParaId], None]
 

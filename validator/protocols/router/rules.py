@@ -182,7 +182,7 @@ def check_start(state: RouterState, rules: Profile, first_block: BlockNumber) ->
 def begin_block(state: RouterState, env: Environment, parent: BlockNumber | None) -> None:
     """Let later rules take their place before everything else (router_profiles 1)."""
     if state.message_queue is None and "message_queue" in env.profile.features:
-        begin_message_queue(state)
+        begin_message_queue(state, env)
     rules = env.settings.rules
     if parent is not None and in_force(rules, parent) != in_force(rules, env.now):
         state.touched.paras.update(dict.fromkeys(state.paras))  # the new rules may leave another headroom

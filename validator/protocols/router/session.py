@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from validator.core.events import EventLog
-from validator.core.outcomes import ChannelEventKind
+from validator.core.outcomes import ChannelEventKind, MessageRange
 from validator.core.rules import Environment
 from validator.core.types import Balance, ChannelId, Para, ParaId, SessionChange
 from validator.protocols.kit import decrease, endow, remove_sorted, unreserve
 from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.enactment import waiting_downward, waiting_upward
 from validator.protocols.router.state import HrmpChannel, HrmpOpenChannelRequest, RouterState, add_channel
 
 if TYPE_CHECKING:
@@ -65,11 +66,17 @@ def offboard_para(state: RouterState, rules: Profile, events: EventLog, para: Pa
     """
     state.paras.pop(para, None)
     remove_hrmp_channels(state, events, para, "offboarded")
+    dropped = waiting_downward(state, para)
     state.downward_message_queues.pop(para, None)
     state.downward_message_queue_heads.pop(para, None)
-    state.downward_messages_sent.pop(para, None)
+    numbered = state.downward_messages_sent.pop(para, None)
 
+    upward = waiting_upward(state, para)
     rules.drop_upward_messages(state, para)
+    if upward and not waiting_upward(state, para):  # else they may still be served
+        dropped += upward
+    if dropped or numbered:
+        events.add(ChannelEventKind.MESSAGES_DROPPED, (para, para), reason="offboarded", dropped=dropped)
     forget_counts(state, para)
     rules.forget_received(state, para)
     state.touched.pages[para] = state.touched.paras[para] = None
@@ -189,6 +196,8 @@ def remove_hrmp_channel(state: RouterState, events: EventLog, channel_id: Channe
     """Return both deposits and remove the channel with its contents and index entries. Source: router.txt "To remove a HRMP channel"."""
     sender, recipient = channel_id
     channel = state.hrmp_channels.pop(channel_id)
+    waiting = len(channel.contents or ())
+    last = channel.messages_sent
     sender_refund = unreserve(state, sender, channel.sender_deposit)
     recipient_refund = unreserve(state, recipient, channel.recipient_deposit)
     remove_sorted(state.hrmp_egress_channels_index, sender, recipient)
@@ -200,6 +209,7 @@ def remove_hrmp_channel(state: RouterState, events: EventLog, channel_id: Channe
         sender_deposit=-sender_refund,
         recipient_deposit=-recipient_refund,
         reason=reason,
+        dropped=(MessageRange(sender, last - waiting + 1, last, channel.used_bytes),) if waiting else (),
     )
 
 

@@ -28,6 +28,7 @@ from validator.plugin.protocol_api import (
     Hash,
     LevelChoice,
     Levels,
+    MessageRange,
     MessageRef,
     Para,
     ParaHeadroom,
@@ -195,27 +196,29 @@ def enact_candidate(state: EarlyHrmpState, env: Environment, candidate: Candidat
     para = candidate.para_id
     touched = state.touched
     touched.pages[para] = touched.paras[para] = None
-    prune_dmq(state, para, candidate.dmq_watermark)
+    env.received += prune_dmq(state, para, candidate.dmq_watermark)
     queued = [queue_hrmp_message(state, para, message, env.now) for message in candidate.hrmp_messages]
     state.dmq_watermarks[para] = candidate.dmq_watermark
     return tuple(ref for ref in queued if ref is not None)
 
 
-def prune_dmq(state: EarlyHrmpState, para: ParaId, new_watermark: BlockNumber) -> None:
-    """Drop a para's queued messages up to the watermark, inclusive. Each message of a channel frees room in that channel.
+def prune_dmq(state: EarlyHrmpState, para: ParaId, new_watermark: BlockNumber) -> tuple[MessageRange, ...]:
+    """Drop a para's queued messages up to the watermark, inclusive, and return their range. Each frees room in its channel.
 
     A message of a channel that was removed with its sender frees nothing, not even in a new channel of the same two paras (H-I05, H-I11).
     """
     queue = state.downward_queues.get(para)
     if queue is None:
-        return
+        return ()
     passed = []
     for block in queue:
         if block > new_watermark:
             break
         passed.append(block)
+    sizes = []
     for block in passed:
         for sender, instance, data in queue.pop(block):
+            sizes.append(len(data))
             if sender is None:
                 continue
             channel = state.channels.get((sender, para))
@@ -225,6 +228,20 @@ def prune_dmq(state: EarlyHrmpState, para: ParaId, new_watermark: BlockNumber) -
                 state.touched.channels[sender, para] = None
     if not queue:
         del state.downward_queues[para]
+    if not sizes:
+        return ()
+    last = state.downward_queue_tails[para].count - sum(map(len, queue.values()))
+    return (MessageRange(None, last - len(sizes) + 1, last, sum(sizes)),)
+
+
+def waiting_downward(state: EarlyHrmpState, para: ParaId) -> tuple[MessageRange, ...]:
+    """Return the range of a para's downward queue, whoever sent its messages; nothing if it is empty."""
+    queue = state.downward_queues.get(para)
+    if queue is None:
+        return ()
+    sizes = [len(message.data) for messages in queue.values() for message in messages]
+    last = state.downward_queue_tails[para].count
+    return (MessageRange(None, last - len(sizes) + 1, last, sum(sizes)),)
 
 
 def queue_hrmp_message(
@@ -412,8 +429,10 @@ def offboard_para(state: EarlyHrmpState, events: EventLog, para: ParaId) -> None
         remove_channel(state, events, (sender, para), "offboarded")
     for recipient in tuple(state.egress.get(para, ())):
         remove_channel(state, events, (para, recipient), "offboarded")
+    dropped = waiting_downward(state, para)
     state.downward_queues.pop(para, None)
-    state.downward_queue_tails.pop(para, None)
+    if state.downward_queue_tails.pop(para, None) is not None:
+        events.add(ChannelEventKind.MESSAGES_DROPPED, (para, para), reason="offboarded", dropped=dropped)
     state.dmq_watermarks.pop(para, None)
     state.touched.pages[para] = state.touched.paras[para] = None
 

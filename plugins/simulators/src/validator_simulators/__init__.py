@@ -6,7 +6,18 @@ A distribution that simulates a protocol imports these names, and declares its `
 """
 
 from validator_simulators.chain import Judged, ModelledChain, SessionTraffic, SimulatedChain, is_sleepy
-from validator_simulators.kit import Draws, Json, LeastMet, accepted, blake2b_256, compact, failed, next_head, size_of
+from validator_simulators.kit import (
+    Draws,
+    Json,
+    LeastMet,
+    accepted,
+    blake2b_256,
+    compact,
+    failed,
+    message_range,
+    next_head,
+    size_of,
+)
 from validator_simulators.settings import (
     PROFILES,
     Record,
@@ -36,6 +47,7 @@ __all__ = [
     "compact",
     "failed",
     "is_sleepy",
+    "message_range",
     "next_head",
     "settings_of_profile",
     "size_of",

@@ -62,13 +62,20 @@ def refusals(blocks: Iterable[SimulatedBlock]) -> Counter[str]:
 
 def disagreement(expected: list[Json], verdicts: list[Json], open_kinds: Collection[str]) -> str | None:
     """Return the first verdict that differs, or None. A model need not know the fields of an error that the rules leave open."""
-    found = [{name: each[name] for name in _PLACE if name in each} | result_of(each) for each in verdicts]
+    found = [
+        {name: each[name] for name in _PLACE if name in each} | result_of(each) | received_by(each) for each in verdicts
+    ]
     for want, got in zip_longest(expected, found):
         kind = ((got or {}).get("error") or {}).get("kind")
         plain = {"error": {"kind": kind}} if kind in open_kinds else {}
         if want != got and want != {**(got or {}), **plain}:
             return f"the model expects {json.dumps(want)}, the lane says {json.dumps(got)}"
     return None
+
+
+def received_by(verdict: Json) -> Json:
+    """Return the messages that were received by an input, as models have them: only if there were any."""
+    return {"received": verdict["received"]} if verdict.get("received") else {}
 
 
 def open_kinds_of(package: str) -> frozenset[str]:

@@ -53,9 +53,19 @@ class LeastMet:
 Json: TypeAlias = dict[str, Any]
 
 
-def accepted() -> Json:
-    """Return the result of an input that breaks no rule."""
-    return {"ok": True}
+def accepted(received: Sequence[Json] = ()) -> Json:
+    """Return the result of an input that breaks no rule, with the ranges of the messages that its para received by it, if any."""
+    return {"ok": True, "received": list(received)} if received else {"ok": True}
+
+
+def message_range(sender: int | None, taken: int, payloads: Sequence[str]) -> Json:
+    """Return the range of messages that leave a queue from which ``taken`` have left before; ``sender`` is None for a downward queue."""
+    return {
+        "sender": sender,
+        "first": taken + 1,
+        "last": taken + len(payloads),
+        "bytes": sum(size_of(payload) for payload in payloads),
+    }
 
 
 def failed(kind: str, **fields: Any) -> Json:

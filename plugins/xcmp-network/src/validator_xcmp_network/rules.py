@@ -312,7 +312,7 @@ def enact_candidate(state: NetworkState, env: Environment, candidate: Candidate)
     if state.is_composed:
         xcmp.enact_candidate(state, env, channel_part(state, candidate))
     else:
-        xcmp.prune_downward_queue(state, para, candidate.relay_parent_number)
+        env.received += xcmp.prune_downward_queue(state, para, candidate.relay_parent_number)
     state.touched.pages[para] = state.touched.paras[para] = None
     acknowledge(state, para, candidate.acks, env.ingress)
     send(state, para, candidate.outbox, env.now, env.ingress)

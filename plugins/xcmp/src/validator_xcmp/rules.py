@@ -27,6 +27,7 @@ from validator.plugin.protocol_api import (
     Hash,
     LevelChoice,
     Levels,
+    MessageRange,
     MessageRef,
     OrderedSet,
     Para,
@@ -196,7 +197,7 @@ def enact_candidate(state: XcmpState, env: Environment, candidate: Candidate) ->
             touched.paras[column.recipient] = None
         state.cst_roots[para] = state.row_trees.root(para, row, marked)
     state.watermarks[para] = candidate.watermark
-    prune_downward_queue(state, para, candidate.watermark[0])
+    env.received += prune_downward_queue(state, para, candidate.watermark[0])
     return ()
 
 
@@ -211,15 +212,30 @@ def queue_downward_message(state: XcmpState, env: Environment, message: Downward
     return MessageRef(para, tail.sent, tail.head)
 
 
-def prune_downward_queue(state: XcmpState, para: ParaId, block: BlockNumber) -> None:
-    """Drop a para's queued messages up to a block, inclusive: within a block the relay chain's messages precede those of paras."""
+def prune_downward_queue(state: XcmpState, para: ParaId, block: BlockNumber) -> tuple[MessageRange, ...]:
+    """Drop a para's queued messages up to a block, inclusive, and return their range.
+
+    Within a block the relay chain's messages precede those of paras.
+    """
     queue = state.downward_queues.get(para)
-    if queue is None:
-        return
+    if queue is None or queue[0].sent_at > block:
+        return ()
+    first = state.downward_tails[para].sent - len(queue) + 1
+    sizes = []
     while queue and queue[0].sent_at <= block:
-        queue.popleft()
+        sizes.append(len(queue.popleft().msg))
     if not queue:
         del state.downward_queues[para]
+    return (MessageRange(None, first, first + len(sizes) - 1, sum(sizes)),)
+
+
+def waiting_downward(state: XcmpState, para: ParaId) -> tuple[MessageRange, ...]:
+    """Return the range of a para's downward queue, nothing if it is empty."""
+    queue = state.downward_queues.get(para)
+    if queue is None:
+        return ()
+    last = state.downward_tails[para].sent
+    return (MessageRange(None, last - len(queue) + 1, last, sum(len(message.msg) for message in queue)),)
 
 
 # --- requests -------------------------------------------------------------------------------------------------------------------------
@@ -393,8 +409,10 @@ def offboard_para(state: XcmpState, events: EventLog, para: ParaId, rows: Ordere
     for column in tuple(state.rows.get(para, ())):
         close(state, events, (para, column.recipient), "offboarded", rows)
     state.watermarks.pop(para, None)
+    dropped = waiting_downward(state, para)
     state.downward_queues.pop(para, None)
-    state.downward_tails.pop(para, None)
+    if state.downward_tails.pop(para, None) is not None:
+        events.add(ChannelEventKind.MESSAGES_DROPPED, (para, para), reason="offboarded", dropped=dropped)
     state.touched.pages[para] = state.touched.paras[para] = None
 
 

@@ -102,7 +102,7 @@ def test_prefix_precedes_decode_functions_which_run_in_order() -> None:
 def test_message_without_handler_costs_default_weight() -> None:
     handlers = [bound("a", prefix=b"\x01"), bound("b", decode=lambda payload: None)]
     processed = dispatcher(handlers, default_weight=77).process(host_of(relay()), 1, b"")
-    assert processed == (77, DispatchOutcome.NO_HANDLER, None, None, None, ())
+    assert processed == (77, DispatchOutcome.NO_HANDLER, None, None, None, (), ())
     assert dispatcher([], default_weight=5).process(host_of(relay()), 1, b"\x01").weight == 5
 
 

@@ -32,7 +32,7 @@ def test_successful_handler_gives_ok_with_events() -> None:
 
     processed = run(handle, b"message")
     events = (HandlerEvent("got", b"message"), HandlerEvent("done", b""))
-    assert processed == (10 + 50 + 3 + 7 + 50 + 4, DispatchOutcome.OK, None, "test@1.0", "kind", events)
+    assert processed == (10 + 50 + 3 + 7 + 50 + 4, DispatchOutcome.OK, None, "test@1.0", "kind", events, ())
 
 
 def test_handler_gets_decoded_message_chain_and_configuration() -> None:
@@ -57,7 +57,15 @@ def test_raising_handler_gives_failed_and_changes_nothing() -> None:
     router = relay()
     before = ROUTER.root_of(router.state)
     processed = run(handle, router=router)
-    assert processed == (10 + 53 + 202, DispatchOutcome.FAILED, "LookupError: no such thing", "test@1.0", "kind", ())
+    assert processed == (
+        10 + 53 + 202,
+        DispatchOutcome.FAILED,
+        "LookupError: no such thing",
+        "test@1.0",
+        "kind",
+        (),
+        (),
+    )
     assert ROUTER.root_of(router.state) == before
 
 
@@ -143,7 +151,7 @@ def test_message_over_weight_limit_is_out_of_weight_without_call(*, decides: boo
     more: dict[str, Any] = {"decode": lambda payload: payload} if decides else {"prefix": b"m"}
     owner = bound("k", lambda context, message: called.append(message), weight=MessageWeight(101), **more)
     processed = dispatcher([owner], weight_max=100).process(host_of(relay()), 1, b"m")
-    assert processed == (100, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "k", ())
+    assert processed == (100, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "k", (), ())
     assert dispatcher([owner], weight_max=101).process(host_of(relay()), 1, b"m").outcome == "ok"
     assert called == [b"m"]
 
@@ -180,7 +188,7 @@ def test_handler_that_catches_out_of_weight_gains_nothing(payload: bytes) -> Non
     router = relay()
     before = ROUTER.root_of(router.state)
     processed = run(ignore_exhaustion, payload, router=router)
-    assert processed == (ROUND, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "kind", ())
+    assert processed == (ROUND, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "kind", (), ())
     assert ROUTER.root_of(router.state) == before
 
 

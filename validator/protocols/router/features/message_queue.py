@@ -12,9 +12,10 @@ from validator.core.errors import Report, refuse
 from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.limits import U64_MAX
-from validator.core.outcomes import Dispatch, DispatchOutcome
+from validator.core.outcomes import Dispatch, DispatchOutcome, MessageRange
 from validator.core.rules import Effects, Environment
 from validator.core.types import BlockNumber, ParaId, Weight
+from validator.protocols.router.enactment import report_oversized
 from validator.protocols.router.errors import (
     UpwardCapacityExceeded,
     UpwardMessageSize,
@@ -70,15 +71,17 @@ def check_upward_messages(state: RouterState, para: ParaId, messages: Sequence[b
             report(UpwardTotalSizeExceeded(total_size=total_size, limit=config.max_upward_queue_size))
 
 
-def enact_upward_messages(state: RouterState, para: ParaId, messages: Iterable[bytes]) -> None:
+def enact_upward_messages(state: RouterState, para: ParaId, messages: Iterable[bytes]) -> tuple[MessageRange, ...]:
     """Append messages to the para's last page, or to a new one; a para without waiting messages joins the ring at its end.
 
-    A message that no page can hold is dropped silently.
+    A message that no page can hold is dropped; its range has its place among ``messages``, from 1.
     """
     queue, heap_size = queue_of(state), state.host_configuration.heap_size
-    for payload in messages:
+    dropped: list[MessageRange] = []
+    for at, payload in enumerate(messages, 1):
         needed = len(payload) + MESSAGE_OVERHEAD_BYTES
         if needed > heap_size:
+            dropped.append(MessageRange(para, at, at, len(payload)))
             continue
         book = queue.books.setdefault(para, Book())
         if not book.waits:
@@ -89,6 +92,7 @@ def enact_upward_messages(state: RouterState, para: ParaId, messages: Iterable[b
         book.pages[book.end - 1].append(payload)
         count, size = state.relay_dispatch_queue_size.get(para, (0, 0))
         state.relay_dispatch_queue_size[para] = (count + 1, size + len(payload))
+    return tuple(dropped)
 
 
 def check_unprocessed(state: RouterState, para: ParaId) -> None:
@@ -233,7 +237,7 @@ def service_overweight(state: RouterState, env: Environment, request: ServiceOve
 # --- the switch ---------------------------------------------------------------------------------------------------------------
 
 
-def begin_message_queue(state: RouterState) -> None:
+def begin_message_queue(state: RouterState, env: Environment) -> None:
     """Move all waiting messages into pages, para by para in the order of the next round under router.txt (PR-07)."""
     order = sorted(state.needs_dispatch)
     start = state.next_dispatch_round_start_with
@@ -245,5 +249,5 @@ def begin_message_queue(state: RouterState) -> None:
     state.needs_dispatch, state.next_dispatch_round_start_with = [], None
     state.message_queue = MessageQueue()
     for para in order:
-        enact_upward_messages(state, para, queues[para])
+        report_oversized(env, para, enact_upward_messages(state, para, queues[para]))
         state.touched.pages[para] = state.touched.paras[para] = None

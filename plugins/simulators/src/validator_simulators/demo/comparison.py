@@ -20,9 +20,9 @@ _PARTS: Final = ("accepted", "rejected", "duplicate", "dead", "waiting")
 class Comparison:
     """Compares expected and observed records one by one, and describes the first `DIFFERENCES_KEPT` differences in words.
 
-    A verdict agrees if its outcome is as expected. If it is rejected, the error's kind and every field that the expectation names must
-    agree too. ``verdicts_left`` counts, by lane and block, the verdicts still to come. A record that is read twice with the same content
-    is a repetition, not a difference.
+    A verdict agrees if its outcome and the messages received by it are as expected. If it is rejected, the error's kind and every field
+    that the expectation names must agree too. ``verdicts_left`` counts, by lane and block, the verdicts still to come. A record that is
+    read twice with the same content is a repetition, not a difference.
     """
 
     records_sent: int = 0
@@ -97,10 +97,11 @@ class Comparison:
         same = expected["ok"] == record["ok"]
         if same and not expected["ok"]:
             same = all(record["error"].get(name, _ABSENT) == value for name, value in expected["error"].items())
-        if same:
+        if same and expected.get("received", []) == record.get("received", []):
             self.agreed += 1
         else:
-            wanted = {name: expected[name] for name in ("ok", "error") if name in expected}
+            found["received"] = record.get("received", [])
+            wanted = {name: expected[name] for name in ("ok", "error", "received") if name in expected}
             self._differ(f"{_at(place)}: expected {wanted}, found {found}")
 
     def _dispatch(self, record: Json) -> None:

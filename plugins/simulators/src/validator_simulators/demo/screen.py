@@ -15,7 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Column, Table
 from rich.text import Text
 
-from validator.cli.command_api import ACCEPTED, REJECTED, deposits, why
+from validator.cli.command_api import ACCEPTED, REJECTED, moved, why
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -277,10 +277,10 @@ class DemoScreen:
         lines = []
         for event in list(self._progress.events)[-rows:] if rows else ():
             style = {"opened": "bold green", "closed": "bold yellow"}.get(event["event"], "dim")
-            moved = f"  {deposits(event)}" if event["event"] in ("opened", "closed") else ""
+            details = f"  {moved(event)}" if event["event"] in ("opened", "closed") else ""
             line = Text.assemble(
                 (f"{event['block']:>6} ", "dim"), ("channel ", "dim"), f"{event['sender']}→{event['recipient']} ", (event["event"], style),
-                (f"  session {event['session']}{moved}", "dim"), no_wrap=True, overflow="ellipsis",
+                (f"  session {event['session']}{details}", "dim"), no_wrap=True, overflow="ellipsis",
             )  # fmt: skip
             lines.append(line)
         return Group(*lines)

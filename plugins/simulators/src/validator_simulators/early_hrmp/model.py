@@ -8,9 +8,10 @@ have the JSON shapes of the traces. Numbers in brackets refer to early_hrmp.txt;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from validator_simulators import Json, accepted, failed, next_head
+from validator_simulators import Json, accepted, failed, message_range, next_head
 
 
 class NaiveEarlyHrmp:
@@ -32,6 +33,7 @@ class NaiveEarlyHrmp:
         self.closing: list[Json] = []  # initiator, sender, recipient
         self.queues: dict[int, list[Json]] = {}  # sent_at, kind, sender, data, channel
         self.heads: dict[int, tuple[int, bytes]] = {}
+        self.taken: dict[int, int] = {}  # messages that have left a queue
         self.watermarks: dict[int, int] = {}
         self.pending: list[Json] = []  # backed_at, candidate
         self.events: list[tuple[Any, ...]] = []
@@ -107,9 +109,8 @@ class NaiveEarlyHrmp:
                 if item is None:
                     results.append(failed(f"{kind}/CandidateNotPending", para_id=entry["para_id"]))
                     continue
-                if kind == "Inclusion":
-                    self.enact(item["candidate"])
-                results.append(accepted())
+                received = self.enact(item["candidate"])[1] if kind == "Inclusion" else []
+                results.append(accepted(received))
         return results
 
     def _take(self, entry: Json) -> Json | None:
@@ -221,9 +222,8 @@ class NaiveEarlyHrmp:
             return refusal
         if self.waits:
             self.pending.append({"backed_at": self.now, "candidate": candidate})
-        else:
-            self.enact(candidate)
-        return accepted()
+            return accepted()
+        return accepted(self.enact(candidate)[1])
 
     def _refusal(self, candidate: Json) -> Json | None:
         para, messages = candidate["para_id"], candidate["hrmp_messages"]
@@ -263,10 +263,13 @@ class NaiveEarlyHrmp:
             return failed("Watermark/LandsOnBlockWithNoMessages", new_watermark=watermark)
         return None
 
-    def enact(self, candidate: Json) -> list[tuple[int, int, bytes]]:
-        """Enact a candidate and return the queue positions of its messages."""
+    def enact(self, candidate: Json) -> tuple[list[tuple[int, int, bytes]], list[Json]]:
+        """Enact a candidate; return the queue positions of its messages, and the range of those that its para has received by it."""
         para, watermark = candidate["para_id"], candidate["dmq_watermark"]
         queue = self.queues.pop(para, [])
+        passed = [message["data"] for message in queue if message["sent_at"] <= watermark]
+        received = [message_range(None, self.taken.get(para, 0), passed)] if passed else []
+        self.taken[para] = self.taken.get(para, 0) + len(passed)
         for message in queue:
             if message["sent_at"] <= watermark and message["kind"] == "hrmp":
                 # a removed channel loses the message too, without any visible effect (H-I05, H-I11)
@@ -290,7 +293,7 @@ class NaiveEarlyHrmp:
                 channel["messages"].append(entry)
                 places.append(self._put(message["recipient"], entry))
         self.watermarks[para] = watermark
-        return places
+        return places, received
 
     def _put(self, para: int, entry: Json) -> tuple[int, int, bytes]:
         self.queues.setdefault(para, []).append(entry)
@@ -361,7 +364,11 @@ class NaiveEarlyHrmp:
         )
         for channel in inbound + outbound:
             self._remove(channel, "offboarded")
-        for owned in (self.queues, self.heads, self.watermarks):
+        waiting = [message["data"] for message in self.queues.get(para, [])]
+        dropped = [message_range(None, self.taken.get(para, 0), waiting)] if waiting else []
+        if para in self.heads:
+            self._emit("messages_dropped", {"sender": para, "recipient": para}, 0, 0, "offboarded", dropped)
+        for owned in (self.queues, self.heads, self.taken, self.watermarks):
             owned.pop(para, None)
 
     def _remove(self, channel: Json, reason: str) -> None:
@@ -370,8 +377,11 @@ class NaiveEarlyHrmp:
         self._pay_back(channel["recipient"], channel["paid"][1])
         self._emit("closed", channel, -channel["paid"][0], -channel["paid"][1], reason)
 
-    def _emit(self, event: str, of: Json, sender: int, recipient: int, reason: str | None = None) -> None:
-        self.events.append((event, of["sender"], of["recipient"], sender, recipient, self.session, reason))
+    def _emit(
+        self, event: str, of: Json, sender: int, recipient: int, reason: str | None = None, dropped: Sequence[Json] = ()
+    ) -> None:
+        ranges = tuple(tuple(each.values()) for each in dropped)
+        self.events.append((event, of["sender"], of["recipient"], sender, recipient, self.session, reason, ranges))
 
 
 def _size(channel: Json) -> int:

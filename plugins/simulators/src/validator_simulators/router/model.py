@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from validator_simulators import Json, accepted, compact, failed, size_of
+from validator_simulators import Json, accepted, compact, failed, message_range, size_of
 from validator_simulators import next_head as next_link
 from validator_simulators.router.later_rules import FEATURES, REQUESTS, features_at, is_system, limit_of
 
@@ -270,10 +270,10 @@ class NaiveMessageQueue:
 
     # -- what changes it ------------------------------------------------------------------------------------------
 
-    def enact(self, para: int, payload: str, heap_size: int) -> None:
-        """Append a message to the last page, or to a new one. Drop it if no page could hold it."""
+    def enact(self, para: int, payload: str, heap_size: int) -> bool:
+        """Append a message to the last page, or to a new one. Return False if no page could hold it."""
         if size_of(payload) > heap_size - OVERHEAD:
-            return
+            return False
         messages = self.messages.setdefault(para, [])
         end = self.ends.get(para, 0)
         last_page = [message for message in messages if message["page"] == end - 1]
@@ -281,11 +281,12 @@ class NaiveMessageQueue:
         waits = para in self.ring
         if waits and used + size_of(payload) + OVERHEAD <= heap_size:
             messages.append({"page": end - 1, "index": len(last_page), "msg": payload, "stage": "waiting"})
-            return
+            return True
         messages.append({"page": end, "index": 0, "msg": payload, "stage": "waiting"})
         self.ends[para] = end + 1
         if not waits:
             self.ring.append(para)
+        return True
 
     def serve(self, budget: int, weight_of: Callable[[str], int]) -> list[list[Any]]:
         """Serve each para of the ring once, from the head on; return [[para, payload], ...]."""
@@ -398,7 +399,15 @@ def _clean_requests(router: NaiveRouter, leaving: Collection[int]) -> None:
 
 def _clean_up(router: NaiveRouter, para: int) -> None:
     """Remove an offboarded para's storage (1.8, I-08). Requests that it still has stay and end by their own rules."""
-    remove_channels_of(router, para)
+    remove_channels_of(router, para, "offboarded")
+    lost, taken = [], router.dmq_taken.pop(para, 0)
+    if queue := router.dmq.get(para):
+        lost.append(message_range(None, taken, [message["msg"] for message in queue]))
+    if router.queue is None or not router.has("as_the_chain"):  # else its messages stay, and may still be serviced
+        upward = router.ump.get(para, []) if router.queue is None else router.queue.unprocessed(para)
+        lost += [message_range(para, 0, upward)] if upward else []
+    if lost or para in router.dmq_heads:
+        router.dropped.append((para, para, "offboarded", lost))
     per_para: list[dict[int, Any]] = [router.dmq, router.dmq_heads, router.ump]
     per_para += [router.open_request_count, router.accepted_request_count]
     if not router.has("as_the_chain"):
@@ -413,11 +422,11 @@ def _clean_up(router: NaiveRouter, para: int) -> None:
         router.next_dispatch_round_start_with = None
 
 
-def remove_channels_of(router: NaiveRouter, para: int) -> None:
+def remove_channels_of(router: NaiveRouter, para: int, reason: str) -> None:
     """Close every channel from and to a para."""
     for pair in sorted(router.channels):
         if para in pair:
-            _remove_channel(router, pair)
+            _remove_channel(router, pair, reason)
 
 
 def _resolve_request(router: NaiveRouter, pair: Channel, config: Mapping[str, int]) -> None:
@@ -442,7 +451,7 @@ def _open(router: NaiveRouter, pair: Channel) -> None:
     request = router.requests.pop(pair)
     if router.is_valid(sender) and router.is_valid(recipient):
         kept = {key: value for key, value in request.items() if key not in ("confirmed", "age")}
-        router.channels[pair] = {**kept, "mqc_head": ZERO_HASH, "messages": []}
+        router.channels[pair] = {**kept, "mqc_head": ZERO_HASH, "messages": [], "taken": 0}
     elif not router.has("as_the_chain"):
         router.unreserve(sender, request["sender_deposit"])
         router.unreserve(recipient, request["recipient_deposit"])
@@ -460,13 +469,16 @@ def open_confirmed(router: NaiveRouter) -> None:
 def close_closing(router: NaiveRouter) -> None:
     """Close what is to be closed."""
     for pair in router.closing:
-        _remove_channel(router, pair)
+        _remove_channel(router, pair, "requested")
     router.closing = []
 
 
-def _remove_channel(router: NaiveRouter, pair: Channel) -> None:
+def _remove_channel(router: NaiveRouter, pair: Channel, reason: str) -> None:
     channel = router.channels.pop(pair, None)
     if channel is not None:
+        waiting = [message["data"] for message in channel["messages"]]
+        if waiting:
+            router.dropped.append((*pair, reason, [message_range(pair[0], channel["taken"], waiting)]))
         router.unreserve(pair[0], channel["sender_deposit"])
         router.unreserve(pair[1], channel["recipient_deposit"])
 
@@ -661,7 +673,7 @@ def force_process_close(router: NaiveRouter, _request: Mapping[str, Any]) -> Non
 
 def force_clean(router: NaiveRouter, request: Mapping[str, Any]) -> None:
     """Close all channels of a para; the chain forgets its counts of requests, too (chain_2026 3.16, PR-17)."""
-    remove_channels_of(router, request["para_id"])
+    remove_channels_of(router, request["para_id"], "cleaned")
     if router.has("as_the_chain"):
         router.open_request_count.pop(request["para_id"], None)
         router.accepted_request_count.pop(request["para_id"], None)
@@ -798,7 +810,7 @@ def load_state(router: NaiveRouter, state: Mapping[str, Any]) -> None:
     for name, channel in state.get("channels", {}).items():
         kept = {key: value for key, value in channel.items() if key not in ("used_places", "used_bytes")}
         messages = [dict(message) for message in state.get("contents", {}).get(name, [])]
-        router.channels[channel_of(name)] = {**kept, "messages": messages}
+        router.channels[channel_of(name)] = {**kept, "messages": messages, "taken": -len(messages)}
     for name, request in state.get("open_requests", {}).items():
         left = router.config["hrmp_recipient_deposit"] if request["confirmed"] else 0
         router.requests[channel_of(name)] = {**request, "recipient_deposit": left}
@@ -808,6 +820,7 @@ def load_state(router: NaiveRouter, state: Mapping[str, Any]) -> None:
     router.watermarks = _ids(state, "watermarks")
     router.dmq_heads = _ids(state, "dmq_heads")
     router.dmq = {para: [dict(message) for message in queue] for para, queue in _ids(state, "dmq").items()}
+    router.dmq_taken = {para: -len(queue) for para, queue in router.dmq.items()}
     router.ump = {para: list(queue) for para, queue in _ids(state, "ump_queues").items()}
     router.digests = {
         para: [(block, sender) for block, senders in entries for sender in senders]
@@ -901,6 +914,8 @@ class NaiveRouter:
         self.digests: dict[int, list[tuple[int, int]]] = {}  # recipient: (block, sender) in order of enactment
         self.dmq: dict[int, list[Json]] = {}
         self.dmq_heads: dict[int, str] = {}
+        self.dmq_taken: dict[int, int] = {}  # messages that have left a queue, up to 0 for those before the first block
+        self.dropped: list[tuple[int, int, str, list[Json]]] = []  # in this block: sender, recipient, reason, ranges
         self.ump: dict[int, list[str]] = {}
         self.next_dispatch_round_start_with: int | None = None
         self.queue: NaiveMessageQueue | None = None  # in place of the two above once message_queue is in force
@@ -991,6 +1006,7 @@ class NaiveRouter:
         self.now = block
         self.features = features_at(self.rules, block)
         self.serviced = []
+        self.dropped = []
         if self.has("message_queue") and self.queue is None:
             self._begin_message_queue()
         results = []
@@ -999,8 +1015,7 @@ class NaiveRouter:
             if found is None:
                 results.append(failed("Inclusion/CandidateNotPending", para_id=entry["para_id"]))
             else:
-                self._enact(found["candidate"])
-                results.append(accepted())
+                results.append(accepted(self._enact(found["candidate"])))
         for entry in timed_out:
             found = self._take_pending(entry)
             results.append(accepted() if found else failed("Timeout/CandidateNotPending", para_id=entry["para_id"]))
@@ -1014,8 +1029,7 @@ class NaiveRouter:
         if first in ring:
             ring = ring[ring.index(first) :] + ring[: ring.index(first)]
         for para in ring:
-            for payload in self.ump[para]:
-                self.queue.enact(para, payload, self.limit("message_queue_heap_size"))
+            self._enact_upward(para, self.ump[para])
         self.ump = {}
         self.next_dispatch_round_start_with = None
 
@@ -1038,23 +1052,29 @@ class NaiveRouter:
             if result is not None:
                 return result
         if (enactment or self.enactment) == "immediate":
-            self._enact(candidate)
-        else:
-            self.pending.append({"backed_at": self.now, "candidate": candidate})
+            return accepted(self._enact(candidate))
+        self.pending.append({"backed_at": self.now, "candidate": candidate})
         return accepted()
 
-    def _enact(self, candidate: Json) -> None:
+    def _enact(self, candidate: Json) -> list[Json]:
+        """Enact a candidate, and return the ranges of messages that its para has received by it: downward, then by sender."""
         para, watermark = candidate["para_id"], candidate["hrmp_watermark"]
-        self.dmq[para] = self.dmq.get(para, [])[candidate["processed_downward_messages"] :]
+        processed = candidate["processed_downward_messages"]
+        downward = [message["msg"] for message in self.dmq.get(para, [])[:processed]]
+        received = [message_range(None, self.dmq_taken.get(para, 0), downward)] if downward else []
+        self.dmq_taken[para] = self.dmq_taken.get(para, 0) + len(downward)
+        self.dmq[para] = self.dmq.get(para, [])[processed:]
         if self.queue is None:
             self.ump[para] = self.ump.get(para, []) + messages_of(self, candidate)
         else:
-            for payload in messages_of(self, candidate):
-                self.queue.enact(para, payload, self.limit("message_queue_heap_size"))
+            self._enact_upward(para, messages_of(self, candidate))
         # A waiting message's block is always in its recipient's digest, so the digest need not be consulted.
-        for (_, recipient), channel in self.channels.items():
+        for (sender, recipient), channel in sorted(self.channels.items(), key=lambda item: item[0]):
             if recipient == para and channel["messages"]:
-                channel["messages"] = [m for m in channel["messages"] if m["sent_at"] > watermark]
+                passed = [m["data"] for m in channel["messages"] if m["sent_at"] <= watermark]
+                received += [message_range(sender, channel["taken"], passed)] if passed else []
+                channel["taken"] += len(passed)
+                channel["messages"] = channel["messages"][len(passed) :]
         self.digests[para] = [entry for entry in self.digests.get(para, []) if entry[0] > watermark]
         self.watermarks[para] = watermark
         for message in candidate["horizontal_messages"]:
@@ -1067,6 +1087,17 @@ class NaiveRouter:
             # two candidates of a para in one block are listed once (1.11), but on the chain twice (chain_2026 3.18)
             if (self.now, para) not in digest or self.has("as_the_chain"):
                 digest.append((self.now, para))
+        return received
+
+    def _enact_upward(self, para: int, payloads: Sequence[str]) -> None:
+        assert self.queue is not None
+        heap_size = self.limit("message_queue_heap_size")
+        oversized = []
+        for position, payload in enumerate(payloads):
+            if not self.queue.enact(para, payload, heap_size):
+                oversized.append(message_range(para, position, [payload]))
+        if oversized:
+            self.dropped.append((para, para, "oversized", oversized))
 
     # -- upward dispatch ----------------------------------------------------------------------------------------
 
@@ -1197,13 +1228,13 @@ def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
             router.begin_block(block)
         requests = [router.request(request) for request in step.get("requests", [])]
         downward = [router.downward(message) for message in step.get("downward", [])]
-        candidates = []
+        candidates: list[Json] = []
         for candidate in step.get("candidates", []):
             enact_at = candidate.get("enact_at_block")
             result = router.candidate({**_EMPTY, **candidate}, "immediate" if enact_at is None else "on-inclusion")
             if enact_at is not None and result["ok"]:
                 delayed.append((enact_at, {"para_id": candidate["para_id"], "backed_at": block}))
-            candidates.append(result)
+            candidates.append({key: value for key, value in result.items() if key != "received"})
         last_of_block = position + 1 == len(steps) or steps[position + 1]["block"] != block
         dispatched = router.dispatch_round() if last_of_block else None
         if step.get("session_change") is not None:

@@ -7,9 +7,10 @@ scan when they are needed. Row roots: xcmp_rules 1.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from validator_simulators import Json, accepted, blake2b_256, failed, next_head
+from validator_simulators import Json, accepted, blake2b_256, failed, message_range, next_head
 
 
 def le32(number: int) -> bytes:
@@ -55,8 +56,9 @@ class NaiveXcmp:
         self.watermarks: dict[int, list[int]] = {}
         self.dmq: dict[int, list[Json]] = {}
         self.dmq_heads: dict[int, bytes] = {}
+        self.dmq_taken: dict[int, int] = {}  # messages that have left a queue
         self.pending: list[Json] = []
-        self.events: list[tuple[str, int, int, int, int, str | None]] = []
+        self.events: list[tuple[Any, ...]] = []
         for para in paras:
             self.onboard(para)
 
@@ -150,9 +152,7 @@ class NaiveXcmp:
                     results.append(failed(f"{kind}/CandidateNotPending", para_id=entry["para_id"]))
                     continue
                 self.pending.remove(found[0])
-                if enacts:
-                    self.enact(found[0]["candidate"])
-                results.append(accepted())
+                results.append(accepted(self.enact(found[0]["candidate"]) if enacts else []))
         return results
 
     def downward(self, para: int, msg: str) -> None:
@@ -250,7 +250,7 @@ class NaiveXcmp:
         if result["ok"] and self.on_inclusion:
             self.pending.append({"backed_at": self.now, "candidate": candidate})
         elif result["ok"]:
-            self.enact(candidate)
+            return accepted(self.enact(candidate))
         return result
 
     def judge(self, candidate: Json) -> Json:
@@ -277,15 +277,23 @@ class NaiveXcmp:
             return failed("Watermark/NotAdvanced", last_watermark=last, pending=unread)
         return accepted()
 
-    def enact(self, candidate: Json) -> None:
-        """Enact a candidate."""
+    def enact(self, candidate: Json) -> list[Json]:
+        """Enact a candidate, and return the range of downward messages that its para has received by it."""
         para = candidate["para_id"]
         for bit, channel in zip(candidate["bitfield"], self.row(para), strict=False):
             if bit == "1":
                 channel |= {"last_updated": self.now, "message_root": candidate["message_root"]}
         self.watermarks[para] = list(candidate["watermark"])
         block = candidate["watermark"][0]
+        return self.take_downward(para, block)
+
+    def take_downward(self, para: int, block: int) -> list[Json]:
+        """Take the downward messages up to a block out of the queue, and return their range."""
+        passed = [message["msg"] for message in self.dmq.get(para, []) if message["sent_at"] <= block]
+        received = [message_range(None, self.dmq_taken.get(para, 0), passed)] if passed else []
+        self.dmq_taken[para] = self.dmq_taken.get(para, 0) + len(passed)
         self.dmq[para] = [message for message in self.dmq.get(para, []) if message["sent_at"] > block]
+        return received
 
     # --- the session ---
 
@@ -303,7 +311,11 @@ class NaiveXcmp:
                     self.remove(channel, "offboarded")
             if para in self.paras:
                 self.paras.remove(para)
-            for storage in (self.watermarks, self.dmq, self.dmq_heads):
+            waiting = [message["msg"] for message in self.dmq.get(para, [])]
+            dropped = [message_range(None, self.dmq_taken.get(para, 0), waiting)] if waiting else []
+            if para in self.dmq_heads:
+                self.emit("messages_dropped", para, para, 0, 0, "offboarded", dropped)
+            for storage in (self.watermarks, self.dmq, self.dmq_heads, self.dmq_taken):
                 storage.pop(para, None)
         for para in change.get("onboarding", ()):
             self.onboard(para)
@@ -394,6 +406,16 @@ class NaiveXcmp:
             self.free[para] = self.free.get(para, 0) + amount
         self.reserved[para] = self.reserved.get(para, 0) - amount
 
-    def emit(self, event: str, sender: int, recipient: int, mine: int, theirs: int, reason: str | None = None) -> None:
+    def emit(
+        self,
+        event: str,
+        sender: int,
+        recipient: int,
+        mine: int,
+        theirs: int,
+        reason: str | None = None,
+        dropped: Sequence[Json] = (),
+    ) -> None:
         """Record an event."""
-        self.events.append((event, sender, recipient, mine, theirs, reason))
+        ranges = tuple(tuple(each.values()) for each in dropped)
+        self.events.append((event, sender, recipient, mine, theirs, reason, ranges))

@@ -123,9 +123,7 @@ class NaiveNetwork(NaiveXcmp):
                 if kind == "Inclusion" and para in self.enacted:
                     return failed("Candidate/AlreadyEnactedInBlock", para=para, block=self.now)
                 self.pending.remove(item)
-                if kind == "Inclusion":
-                    self.enact(item["candidate"])
-                return accepted()
+                return accepted(self.enact(item["candidate"]) if kind == "Inclusion" else [])
         return failed(f"{kind}/CandidateNotPending", para_id=para)
 
     def request(self, request: Json) -> Json:
@@ -254,15 +252,14 @@ class NaiveNetwork(NaiveXcmp):
             (block, sender) for block, sender in inbox if any(block <= other and sender == by for other, by in named)
         ]
 
-    def enact(self, candidate: Json) -> None:
-        """Enact a candidate."""
+    def enact(self, candidate: Json) -> list[Json]:
+        """Enact a candidate, and return the range of downward messages that its para has received by it."""
         para = candidate["para_id"]
         self.enacted.append(para)
         if self.composed:
-            super().enact(self.channel_part(candidate))
+            received = super().enact(self.channel_part(candidate))
         else:
-            parent = candidate["relay_parent_number"]
-            self.dmq[para] = [message for message in self.dmq.get(para, []) if message["sent_at"] > parent]
+            received = self.take_downward(para, candidate["relay_parent_number"])
         self.acknowledge(para, [(block, sender) for block, sender in candidate["acks"]])
         for message in candidate["outbox"]:
             recipient = message["recipient"]
@@ -275,6 +272,7 @@ class NaiveNetwork(NaiveXcmp):
             self.tell("queued", self.messages[-1])
             if self.marks.get(recipient, (0, []))[0] > self.now:
                 self.marks[recipient] = self.now, [s for b, s in self.acked.get(recipient, []) if b == self.now]
+        return received
 
     def acknowledge(self, para: int, named: list[Name]) -> None:
         """Take the acknowledged messages out of the queue and move the watermark."""
