@@ -51,3 +51,8 @@ class PluginFailed(Exception):
 def in_one_line(error: BaseException) -> str:
     """Return the kind and the text of an error that a plugin's module raised: it may raise anything."""
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def is_below(kind: str, wanted: str) -> bool:
+    """Return whether an error's kind is the wanted one, or belongs to it: ``OutboundHrmp/NoSuchChannel`` belongs to ``OutboundHrmp``."""
+    return kind == wanted or kind.startswith(f"{wanted}/")

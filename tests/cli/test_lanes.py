@@ -61,6 +61,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "lag": 0,
             "lag_blocks": 0,
             "lag_complete": True,
+            "unread": None,
             "open_transactions": [],
             "parked": None,
             "audit": None,

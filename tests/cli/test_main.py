@@ -73,7 +73,8 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tmp_path: Path) -> None
     assert done.stdout == ""
     assert done.stderr == (
         f"validator: no broker runs in {tmp_path / 'broker'}: start broker and job with `validator up`, "
-        "or the broker alone with `validator broker start`\n"
+        "or the broker alone with `validator broker start`; a broker of another folder is found from there, or with "
+        "VALIDATOR_HOME=FOLDER/.validator\n"
     )
 
 

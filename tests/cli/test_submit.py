@@ -154,7 +154,8 @@ def test_missing_kafka_error_says_how_to_start_a_broker(tmp_path: Path, monkeypa
     assert (
         result.stderr
         == f"validator: no broker runs in {tmp_path / 'broker'}: start broker and job with `validator up`, "
-        "or the broker alone with `validator broker start`\n"
+        "or the broker alone with `validator broker start`; a broker of another folder is found from there, or with "
+        "VALIDATOR_HOME=FOLDER/.validator\n"
     )
 
 

@@ -25,8 +25,10 @@ from validator.codec.json_form import encode_json, to_json
 from validator.config import Config
 from validator.config.toml import to_toml
 from validator.core.outcomes import IngressEvent, IngressEventKind
+from validator.kafka.process import start_time
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
+from validator.lanes.configured import job_directory
 from validator.plugin.rule_pages import anchor
 from validator.topics import DAY_MS, Topic
 from validator.transports.runner import plugin_topics
@@ -68,6 +70,20 @@ def test_reject_only_shows_rejections(chain: Follower) -> None:
     shown = lines(invoke("watch", "verdicts", "--json", "--reject-only", chain.option()).stdout)
     assert len(shown) == sum(not each["ok"] for each in chain.expected) > 0
     assert not any(verdict["ok"] for verdict in shown)
+
+
+def test_error_option_shows_a_kind_or_all_kinds_below_it(chain: Follower) -> None:
+    rejected = lines(invoke("watch", "verdicts", "--json", "--reject-only", chain.option()).stdout)
+    kind = next(each["error"]["kind"] for each in rejected if "/" in each["error"]["kind"])
+    group = kind.partition("/")[0]
+    for wanted, selects in ((kind, kind.__eq__), (group, lambda found: found.startswith(f"{group}/"))):
+        shown = lines(invoke("watch", "verdicts", "--json", f"--error={wanted}", chain.option()).stdout)
+        assert shown == [each for each in rejected if selects(each["error"]["kind"])]
+    result = invoke("watch", "receipts", f"--error={kind}", chain.option())
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "validator: --error needs the topic verdicts, found it with receipts\n",
+    )
 
 
 def test_rejection_in_json_names_its_rule_after_the_clause(chain: Follower) -> None:
@@ -146,8 +162,7 @@ def test_too_few_records_end_with_why(tmp_path: Path, kafka: dict[str, object]) 
     silent = invoke(*arguments)
     assert silent.exit_code == 1
     assert silent.stderr == (
-        "validator: verdicts: after 0.5 s 0 of 4 records; the job has taken no record of lane polkadot yet: does it run, and were records "
-        "sent?\n"
+        "validator: verdicts: after 0.5 s 0 of 4 records; lane polkadot: no record has been sent\n"
     )
     kind, block = next((kind, record) for kind, record in followed.records if kind == "blocks")
     followed.judge([(kind, {**block, "candidates": 2})])
@@ -166,8 +181,38 @@ def test_pipe_gets_why_a_command_waits(
     monkeypatch.setattr(progress, "WHY_AFTER_S", 0.1)
     shown = invoke("watch", "receipts", "--count=1", "--timeout=3", followed.option())
     assert shown.stderr.splitlines()[0].startswith(
-        "validator: waiting for receipts: 0 of 1 records; the job has taken no record of lane"
+        "validator: waiting for receipts: 0 of 1 records; lane polkadot: no record has been sent"
     )
+
+
+def test_records_that_no_job_reads_are_not_waited_for(
+    tmp_path: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = follower(tmp_path, kafka, "watch-unread.", blocks=4)
+    followed.judge(followed.records)
+    send(kafka, "watch-unread.", [("blocks", b"polkadot", b"1"), ("candidates", b"polkadot", b"2")])
+    unread = "lane polkadot has executed block 4; 2 records are unread: "
+    none = f"{unread}no job has read them, and none runs here (`validator up` or `validator run`)"
+    shown = invoke("watch", "receipts", "--count=9", "--timeout=0.5", followed.option())
+    assert shown.stderr == f"validator: receipts: after 0.5 s 4 of 9 records; {none}\n"
+    (row,) = lines(invoke("lanes", "--json", followed.option()).stdout)
+    assert none.endswith(row["waiting_for"])
+    assert row["waiting_for"] == row["unread"]
+    assert invoke("lanes", followed.option()).stdout.startswith(f"polkadot  executed block 4; {row['unread']}\n")
+    monkeypatch.setattr(progress, "WHY_AGAIN_S", 0.1)
+    shown = invoke("watch", "receipts", "--follow", "--timeout=15", followed.option())
+    assert shown.stderr == f"validator: waiting for receipts: {none}\n", "once in a silence"
+    health = invoke("health", followed.option())
+    assert (health.exit_code, health.stdout.partition(",")[0]) == (1, "no job runs here")
+    pid, started = os.getpid(), start_time(os.getpid())
+    record = {"pid": pid, "started": started, "starter": pid, "starter_started": started}
+    directory = job_directory(followed.config)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "job.json").write_text(json.dumps(record), encoding="utf-8")
+    shown = invoke("watch", "receipts", "--count=9", "--timeout=0.5", followed.option())
+    assert shown.stderr.endswith(f"{unread}the job has not read them yet\n")
+    health = invoke("health", followed.option())
+    assert (health.exit_code, health.stdout.partition(";")[0]) == (0, f"a job runs here (process {pid})")
 
 
 def test_lane_that_is_not_configured_is_named(chain: Follower) -> None:

@@ -105,6 +105,24 @@ def test_positions_that_kafka_no_longer_has_are_refused(kafka: dict[str, object]
         connected.receipts(start={0: 3}).close()
 
 
+def test_records_that_no_job_reads_are_counted_and_said(kafka: dict[str, object], tmp_path: Path) -> None:
+    prefix = "client-unread."
+    chain = follower(tmp_path, kafka, prefix, blocks=5)
+    chain.judge(chain.records)
+    with client.connect(chain.config_path) as connected:
+        before = connected.progress(LANE)
+        assert before.unread == 0
+        assert before.waiting_for is not None
+        send(kafka, prefix, [("blocks", LANE.encode(), b"1"), ("candidates", LANE.encode(), b"2")])
+        after = connected.progress(LANE)
+        assert (after.executed_block, after.unread, after.waiting_for) == (5, 2, None)
+        words = (
+            f"expected 9 records within 0 s, found 5; lane {LANE} has executed block 5; 2 records are unread: no job"
+        )
+        with pytest.raises(TimeoutError, match=words):
+            connected.receipts(lane=LANE).take(9, timeout_s=0.4)
+
+
 def test_progress_is_what_the_job_has_committed(kafka: dict[str, object], tmp_path: Path) -> None:
     prefix = "client-progress."
     chain = follower(tmp_path, kafka, prefix, blocks=5)

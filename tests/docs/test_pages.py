@@ -36,13 +36,31 @@ class Part(NamedTuple):
     before: tuple[str, ...] = tuple(AS_ON_A_TERMINAL)
 
 
+REAL_VERDICTS = """python - <<'END'
+import json
+from validator.client import in_memory
+from validator.client.streams import BEGINNING
+from validator.codec.json_form import shown_json
+paras = [{"para_id": para, "balance": 10**12} for para in (2000, 2004)]
+chain = {"host_configuration": {"preset": "polkadot-2023"}, "genesis_paras": paras}
+with in_memory({"chains": {"polkadot": chain}}) as client, open("verdicts.jsonl", "w") as file:
+    with client.producer("polkadot").block(1) as block:
+        block.downward(2000, b"x")
+        block.candidate(2000, hrmp_watermark=9)
+        block.candidate(2004, hrmp_watermark=0, horizontal_messages=[{"recipient": 2000, "data": b"x"}])
+        block.candidate(2004, hrmp_watermark=0)
+    for record in client._backend.read("verdicts", BEGINNING).poll(0):
+        file.write(json.dumps(shown_json("verdicts", record.value)) + chr(10))
+END"""
+"""What `validator watch verdicts --json` prints of a lane in memory."""
+
 WITHOUT_JOB = (
     Part("checks-in-ci.md"),
     Part("client.md"),
     Part("compare.md", "## 2."),
     Part("inspect.md"),
     Part("rules-by-height.md", "The [conformance suite]"),
-    Part("tables.md"),
+    Part("tables.md", "", (*AS_ON_A_TERMINAL, REAL_VERDICTS)),
     Part("trace-format.md", "A file holds one scenario"),
     Part("write-a-handler.md", "## 7.", ()),
 )

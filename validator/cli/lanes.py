@@ -18,7 +18,7 @@ from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.job.lag import Lag, lags, newest_blocks
-from validator.job.orders import command_of, lane_reports, lost_inputs, place_of, remedy_of, without_lane
+from validator.job.orders import command_of, lane_reports, lost_inputs, place_of, remedy_of, unread_words, without_lane
 from validator.job.start_check import refusal_of
 from validator.kafka.open_transactions import open_transactions
 from validator.lanes.configured import (
@@ -94,6 +94,7 @@ def lanes(
         rows = [
             {
                 **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
+                **_unread(config, behind[lane], found.get(lane), reports.parked.get(lane)),
                 "parked": _parked(config, reports.parked.get(lane)),
                 "audit": reports.audits.get(lane),
                 "audit_share": config.audit.share,
@@ -146,6 +147,15 @@ def _row(config: Config, lane: str, status: dict[str, Any] | None, kept: LaneSta
     }
 
 
+def _unread(
+    config: Config, lag: Lag, status: dict[str, Any] | None, parked: dict[str, Any] | None
+) -> dict[str, str | None]:
+    """Return what no job has read, and in its place what the lane waits for: the job said that before these records came."""
+    unread = unread_words(config, lag)
+    stale = unread is not None and status is not None and parked is None
+    return {"unread": unread, **({"waiting_for": unread} if stale else {})}
+
+
 def _plugins_of(epoch: StartedEpoch | None) -> list[str] | None:
     return None if epoch is None else list(epoch.plugins)
 
@@ -190,10 +200,11 @@ def _lines(row: dict[str, Any]) -> list[str]:
     if "consumed" not in row:
         begins = f"starts with block {row['first_block']}{'; ' + _lag(row) if row['lag'] else ''}"
         parked = _parked_lines(row)
+        taken = "no records yet" if row["unread"] is None else row["unread"]
         return [
             *parked,
             *feed_lines(row["feed"]),
-            *([begins] if parked else [f"no records yet; {begins}"]),
+            *([begins] if parked else [f"{taken}; {begins}"]),
             *row["transports"],
         ]
     configured = "" if row["configured"] else " (not configured)"

@@ -79,16 +79,18 @@ def working(what: str, why: Callable[[], str] | None = None) -> Iterator[None]:
 
         with ExitStack() as stack:
             if why is not None:
-                stack.enter_context(_telling(why, tell))
+                stack.enter_context(_telling(why, tell, WHY_AFTER_S))
             yield
 
 
 @contextmanager
-def _telling(why: Callable[[], str], tell: Callable[[str], None]) -> Iterator[None]:
+def _telling(
+    why: Callable[[], str], tell: Callable[[str], None], after_s: float, *, is_once: bool = False
+) -> Iterator[None]:
     ended = Event()
 
     def run() -> None:
-        last, pause_s = "", WHY_AFTER_S
+        last, pause_s = "", after_s
         while not ended.wait(pause_s):
             pause_s = WHY_AGAIN_S
             try:
@@ -97,6 +99,8 @@ def _telling(why: Callable[[], str], tell: Callable[[str], None]) -> Iterator[No
                 reason = str(error)
             if reason != last and not ended.is_set():
                 tell(reason)
+                if is_once:
+                    return
             last = reason
 
     thread = Thread(target=run, daemon=True)
@@ -128,11 +132,25 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         yield show_progress
 
 
-def until_first(chunks: Iterable[list[T]], what: str, why: Callable[[], str] | None = None) -> Iterator[list[T]]:
-    """Yield the same chunks, and show `working` until the first one that is not empty."""
+def until_first(
+    chunks: Iterable[list[T]],
+    what: str,
+    why: Callable[[], str] | None = None,
+    stuck: Callable[[], str] | None = None,
+) -> Iterator[list[T]]:
+    """Yield the same chunks, and show `working` until the first one that is not empty.
+
+    After it, what ``stuck`` returns is said once in each silence of `WHY_AGAIN_S`, unless it is empty.
+    """
+
+    def tell(reason: str) -> None:
+        say(f"validator: {what}: {reason}")
+
     with ExitStack() as stack:
         stack.enter_context(working(what, why))
         for chunk in chunks:
             if chunk:
                 stack.close()
             yield chunk
+            if chunk and stuck is not None:
+                stack.enter_context(_telling(stuck, tell, WHY_AGAIN_S, is_once=True))

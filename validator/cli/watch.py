@@ -39,7 +39,7 @@ from validator.codec.framing import framed_id
 from validator.codec.json_form import datum_to_json, shown_json
 from validator.config import load_config
 from validator.config.explain import no_chain
-from validator.errors import UserError
+from validator.errors import UserError, is_below
 from validator.hexadecimal import PREFIX, to_hex
 from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import RuleReferences, installed_pages
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from validator.config import Config
+    from validator.job.orders import Waits
     from validator.kafka.reader import TopicRecord
     from validator.transports.runner import PluginTopic
 
@@ -78,6 +79,12 @@ def watch(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C.")] = False,
     as_json: Json = False,
     reject_only: Annotated[bool, typer.Option("--reject-only", help="Only rejected verdicts.")] = False,
+    error: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="Only verdicts with this error, such as OutboundHrmp/NoSuchChannel or OutboundHrmp."
+        ),
+    ] = None,
     para: Annotated[int | None, typer.Option(min=0, help="Only records about this para.")] = None,
     lane: Annotated[str | None, typer.Option(help="Only this lane.")] = None,
     from_beginning: Annotated[
@@ -115,6 +122,8 @@ def watch(
     shown = watched(topic, config)
     if reject_only and topic != "verdicts":
         raise UserError(f"--reject-only needs the topic verdicts, found it with {topic}")
+    if error is not None and topic != "verdicts":
+        raise UserError(f"--error needs the topic verdicts, found it with {topic}")
     if para is not None and not shown.has_para:
         raise UserError(f"--para: {topic} do not belong to a para; --lane LANE shows those of one lane")
     if from_beginning and tail is not None:
@@ -125,7 +134,7 @@ def watch(
         lane is not None and config.chains and lane not in config.chains
     ):  # the topic may still have records of a lane that was removed
         say(f"validator: --lane: {no_chain(lane, config.chains)}")
-    wanted = _Filter(reject_only, para, lane)
+    wanted = _Filter(reject_only, error, para, lane)
     with (
         terminated_as_interrupted(),
         TopicReader(kafka_table(config), config.topics.prefix, [topic], missing=shown.missing) as reader,
@@ -138,7 +147,7 @@ def watch(
             chunks = waited.bounded(_chunks(reader, shown, waited, framed, follow=follow or count is not None))
             if as_json and topic == "verdicts":
                 chunks = _with_rules(chunks, {name: chain.protocol for name, chain in config.chains.items()})
-            _show(shown, chunks, as_json=as_json, follow=follow, why=waited.why)
+            _show(shown, chunks, as_json=as_json, follow=follow, waited=waited)
             sys.stdout.flush()
         except KeyboardInterrupt:
             return
@@ -169,12 +178,15 @@ class _Filter:
     """Selects records."""
 
     reject_only: bool = False
+    error: str | None = None
     para: int | None = None
     lane: str | None = None
 
     def takes(self, record: dict[str, Any]) -> bool:
         """Return whether a record is selected."""
         if self.reject_only and record["ok"]:
+            return False
+        if self.error is not None and (record["ok"] or not is_below(record["error"]["kind"], self.error)):
             return False
         if self.lane is not None and record.get("lane") != self.lane:
             return False
@@ -250,17 +262,17 @@ class _Waited:
         of = "no record yet" if self._count is None else f"{self._found} of {self._count} records"
         if words := self.none_of_para():
             of += f": {words}"
-        if self._topic not in ROWS:
-            return of
-        from validator.job.orders import lane_reports  # slow to import
+        return of if self._topic not in ROWS else f"{of}; {self._waits().words}"
 
-        reports = lane_reports(self._config.model_copy(update={"kafka": kafka_table(self._config)}))
-        lanes = (
-            [self.wanted.lane]
-            if self.wanted.lane is not None
-            else sorted({*self._config.chains, *reports.statuses, *reports.parked})
-        )
-        return f"{of}; {reports.words(lanes) or 'no lane is configured'}"
+    def stuck(self) -> str:
+        """Return in words why nothing more comes although records are there or a lane is parked; empty otherwise. Raises `UserError`."""
+        waits = None if self._topic not in ROWS else self._waits()
+        return waits.words if waits is not None and waits.is_stuck else ""
+
+    def _waits(self) -> Waits:
+        from validator.job.orders import why_lanes_wait  # slow to import
+
+        return why_lanes_wait(self._config.model_copy(update={"kafka": kafka_table(self._config)}), self.wanted.lane)
 
 
 def _with_rules(chunks: Iterable[list[dict[str, Any]]], protocols: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
@@ -296,18 +308,18 @@ def _check_reader() -> None:
 
 
 def _show(
-    shown: Watched, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool, why: Callable[[], str]
+    shown: Watched, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool, waited: _Waited
 ) -> None:
     console = VisibleConsole()
     if console.is_terminal and not as_json and not follow:
-        with working(f"reading {shown.name}", why):
+        with working(f"reading {shown.name}", waited.why):
             rows = [shown.row(record) for chunk in chunks for record in chunk]
         console.print(_table(shown, rows))
         return
     what = f"waiting for {shown.name}"
     first_only = follow or sys.stderr.isatty()  # a spinner would stay over what is printed
-    with nullcontext() if first_only else working(what, why):
-        chunks = until_first(chunks, what, why) if first_only else chunks
+    with nullcontext() if first_only else working(what, waited.why):
+        chunks = until_first(chunks, what, waited.why, waited.stuck) if first_only else chunks
         if as_json:
             for chunk in chunks:
                 print_json(*chunk)

@@ -74,7 +74,7 @@ class AsyncStream(Generic[R]):
         while self._stream.waiting < count:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise self._stream.too_few(count, timeout_s)
+                raise await asyncio.to_thread(self._stream.too_few, count, timeout_s)
             await self._look(left, count)
         return [self._stream.next() for _ in range(count)]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from threading import Condition
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 from confluent_kafka import OFFSET_BEGINNING
@@ -20,9 +20,11 @@ from validator.codec.dry_runs import decode_answer, encode_request
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, Source
 from validator.errors import UserError
+from validator.job.lag import lags
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.kafka.sender import RecordSender
 from validator.kafka.topics import id_of
+from validator.lanes.configured import configured_codec, job_directory
 from validator.lanes.processor import LaneProcessor
 from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS, INPUT_TOPICS, LANES
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from validator.client.streams import Begin
     from validator.codec.codec import Codec
     from validator.codec.dry_runs import DryRunAnswer, DryRunRequest
+    from validator.config import Config
     from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
@@ -77,15 +80,21 @@ class Backend(Protocol):
     def ask(self, request: DryRunRequest, timeout_s: float) -> DryRunAnswer:
         """Return the answer to a request for a dry run. Raises `UserError`, and ``TimeoutError`` if there is none in time."""
 
+    def unread(self, lane: str, parked: Mapping[str, Any] | None) -> int | None:
+        """Return how many of a lane's records no job has read, None if that cannot be known; ``parked`` is its `LaneParked` record."""
+
+    def why(self, lane: str | None) -> str:
+        """Return in words what a lane, or each lane, waits for. Raises `UserError`."""
+
     def close(self) -> None:
         """Flush, and give up all connections."""
 
 
 class KafkaBackend:
-    """A Kafka cluster; connections are made when they are first needed."""
+    """The Kafka cluster of a configuration, which names its address; connections are made when they are first needed."""
 
-    def __init__(self, kafka: KafkaTable, prefix: str) -> None:
-        self._kafka, self._prefix = kafka, prefix
+    def __init__(self, config: Config) -> None:
+        self._config, self._kafka, self._prefix = config, config.kafka, config.topics.prefix
         self._sender: RecordSender | None = None
         self._inputs_exist = False
 
@@ -119,6 +128,22 @@ class KafkaBackend:
                     if record.key == request.correlation:
                         return decode_answer(record.value)
         raise TimeoutError(f"no answer within {timeout_s:g} s: does `validator transport run dry-run` run?")
+
+    def unread(self, lane: str, parked: Mapping[str, Any] | None) -> int | None:
+        """Count as `validator lanes` does; a client may lack the rights to."""
+        held = {} if parked is None else {lane: parked}
+        checkpoint = job_directory(self._config) / "checkpoint"
+        try:
+            codec = configured_codec(self._config)
+            return lags(self._kafka, self._prefix, codec, [lane], checkpoint, held)[lane].records
+        except UserError:
+            return None
+
+    def why(self, lane: str | None) -> str:
+        """Return what `validator watch` says."""
+        from validator.job.orders import why_lanes_wait  # slow to import
+
+        return why_lanes_wait(self._config, lane).words
 
     def close(self) -> None:
         """Flush."""
@@ -268,6 +293,14 @@ class MemoryBackend:
     def waits_for(self, lane: str) -> str:
         """Return in words what a lane's next block lacks."""
         return self._lanes[lane].lane.waits_for()
+
+    def unread(self, lane: str, parked: Mapping[str, Any] | None) -> int:  # noqa: ARG002 - a lane reads what a flush sends
+        """Return none: a lane takes what a flush sends."""
+        return 0
+
+    def why(self, lane: str | None) -> str:
+        """Return what the lanes in this process wait for."""
+        return "; ".join(f"lane {each} is {self.waits_for(each)}" for each in ([lane] if lane else sorted(self._lanes)))
 
     def _append(self, topic: str, key: bytes, value: bytes) -> None:
         records = self._topics.setdefault(topic, [])

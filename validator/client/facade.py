@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
@@ -38,12 +39,14 @@ from validator.errors import UserError
 from validator.kafka.reader import Newest
 from validator.lanes.configured import configured_codec, lane_definition, protocol_of
 from validator.lanes.parked import parked_key, status_of
+from validator.names import closest
 from validator.plugin.pack import use_artefacts
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.resources import state_directory
 from validator.topics import LANES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from validator.client.backend import Backend
@@ -63,7 +66,8 @@ class Progress:
     """Where a lane stands, as its job committed last; None where the job has not said anything yet.
 
     ``waiting_blocks`` have records, but are not executed yet; ``waiting_for`` says in words what the block after ``executed_block`` lacks.
-    ``parked`` is why the lane takes no more records until an operator acts, None if it runs.
+    ``parked`` is why the lane takes no more records until an operator acts, None if it runs. ``unread`` counts the lane's records on Kafka
+    that no job has read: ``waiting_for``, which was said without them, is None then. It is None if the client may not read what says so.
     """
 
     lane: str
@@ -71,18 +75,28 @@ class Progress:
     waiting_blocks: int = 0
     waiting_for: str | None = None
     parked: str | None = None
+    unread: int | None = 0
 
 
-def progress_of(lane: str, values: Mapping[bytes, bytes]) -> Progress:
-    """Return a lane's progress by the last values of the topic `lanes`, by key. Raises `UserError` if one cannot be read."""
+def progress_of(
+    lane: str, values: Mapping[bytes, bytes], unread: Callable[[Mapping[str, Any] | None], int | None]
+) -> Progress:
+    """Return a lane's progress by the last values of the topic `lanes`, by key. Raises `UserError` if one cannot be read.
+
+    ``unread`` gets the `LaneParked` record of a lane that is parked.
+    """
     status, parked = (
         to_json("lanes", values[key]) if key in values else None for key in (lane.encode(), parked_key(lane))
     )
-    reason = None if parked is None or parked["state"] == "running" else parked["reason"]
+    if parked is not None and parked["state"] == "running":
+        parked = None
+    reason = None if parked is None else parked["reason"]
+    left = unread(parked)
     if status is None:
-        return Progress(lane, parked=reason)
+        return Progress(lane, parked=reason, unread=left)
     status = status_of(status, parked)
-    return Progress(lane, status["executed_block"], status["waiting_blocks"], status["waiting_for"], reason)
+    waiting_for = None if left and parked is None else status["waiting_for"]
+    return Progress(lane, status["executed_block"], status["waiting_blocks"], waiting_for, reason, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +160,8 @@ class Client:
 
     The streams share their arguments. ``lane``, ``para`` and ``rejected`` select records; a record of a channel is about both of its paras.
     ``start`` is ``"beginning"``, ``"now"``, a stream's `Stream.positions` kept before, or offsets by partition. With ``follow`` a stream
-    waits at the topic's end. A stream connects at once. They raise `UserError` if the topic does not exist or Kafka does not answer, and if
-    the topic does not have what comes next at the start.
+    waits at the topic's end. A stream connects at once. They raise `UserError` if chains are configured and the lane is none of them, if
+    the topic does not exist or Kafka does not answer, and if the topic does not have what comes next at the start.
     """
 
     def __init__(self, backend: Backend, config: Config) -> None:
@@ -178,7 +192,7 @@ class Client:
     def progress(self, lane: str) -> Progress:
         """Return where a lane stands: its last executed block, and what it waits for.
 
-        On Kafka the topic `lanes` says so, as the job committed last; records that are on their way are not counted. Raises `UserError`:
+        On Kafka the topic `lanes` says so, as the job committed last; records that it has not read are ``unread``. Raises `UserError`:
         the lane is not configured, the topic does not exist, Kafka does not answer.
         """
         self._check_lane(lane)
@@ -188,7 +202,8 @@ class Client:
             while True:
                 values.update((each.key or b"", each.value) for each in reading.poll(POLL_S) if newest.takes(each))
                 if reading.at_end:
-                    return progress_of(lane, values)
+                    break
+        return progress_of(lane, values, partial(self._backend.unread, lane))
 
     def verdicts(
         self,
@@ -196,11 +211,12 @@ class Client:
         lane: str | None = None,
         para: int | None = None,
         rejected: bool = False,
+        error: str | None = None,
         start: Start = "beginning",
         follow: bool = False,
     ) -> Stream[Verdict]:
-        """Return verdicts; with ``rejected`` only those with an error."""
-        return self._stream("verdicts", Wanted(lane, para, rejected), start, follow)
+        """Return verdicts; with ``rejected`` only those with an error, with ``error`` those of a kind or of all kinds below it."""
+        return self._stream("verdicts", Wanted(lane, para, rejected, error), start, follow)
 
     def dispatches(
         self,
@@ -267,10 +283,15 @@ class Client:
     def _check_lane(self, lane: str) -> None:
         chains = self._config.chains
         if chains and lane not in chains:
-            raise UserError(f"lane: expected {' or '.join(sorted(chains))}, found {lane!r}")
+            close = closest(lane, chains)
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise UserError(f"lane: expected {' or '.join(sorted(chains))}, found {lane!r}{hint}")
 
     def _stream(self, topic: str, wanted: Wanted, start: Start, follow: bool) -> Stream[Any]:
-        return Stream(topic, self._backend.read(topic, begin_of(start)), wanted, follow=follow)
+        if wanted.lane is not None:
+            self._check_lane(wanted.lane)
+        why = partial(self._backend.why, wanted.lane)
+        return Stream(topic, self._backend.read(topic, begin_of(start)), wanted, follow=follow, why=why)
 
 
 def connect(configuration: Configuration = None) -> Client:
@@ -286,7 +307,8 @@ def connect(configuration: Configuration = None) -> Client:
         )
 
         kafka = {**kafka, **EmbeddedBroker(state_directory() / "broker").kafka}
-    return Client(KafkaBackend(kafka, config.topics.prefix), config)
+    config = config.model_copy(update={"kafka": kafka})
+    return Client(KafkaBackend(config), config)
 
 
 def in_memory(configuration: Configuration = None) -> Client:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypedDict, TypeVar, cast
 
@@ -22,7 +22,7 @@ from validator.client.records import (
     Verdict,
 )
 from validator.codec.json_form import error_fields, to_json, without_never
-from validator.errors import UserError
+from validator.errors import UserError, is_below
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,6 +34,10 @@ R = TypeVar("R", bound=Record)
 
 POLL_S: Final = 0.2
 """Seconds that one poll of a topic waits for records."""
+
+
+POLLED_MAX: Final = 1_000
+"""Records that `Stream.poll` returns at most by default."""
 
 
 class Positions(TypedDict):
@@ -116,12 +120,17 @@ class Wanted(NamedTuple):
     lane: str | None = None
     para: int | None = None
     rejected: bool = False
+    error: str | None = None
 
     def takes(self, record: Record) -> bool:
         """Return whether a record is wanted."""
         if self.lane is not None and record.lane != self.lane:
             return False
         if self.para is not None and self.para not in record.paras:
+            return False
+        if self.error is not None and not (
+            isinstance(record, Verdict) and record.error is not None and is_below(record.error.kind, self.error)
+        ):
             return False
         return not (self.rejected and getattr(record, "ok", True))
 
@@ -156,8 +165,11 @@ class Stream(Generic[R]):
     it again. One thread reads a stream; any other may close it.
     """
 
-    def __init__(self, topic: str, reading: Reading, wanted: Wanted, *, follow: bool) -> None:
-        self._topic, self._reading, self._wanted, self._follow = topic, reading, wanted, follow
+    def __init__(
+        self, topic: str, reading: Reading, wanted: Wanted, *, follow: bool, why: Callable[[], str] | None = None
+    ) -> None:
+        """``why`` says what the lanes wait for. It may raise `UserError`."""
+        self._topic, self._reading, self._wanted, self._follow, self._why = topic, reading, wanted, follow, why
         self._lock = Lock()
         """Held while the reading is in use, so that it can be closed from another thread."""
         self._is_closed = False
@@ -214,18 +226,21 @@ class Stream(Generic[R]):
             self._taken.update(self._read)
         return record
 
-    def poll(self, timeout_s: float) -> list[R]:
-        """Return the records that are here, or those that arrive within ``timeout_s`` seconds; an empty list if none does."""
+    def poll(self, timeout_s: float, count_max: int = POLLED_MAX) -> list[R]:
+        """Return up to ``count_max`` records that are here, or that arrive within ``timeout_s`` seconds; an empty list if none does."""
         deadline = time.monotonic() + timeout_s
         while not self._waiting:
             left = deadline - time.monotonic()
             self._poll(max(0.0, min(POLL_S, left)))
             if left <= 0:
                 break
-        return [self.next() for _ in range(len(self._waiting))]
+        return [self.next() for _ in range(min(count_max, len(self._waiting)))]
 
     def take(self, count: int, timeout_s: float = 60.0) -> list[R]:
-        """Return the next ``count`` records. Raises `TimeoutError` if fewer arrive within ``timeout_s`` seconds, and takes none then."""
+        """Return the next ``count`` records, which are in memory until then.
+
+        Raises `TimeoutError` if fewer arrive within ``timeout_s`` seconds, and takes none then; it says what the lanes wait for.
+        """
         deadline = time.monotonic() + timeout_s
         while self.waiting < count:
             left = deadline - time.monotonic()
@@ -236,7 +251,11 @@ class Stream(Generic[R]):
 
     def too_few(self, count: int, timeout_s: float) -> TimeoutError:
         """Return the error of a `take` that has found fewer than ``count`` records in time."""
-        return TimeoutError(f"{self._topic}: expected {count} records within {timeout_s:.0f} s, found {self.waiting}")
+        found = f"{self._topic}: expected {count} records within {timeout_s:.0f} s, found {self.waiting}"
+        try:
+            return TimeoutError(found if self._why is None else f"{found}; {self._why()}")
+        except UserError as error:  # it may lack the rights to look
+            return TimeoutError(f"{found}; why is not known: {error}")
 
     @property
     def waiting(self) -> int:

@@ -26,7 +26,7 @@ from validator.codec.decode import check_ranges, decode_record
 from validator.codec.encode import LONG_MAX, avro_long, write
 from validator.codec.framing import described
 from validator.codec.record_types import LONG_MAXIMA
-from validator.codec.schemas import HEADER_SIZE, short_name
+from validator.codec.schemas import HEADER_SIZE, MARKER, short_name
 from validator.codec.strict import ITEMS_MAX, Named, NotCanonical, SourceLines, record_reader
 from validator.core.errors import LimitError
 from validator.core.inputs import DeadLetter, RecordKind, Source
@@ -35,6 +35,7 @@ from validator.document import printable
 from validator.errors import UserError
 from validator.hexadecimal import from_hex, to_hex
 from validator.names import closest
+from validator.topics import INPUT_TOPICS
 from validator.visible import shown
 
 if TYPE_CHECKING:
@@ -162,6 +163,13 @@ def _schema_of(topic: str, value: bytes, codec: Codec) -> Schema:
     expected = codec.names(topic)
     schema = codec.by_header.get(value[:HEADER_SIZE]) if len(value) <= RECORD_BYTES_MAX * 2 else None
     if schema is None or schema.name not in expected:
+        header = value[:HEADER_SIZE]
+        is_unknown = header.startswith(MARKER) and len(header) == HEADER_SIZE and header not in codec.by_header
+        if is_unknown and topic not in INPUT_TOPICS:
+            raise UserError(
+                f"{topic}: expected a record of {' or '.join(expected)}, found one whose schema has the unknown fingerprint "
+                f"{header[len(MARKER) :].hex()}: a newer version has written it; upgrade the package (`validator schemas list`)"
+            )
         found = schema.name if schema else described(value)
         raise UserError(f"{topic}: expected a record of {' or '.join(expected)}, found {found}")
     return schema

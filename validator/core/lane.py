@@ -158,7 +158,11 @@ class Lane:
         number = self._waiting.child_of.get(self.executed_block)
         if number is None:
             later = self.counters.waiting - len(self._far)
-            others = f"; {later} records of later blocks are here" if later else ""
+            others = ""
+            if later:
+                first, last = min(self._waiting.blocks), max(self._waiting.blocks)
+                blocks = f"block {first}" if first == last else f"blocks {first} to {last}"
+                others = f"; here without it: {later} record{'' if later == 1 else 's'} of {blocks}"
             if self._far.nearest is not None:
                 others += f"; {len(self._far)} records are too far ahead, the nearest of block {self._far.nearest}"
             return f"waiting for the record of the block after {self.executed_block}{others}"

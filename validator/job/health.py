@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from validator.errors import UserError
+from validator.job.process import running_job
+from validator.lanes.configured import job_directory
 from validator.metrics.address import LOOPBACK_NAME, parse_address
 from validator.metrics.endpoint import BRIEF
 from validator.metrics.limits import HEALTH_S_MAX, PAGE_BYTES_MAX
@@ -50,12 +51,18 @@ class Health:
     line: str
 
 
-def endpoint_of(config: Config) -> str:
-    """Return the address of a job's endpoint. Raises `UserError`: it has none, or any free port."""
+def health_of(config: Config) -> Health:
+    """Return how a job is: as its endpoint says, or by its process alone if the configuration has no address of one."""
     listen = config.metrics.listen
-    if listen is None or parse_address(listen)[1] == 0:
-        raise UserError(f"[metrics] listen: expected HOST:PORT, which `health` asks, found {listen or 'none'}")
-    return listen
+    if listen is not None and parse_address(listen)[1] != 0:
+        return ask(listen)
+    directory = job_directory(config)
+    pid = running_job(directory)
+    if pid is None:
+        line = f"no job runs here, in {directory}: `validator up` or `validator run` starts one"
+        return Health(healthy=False, line=line)
+    line = f"a job runs here (process {pid}); `validator lanes` says how far it is, and this command with [metrics] listen = HOST:PORT"
+    return Health(healthy=True, line=line)
 
 
 def ask(listen: str) -> Health:

@@ -20,6 +20,8 @@ from validator.core.limits import ORDER_SKIPS_MAX, ORDER_SPANS_MAX
 from validator.errors import UserError
 from validator.history.emitted import compare_lanes
 from validator.history.engine import skipped_records
+from validator.job.lag import Lag, lags
+from validator.job.process import running_job
 from validator.job.start_check import checkpoint_of, differences
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.kafka.sender import RecordSender
@@ -31,7 +33,7 @@ from validator.plugin.pack import use_artefacts
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from validator.config import Config
 
@@ -68,25 +70,27 @@ class LaneReports:
     parked: dict[str, dict[str, Any]]
     audits: dict[str, dict[str, Any]]
 
-    def words(self, lanes: Iterable[str]) -> str:
-        """Return why no further block of some lanes is executed, for one line."""
-        said = [self._words(lane) for lane in lanes]
+    def words(self, lanes: Iterable[str], unread: Mapping[str, str]) -> str:
+        """Return why no further block of some lanes is executed, for one line; ``unread`` is of `unread_words`, by lane."""
+        said = [self._words(lane, unread.get(lane)) for lane in lanes]
         more = f"; {len(said) - WORDS_MAX} more lanes: see `validator lanes`" if len(said) > WORDS_MAX else ""
         return "; ".join(said[:WORDS_MAX]) + more
 
-    def _words(self, lane: str) -> str:
+    def _words(self, lane: str, unread: str | None) -> str:
         status, parked = self.statuses.get(lane), self.parked.get(lane)
         if parked is not None and parked["state"] == "parked":
             return f"lane {lane} is parked: {without_lane(lane, parked['reason'])}"
         if status is None:
-            return f"the job has taken no record of lane {lane} yet: does it run, and were records sent?"
+            return f"lane {lane}: {unread or 'no record has been sent'}"
+        executed = "no block" if status["executed_block"] is None else f"block {status['executed_block']}"
+        if unread is not None:  # the job said before these records came what the lane waits for
+            return f"lane {lane} has executed {executed}; {unread}"
         waiting = (
             f"; {status['waiting']} record{'s wait' if status['waiting'] > 1 else ' waits'}"
             if status["waiting"]
             else ""
         )
         dead = f"; dead letters: {status['dead']}" if status["dead"] else ""
-        executed = "no block" if status["executed_block"] is None else f"block {status['executed_block']}"
         return f"lane {lane} has executed {executed}, {status['waiting_for'] or 'and waits for nothing'}{waiting}{dead}"
 
 
@@ -110,6 +114,37 @@ def lane_reports(config: Config, progress_s: float | None = None) -> LaneReports
     for lane, status in found.statuses.items():
         found.statuses[lane] = status_of(status, found.parked.get(lane))
     return found
+
+
+def unread_words(config: Config, lag: Lag) -> str | None:
+    """Return in words that no job has read some of a lane's records, and whether a job runs on this machine; None if all are read."""
+    if not lag.records:
+        return None
+    least = "" if lag.complete else "at least "
+    unread = f"{least}{lag.records} record{' is' if lag.records == 1 else 's are'} unread"
+    if running_job(job_directory(config)) is not None:
+        return f"{unread}: the job has not read {'it' if lag.records == 1 else 'them'} yet"
+    return f"{unread}: no job has read {'it' if lag.records == 1 else 'them'}, and none runs here (`validator up` or `validator run`)"
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Why no further output of some lanes comes, and whether something else than new records would bring it."""
+
+    words: str
+    is_stuck: bool
+
+
+def why_lanes_wait(config: Config, lane: str | None) -> Waits:
+    """Return why a lane, or each configured or known one, emits nothing more. Raises `UserError` as `lane_reports` and `lags` do."""
+    reports = lane_reports(config)
+    lanes = [lane] if lane is not None else sorted({*config.chains, *reports.statuses, *reports.parked})
+    use_artefacts(config.plugins.artefacts)
+    checkpoint = job_directory(config) / "checkpoint"
+    behind = lags(config.kafka, config.topics.prefix, configured_codec(config), lanes, checkpoint, reports.parked)
+    unread = {each: words for each in lanes if (words := unread_words(config, behind[each])) is not None}
+    parked = any(reports.parked.get(each, {}).get("state") == "parked" for each in lanes)
+    return Waits(reports.words(lanes, unread) or "no lane is configured", bool(unread) or parked)
 
 
 def without_lane(lane: str, reason: str) -> str:

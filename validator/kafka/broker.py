@@ -146,7 +146,7 @@ class EmbeddedBroker:
         if record is None:
             raise UserError(
                 f"no broker runs in {self.directory}: start broker and job with `validator up`, or the broker alone with `validator broker "
-                "start`"
+                "start`; a broker of another folder is found from there, or with VALIDATOR_HOME=FOLDER/.validator"
             )
         return f"{HOST}:{record.port}"
 

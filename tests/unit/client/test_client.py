@@ -138,7 +138,15 @@ def test_filters_and_positions() -> None:
         para = everything[0].para_id
         assert list(lanes.verdicts(para=para)) == [each for each in everything if each.para_id == para]
         assert list(lanes.verdicts(rejected=True)) == [each for each in everything if not each.ok]
-        assert list(lanes.verdicts(lane="kusama")) == []
+        with pytest.raises(client.UserError, match="lane: expected rococo, found 'rococoo'; did you mean 'rococo'"):
+            lanes.verdicts(lane="rococoo")
+        kind = next(each.error.kind for each in everything if each.error is not None and "/" in each.error.kind)
+        group = kind.partition("/")[0]
+        of_kind = [each for each in everything if each.error is not None and each.error.kind == kind]
+        of_group = [each for each in everything if each.error is not None and each.error.kind.startswith(f"{group}/")]
+        assert list(lanes.verdicts(error=kind)) == of_kind
+        assert list(lanes.verdicts(error=group)) == of_group
+        assert list(lanes.verdicts(error=group[:-1])) == []
         assert list(lanes.verdicts(start="now")) == []
         events = list(lanes.channel_events())
         either = [each for each in events if events[0].sender in (each.sender, each.recipient)]
@@ -159,10 +167,14 @@ def test_taking_more_than_arrives_takes_none() -> None:
     with client.in_memory(tables(of)) as lanes:
         play(lanes, of)
         receipts = lanes.receipts(follow=True)
-        with pytest.raises(TimeoutError, match="receipts: expected 26 records within 0 s, found 25"):
+        with pytest.raises(
+            TimeoutError,
+            match="receipts: expected 26 records within 0 s, found 25; lane rococo is waiting for the record of ",
+        ):
             receipts.take(26, timeout_s=0.01)
         assert receipts.positions["offsets"] == {0: 0}
-        assert len(receipts.poll(0)) == 25
+        assert (len(receipts.poll(0, 20)), len(receipts.poll(0))) == (20, 5)
+        assert receipts.positions["offsets"] == {0: 25}
         assert receipts.poll(0) == []
 
 

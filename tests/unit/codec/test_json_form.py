@@ -368,6 +368,11 @@ def test_record_with_arbitrary_field_is_encoded_or_refused(data: st.DataObject, 
     ("topic", "value", "expected_error"),
     [
         ("verdicts", b"", "verdicts: expected a record of validator.Verdict, found 0 bytes that start with nothing"),
+        (
+            "verdicts",
+            b"\xc3\x01\x01\x02\x03\x04\x05\x06\x07\x08xyz",
+            "found one whose schema has the unknown fingerprint 0102030405060708: a newer version has written it; upgrade the package",
+        ),
         ("verdicts", b"\0\0\1\x86\xa1xxx", "found 8 bytes in Confluent's framing with schema id 100001, unknown here"),
         (
             "headroom",

@@ -84,9 +84,12 @@ def test_block_waits_for_its_records_and_parent() -> None:
     chain.add(block(2, candidates=1))
     chain.add(candidate(2))
     assert executed_blocks(chain) == []
-    assert chain.waits_for() == "waiting for the record of the block after 0; 2 records of later blocks are here"
-    chain.add(block(1, candidates=2, downward=1))
+    assert chain.waits_for() == "waiting for the record of the block after 0; here without it: 2 records of block 2"
     chain.add(candidate(1, 1))
+    assert chain.waits_for().endswith("after 0; here without it: 3 records of blocks 1 to 2"), (
+        "it may be the next block's"
+    )
+    chain.add(block(1, candidates=2, downward=1))
     assert executed_blocks(chain) == []
     assert chain.waits_for() == "waiting for 1 of 1 downward of block 1"
     chain.add(downward(1))

@@ -135,12 +135,11 @@ def test_what_is_no_endpoint_is_one_line(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("table", ["", '[metrics]\nlisten = "127.0.0.1:0"\n'])
-def test_job_without_a_known_address_is_an_error_line(table: str, tmp_path: Path) -> None:
-    (tmp_path / "validator.toml").write_text(table, encoding="utf-8")
+def test_job_without_a_known_address_is_judged_by_its_process(table: str, tmp_path: Path) -> None:
+    (tmp_path / "validator.toml").write_text(f'{table}[job]\ndirectory = "{tmp_path}"\n', encoding="utf-8")
     answered = invoke("health", "--config", str(tmp_path / "validator.toml"))
-    assert answered.exit_code == 2
-    assert answered.stdout == ""
-    assert "[metrics] listen: expected HOST:PORT" in answered.stderr
+    assert answered.exit_code == 1
+    assert answered.stdout == f"no job runs here, in {tmp_path}: `validator up` or `validator run` starts one\n"
 
 
 def test_lane_that_no_new_block_reaches_is_unhealthy(
