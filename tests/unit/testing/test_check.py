@@ -226,6 +226,16 @@ def test_contract_of_the_source_folder_is_used_and_finds_each_defect(
     assert ERRORS not in outcomes(results)
 
 
+def test_error_that_the_contract_never_saw_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a rule, but no entry on the page, no scenario, and no place among the errors that the tests list."""
+    error = 'class ParaOutOfTurn(Violation, kind="ParaOutOfTurn", clause="rules.md C-02", rule="C-02"):\n    """Out of turn."""\n\n\n'
+    before = "class TooManyCandidates("
+    found = failures(checked(tmp_path, monkeypatch, "checkedd", (before, error + before), tests=True))
+    assert found == {
+        "violations names every error of the package (TestProtocol)": "ParaOutOfTurn (validator_checkedd.rules): not in violations"
+    }
+
+
 def test_protocol_whose_rule_raises_fails_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = failures(checked(tmp_path, monkeypatch, "checkedc", RAISES))
     assert (
