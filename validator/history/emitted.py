@@ -154,8 +154,11 @@ class Emitted:
             )
         for name in dict.fromkeys((*one, *other)):
             if one.get(name) != other.get(name):
-                place = f"{one['kind']} {one['index']}: " if "index" in one else ""
-                raise self._differs(block, f"{place}{name} {_short(one.get(name))}", _short(other.get(name)))
+                parts = (one.get("kind"), one.get("index"), one.get("handler"))
+                place = " ".join(str(each) for each in parts if each is not None)
+                raise self._differs(
+                    block, f"{place}{': ' if place else ''}{name} {_short(one.get(name))}", _short(other.get(name))
+                )
 
     def _differs(self, block: BlockNumber, there: str, here: str) -> EmittedDiffers:
         return EmittedDiffers(self._lane, block, self.name, there, here)

@@ -77,7 +77,7 @@ LIMITS = "limits"
 
 
 def installed_protocol(name: str) -> ProtocolDefinition | None:
-    """Return the definition of an installed protocol, such as ``router``, to make another one of: None if no plugin has its name.
+    """Return the definition of an installed protocol, to make another one of: None if no plugin has its name.
 
     Raises `validator.errors.UserError` if its plugin does not work.
     """

@@ -11,11 +11,11 @@ import mmap
 import signal
 import sys
 import threading
-from traceback import walk_stack, walk_tb
+from traceback import walk_stack
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.core.handlers.dispatch import line_in_plugin
+from validator.core.handlers.dispatch import frames_of, line_in_plugin
 from validator.core.handlers.errors import HandlerInterrupted
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Watchdog:
             sys.setrecursionlimit(self._depth_max)
             raise HandlerInterrupted("it changed the recursion limit") from None
         if _shown is not None and isinstance(error, KeyboardInterrupt):  # nobody's key reaches the process of a lane
-            raise HandlerInterrupted(f"KeyboardInterrupt raised{line_in_plugin(walk_tb(trace))}") from None
+            raise HandlerInterrupted(f"KeyboardInterrupt raised{line_in_plugin(frames_of(trace))}") from None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if not self._fired:

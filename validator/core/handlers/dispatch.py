@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from traceback import walk_tb
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, TypeAlias
 
 from validator.core.handlers.context import Context, Host
@@ -276,22 +274,29 @@ def line_in_plugin(frames: Iterable[tuple[FrameType, int]]) -> str:
     return line
 
 
+def frames_of(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames of a traceback, outermost first, with their lines."""
+    while trace is not None:
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
 def _no_verdict(cause: BaseException, error: BaseException) -> str:
     """Return, in words, why a handler's ``error`` is no verdict: what the machine has refused, and where."""
-    line = line_in_plugin(walk_tb(cause.__traceback__)) or line_in_plugin(walk_tb(error.__traceback__))
+    line = line_in_plugin(frames_of(cause.__traceback__)) or line_in_plugin(frames_of(error.__traceback__))
     return f"{type(cause).__name__} is not a verdict{_said(cause)}{line}"
 
 
 def _raised(error: BaseException) -> str:
-    return f"{type(error).__name__} raised{line_in_plugin(walk_tb(error.__traceback__))}"
+    return f"{type(error).__name__} raised{line_in_plugin(frames_of(error.__traceback__))}"
 
 
 def _said(error: BaseException) -> str:
-    """Return the text of a built-in exception, to append: what a plugin's own objects say of themselves would run outside of the guard."""
-    kind = type(error)
-    if vars(builtins).get(kind.__name__) is not kind:
-        return ""
-    said = [error.strerror, error.filename] if isinstance(error, OSError) else list(error.args)
+    """Return what an exception was made with, as text to append: a plugin's own classes are not asked, outside of the guard."""
+    if issubclass(type(error), OSError):
+        said = [_own(OSError, name, error) for name in ("strerror", "filename")]
+    else:
+        said = list(_own(BaseException, "args", error))
     texts = [each for each in said if type(each) is str]
     text = ": ".join(texts).encode("utf-8", "backslashreplace").decode()[:HANDLER_FAILURE_CHARACTERS_MAX]
     return f": {text}" if text else ""

@@ -323,12 +323,14 @@ def test_fault_names_the_plugins_line_and_what_was_refused(tmp_path: Path) -> No
         assert str(fault.value) == said
 
 
-def test_text_of_a_plugins_own_exception_is_not_asked_for() -> None:
+def test_plugins_own_exception_is_not_asked_for_its_text() -> None:
     class Own(OSError):
         def __str__(self) -> str:
             return str(forever(None, b""))  # type: ignore[arg-type,func-returns-value]
 
-    with pytest.raises(HandlerFault, match=r"Own is not a verdict, at handlers/test_outcomes\.py:\d+$"):
+    with pytest.raises(
+        HandlerFault, match=r"Own is not a verdict: No space left on device, at handlers/test_outcomes\.py:\d+$"
+    ):
         run(raising(Own(28, "No space left on device")))
 
 
