@@ -302,6 +302,7 @@ __all__ = [
     "first_difference",
     "hookimpl",
     "in_force",
+    "installed_protocol",
     "merkle_root",
     "message_hash",
     "mqc_link",
