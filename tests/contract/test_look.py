@@ -226,6 +226,22 @@ def test_verdict_that_differs_in_a_number_is_found(deployment: Deployment, tmp_p
     assert "the rebuild" in line
 
 
+def test_dispatch_that_differs_is_found(deployment: Deployment, tmp_path: Path) -> None:
+    """A message fails in the rebuild: no verdict or receipt says so."""
+    changed = with_keys(CHAIN, ump_failing_messages=[])
+    deployment.run(CHAIN)
+    assert CHAIN.table["ump_failing_messages"]
+    deployment.folder = tmp_path / "another machine"
+    line = deployment.refused(changed, rebuild=True)
+    found = re.search(
+        r"block (\d+) would not be rebuilt as it was emitted: dispatches has \d+: outcome failed, the rebuild ok: ",
+        line,
+    )
+    assert found, line
+    accepted = Accepted(blocks={CHAIN.lane: int(found[1])})
+    deployment.start(changed, rebuild=True, accepted=accepted)
+
+
 def test_another_prefix_is_refused_without_kafka(deployment: Deployment) -> None:
     deployment.run(CHAIN)
     before = deployment.files()

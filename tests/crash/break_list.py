@@ -88,7 +88,7 @@ OF_STORE = (
         "            backend.append_journal(entry)\n", "            _ = [*map(backend.append_journal, (entry, entry))]\n",
     ),
     Break("journal not truncated", STORE, "schedules", "    backend.clear_journal()\n    return", "    return"),
-    Break("journal not executed again", STORE, "schedules", "here.processor.catch_up(*decode_entry", "(lambda *_: None)(*decode_entry"),
+    Break("journal not executed again", STORE, "schedules", "here.processor.catch_up(*decode_entry", "(lambda *_: ())(*decode_entry"),
     Break(
         "page not written", SLOTS, "schedules",
         "            store.save_slot(number, data)\n",

@@ -101,7 +101,8 @@ def test_executors_import_artefact_and_its_fault_parks_the_lane(kafka: dict[str,
         found = scraped(running)
         assert running.terminate() == exit_codes.OK
     parked = decoded(consume(kafka, prefix, ("lanes",)), "lanes")[-1]
-    assert f"handler faulty@1.0.0 (exits): SystemExit raised; block {FAULT_AT}, para " in parked["reason"]
+    assert "handler faulty@1.0.0 (exits): SystemExit raised, at " in parked["reason"]
+    assert f"; block {FAULT_AT}, para " in parked["reason"]
     dispatches = decoded(consume(kafka, prefix, ("dispatches",)), "dispatches")
     assert {each["handler"] for each in dispatches} == {"faulty@1.0.0"}
     assert {each["block"] for each in dispatches} == set(range(1, FAULT_AT))

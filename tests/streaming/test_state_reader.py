@@ -145,7 +145,7 @@ def test_show_and_verify_during_query_and_on_damaged_store(stream: Callable[...,
 def alone(chain: Chain, records: int) -> LaneProcessor:
     """Return the lane after this many records of a chain, executed in this process."""
     worker = LaneProcessor.create(definition(IMMEDIATE))
-    worker.catch_up(inputs_of(chain.records[:records]), 0)  # type: ignore[arg-type]
+    list(worker.catch_up(inputs_of(chain.records[:records]), 0))  # type: ignore[arg-type]
     return worker
 
 

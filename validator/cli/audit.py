@@ -91,7 +91,7 @@ def audit(
             raise typer.Exit(exit_codes.OK if compared.block is None else exit_codes.DISAGREEMENT)
         result = _audit(config, lane, records, every)
     if result.blocks == 0:
-        raise UserError(f"lane {lane}: no block could be executed: {result.waits_for}")
+        raise UserError(f"lane {lane}: no block could be executed: {result.failed or result.waits_for}")
     if as_json:
         print_json(*({"lane": lane, **asdict(finding)} for finding in result.findings), _summary(result))
     else:

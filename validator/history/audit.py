@@ -14,8 +14,8 @@ from validator.core.handlers.state import FIRST_OWNER
 from validator.core.levels import LevelChoice, Levels
 from validator.core.limits import U32_MAX
 from validator.core.outcomes import ChannelEventKind, InputKind
-from validator.history.emitted import Emitted, EmittedDiffers
-from validator.history.engine import Engine, Replica
+from validator.history.emitted import COMPARED, Emitted, EmittedDiffers
+from validator.history.engine import Engine, NotExecuted, Replica
 from validator.history.verification import compare_pages
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from validator.core.types import Balance, BlockNumber, ChannelId, ParaId
     from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
-
-COMPARED: Final = ("verdicts", "dispatches", "channel-events", "ingress-events", "receipts")
-"""The topics whose records are compared with a second execution."""
 
 FINDINGS_MAX: Final = 1_000
 """Findings of one audit that are kept; all are counted."""
@@ -66,6 +63,8 @@ class Audit:
     """The first `FINDINGS_MAX`."""
     waits_for: str = ""
     """What the lane waits for at the end of its inputs."""
+    failed: str = ""
+    """Why the block after the last one cannot be executed, if that is why the audit ended."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Checks that were not made, with the reason."""
 
@@ -98,7 +97,8 @@ def audit(
     """Execute a lane's inputs from its first block, and return what is wrong.
 
     Invariants are checked after every block whose number is a multiple of ``every``, at session changes and at the end. ``topics`` None
-    leaves out what was emitted, ``stored`` None the checkpoint. Raises `UserError` if an input cannot be executed.
+    leaves out what was emitted, ``stored`` None the checkpoint. Ends before a block in which a handler fails (`Observer.failed`). Raises
+    `UserError` if an input cannot be read.
     """
     observer = Observer(definition, stored, every)
     with ExitStack() as stack:
@@ -110,7 +110,10 @@ def audit(
                     stack.enter_context(closing(Emitted(topics.kafka, topics.prefix, name, definition.name)))
                 )
         engine = Engine(inputs, [observer.replica])
-        engine.run(observer.observe)
+        try:
+            engine.run(observer.observe)
+        except NotExecuted as failed:
+            observer.failed(failed)
     observer.result.records = engine.records + engine.dead
     observer.end()
     return observer.result
@@ -137,8 +140,13 @@ class Observer:
             self.result.skipped["stored pages"] = "no checkpoint"
 
     def end(self) -> None:
-        """Make the checks of the state at the end."""
+        """Make the checks of the state at the end; one in the middle of a block that failed says nothing."""
         result, lane = self.result, self.lane
+        if result.failed:
+            result.skipped["orphans, channels"] = "the block after the last one failed halfway"
+            for finding in self.ledger.findings(()):
+                result.add(finding)
+            return
         result.waits_for = lane.waits_for()
         if result.last_block is not None and result.last_block % self._every:
             self._invariants(result.last_block)
@@ -171,6 +179,12 @@ class Observer:
         output = self.replica.processor.encoded(executed)
         for emitted in list(self.emitted):
             self._compare(emitted, block, output)
+
+    def failed(self, error: NotExecuted) -> None:
+        """Note the block that cannot be executed: a fault if the lane has executed it before, else what the lane is parked at."""
+        self.result.failed = str(error)
+        executed_before = any(emitted.has_since(error.block) for emitted in self.emitted)
+        self.result.add(Finding("execution", "handler", str(error), executed_before, error.block))
 
     def _invariants(self, block: BlockNumber) -> None:
         if self.protocol.invariants is None:

@@ -2,9 +2,8 @@
 """Executes a lane's inputs again before a rebuild, and compares each block with what the lane has emitted.
 
 A rebuild emits nothing for blocks that are already emitted. If it executed them differently, the lane would continue from a state that does
-not fit its own verdicts. So the receipts of these blocks, with their state roots, and their verdicts must be equal; only the runtime digest
-may differ, since it names versions of programs, and fields that the program of then did not have. State roots are compared where
-both sides have one.
+not fit its own verdicts. So all records of these blocks must be equal; only the runtime digest may differ, since it names versions of
+programs, and fields that the program of then did not have. State roots are compared where both sides have one.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from validator.lanes.definition import LaneDefinition
     from validator.lanes.kept_start import Accepted, LaneStart
 
-COMPARED: Final = ("verdicts", "receipts")
-"""The topics whose records are compared, in the order in which a block emits them."""
+COMPARED: Final = ("verdicts", "dispatches", "channel-events", "ingress-events", "receipts")
+"""The topics whose records are compared with a second execution, in the order in which a block emits them."""
 
 DIFFERENCE_CHARACTERS_MAX: Final = 200
 """Characters of one side of a difference in the error."""
@@ -122,6 +121,10 @@ class Emitted:
     def close(self) -> None:
         self._reader.close()
 
+    def has_since(self, block: BlockNumber) -> bool:
+        """Return whether the lane has emitted records of a block, or of a later one, that are not compared yet."""
+        return self._next is not None and self._next[0] >= block
+
     def compare(self, block: BlockNumber, records: list[OutputRecord]) -> None:
         """Raise `UserError` if the block's records are not those that the lane has emitted."""
         if self._next is None or (self._cut and block <= self._next[0]):
@@ -151,8 +154,11 @@ class Emitted:
             )
         for name in dict.fromkeys((*one, *other)):
             if one.get(name) != other.get(name):
-                place = f"{one['kind']} {one['index']}: " if "index" in one else ""
-                raise self._differs(block, f"{place}{name} {_short(one.get(name))}", _short(other.get(name)))
+                parts = (one.get("kind"), one.get("index"), one.get("handler"))
+                place = " ".join(str(each) for each in parts if each is not None)
+                raise self._differs(
+                    block, f"{place}{': ' if place else ''}{name} {_short(one.get(name))}", _short(other.get(name))
+                )
 
     def _differs(self, block: BlockNumber, there: str, here: str) -> EmittedDiffers:
         return EmittedDiffers(self._lane, block, self.name, there, here)

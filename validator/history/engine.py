@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from validator.core.execute import Executor, Intervals
     from validator.core.lane import Lane
     from validator.core.outcomes import Executed
+    from validator.core.types import BlockNumber
     from validator.kafka.settings import KafkaTable
     from validator.lanes.definition import LaneDefinition
 
@@ -72,6 +73,14 @@ def unlimited(definition: LaneDefinition, intervals: Intervals | None = None) ->
     return replace(definition, settings=settings if intervals is None else replace(settings, intervals=intervals))
 
 
+class NotExecuted(UserError):
+    """A handler fails in a block of inputs that are executed again; ``block`` is that block."""
+
+    def __init__(self, block: BlockNumber, text: str) -> None:
+        self.block = block
+        super().__init__(text)
+
+
 class Engine:
     """Gives the same inputs to some lanes, block by block.
 
@@ -89,7 +98,7 @@ class Engine:
     def run(self, observe: Observer, executor: Executor = execute) -> None:
         """Execute what the lanes hold, then what comes, until the inputs end or ``observe`` returns True.
 
-        Raises `UserError` if a handler fails, and whatever ``observe`` and ``executor`` raise.
+        Raises `NotExecuted` if a handler fails, and whatever ``observe`` and ``executor`` raise.
         """
         items: list[Input | DeadLetter] = []
         with _rare_collection():
@@ -111,7 +120,7 @@ def _executed(replica: Replica, executor: Executor) -> Iterator[Executed]:
         for executed, _ in replica.processor.execute_ready(executor):
             yield executed
     except HandlerFault as fault:
-        raise UserError(f"{replica.failing}: {fault}") from fault
+        raise NotExecuted(fault.block, f"{replica.failing}: {fault}") from fault
 
 
 @contextmanager

@@ -45,7 +45,7 @@ REMEDIES: Final[dict[str, str]] = {
     Fault.HANDLER: "deploy a handler that ends and restart the job, or skip the record with the message (--skip)",
     Fault.MEMORY: "nothing if a batch was too large; else raise [job] worker_memory and restart the job",
     Fault.WORKER: "raise [job] worker_memory, or deploy another version of the plugin, and restart the job",
-    Fault.STATE: "nothing, if Kafka still has all its inputs: they are executed again",
+    Fault.STATE: "nothing, if Kafka still has all its inputs, which are executed again; but first correct a handler that the reason names",
     Fault.AUDIT: 'report the bug with the block; [audit] on_fault = "report" and a restart let the lane continue all the same',
     Fault.MARKER: "let nobody but the job write to the topic markers; the lane then continues after its last receipt",
     Fault.CONFIGURATION: "correct the configuration and restart the job",

@@ -93,8 +93,8 @@ class LaneProcessor:
             if passed:
                 yield BlockOutput(None, list(map(encode_dead_letter, passed)))
 
-    def catch_up(self, items: Iterable[Input], dead: int) -> None:
-        """Execute again a batch that was processed before, with ``dead`` letters.
+    def catch_up(self, items: Iterable[Input], dead: int) -> Iterator[Executed]:
+        """Execute again a batch that was processed before, with ``dead`` letters, and yield what its blocks give.
 
         It fit under the limit of that time, so a smaller one that is configured now only applies to what comes next.
         """
@@ -103,8 +103,8 @@ class LaneProcessor:
         self.take(items)
         for _ in range(dead):
             lane.count_dead()
-        for _ in self.execute_ready():
-            pass
+        for executed, _ in self.execute_ready():
+            yield executed
         lane.settings = settings
 
     def snapshot(self) -> list[bytes]:

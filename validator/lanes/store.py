@@ -14,7 +14,7 @@ all its output.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -36,7 +36,6 @@ from validator.lanes.definition import (
     LaneDefinition,
     decode_again,
     journal_under_others,
-    named_handlers,
 )
 from validator.lanes.parked import stored_parts
 from validator.lanes.processor import LaneProcessor, Observer
@@ -196,6 +195,10 @@ class StateUnusable(UserError):
     """A lane's state is damaged, or was written under what is no longer there."""
 
 
+class JournalDiffers(StateUnusable):
+    """The lane's journal leads to another state than it did before."""
+
+
 class Skipped(NamedTuple):
     """Inputs that an operator has ordered a lane to leave out; those of blocks up to ``executed_block`` have had their effect already."""
 
@@ -332,16 +335,33 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
             raise DecodeError("the saved pages are not those that the head names")
         cached, here, to_execute = None, LiveLane(*load_lane(definition, slots, head.para_slots)), entries
         cache.rebuilds += 1
+    since = here.processor.lane.executed_block
+    ran: dict[str, BlockNumber] = {}
     for entry in to_execute:
-        here.processor.catch_up(*decode_entry(definition.codec, entry))
+        for executed in here.processor.catch_up(*decode_entry(definition.codec, entry)):
+            for dispatch in executed.dispatches:
+                if dispatch.handler is not None:
+                    ran.setdefault(dispatch.handler, dispatch.block)
     if here.processor.summary() != head.summary:
-        executed = here.processor.lane.executed_block
-        raise DecodeError(
-            f"the journal leads to another state than it did before{named_handlers(definition, executed)}"
-        )
+        raise JournalDiffers(_journal_differs(definition.name, since, here.processor.lane.executed_block, ran))
     rebuilt, caught_up = cached is None, len(to_execute)
     cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, caught_up, time.monotonic() - began))
     return here
+
+
+def _journal_differs(lane: str, since: BlockNumber, last: BlockNumber, ran: Mapping[str, BlockNumber]) -> str:
+    """Return what a user can do if blocks lead elsewhere; ``ran`` has, by handler, the first of them in which it has executed a message."""
+    blocks = (
+        f"lane {lane}: blocks {since + 1} to {last}, executed again from the journal, lead to another state than before"
+    )
+    if not ran:
+        return f"{blocks}, and no handler has executed a message in them: report it"
+    named = ", ".join(f"{handler} (a message first in block {block})" for handler, block in ran.items())
+    return (
+        f"{blocks}: a handler does not give the same result twice, one of {named}: `validator audit --lane {lane}` names the first "
+        f"block that differs; let a corrected version execute from that block on before the lane starts over, which "
+        "else parks again (docs/parked-lanes.md)"
+    )
 
 
 def _wants_saving(head: Head, lane: LiveLane, entry_bytes: int) -> bool:

@@ -77,6 +77,16 @@ LIMITS = "limits"
 """The table of a chain's limits in `validator.toml`, unless its protocol names another one."""
 
 
+def installed_protocol(name: str) -> ProtocolDefinition | None:
+    """Return the definition of an installed protocol, to make another one of: None if no plugin has its name.
+
+    Raises `validator.errors.UserError` if its plugin does not work.
+    """
+    from validator.plugin import runtime  # which imports this module
+
+    return runtime.installed_protocol(name)
+
+
 def check_maxima(what: str, maxima: Mapping[str, int]) -> None:
     """Raise ``ValueError`` for the first greatest value of a limit that is not an integer from 0 on."""
     for name, greatest in maxima.items():
@@ -294,6 +304,7 @@ __all__ = [
     "first_difference",
     "hookimpl",
     "in_force",
+    "installed_protocol",
     "merkle_root",
     "message_hash",
     "mqc_link",

@@ -11,9 +11,11 @@ import mmap
 import signal
 import sys
 import threading
+from traceback import walk_stack
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from validator.core.handlers.dispatch import frames_of, line_in_plugin
 from validator.core.handlers.errors import HandlerInterrupted
 
 if TYPE_CHECKING:
@@ -140,6 +142,7 @@ class Watchdog:
         self._before: Any = None
         self._watching = False
         self._fired = False
+        self._line = ""
         self._depth_max = 0
 
     def __call__(self, bound: BoundHandler, block: int, para: int | None) -> Watchdog:
@@ -170,9 +173,11 @@ class Watchdog:
             sys.setrecursionlimit(self._depth_max)
             raise HandlerInterrupted("it changed the recursion limit") from None
         if _shown is not None and isinstance(error, KeyboardInterrupt):  # nobody's key reaches the process of a lane
-            raise HandlerInterrupted("KeyboardInterrupt raised") from None
+            raise HandlerInterrupted(f"KeyboardInterrupt raised{line_in_plugin(frames_of(trace))}") from None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if not self._fired:
+            self._line = line_in_plugin(reversed(list(walk_stack(frame))))
         if self._fired and signal.getitimer(signal.ITIMER_REAL)[1] > INSISTING_S:
             signal.setitimer(signal.ITIMER_REAL, INSISTING_S, INSISTING_S)
         self._fired = True
@@ -180,7 +185,7 @@ class Watchdog:
             raise self._interruption()
 
     def _interruption(self) -> HandlerInterrupted:
-        return HandlerInterrupted(f"it did not end within {self._seconds_max:g} seconds")
+        return HandlerInterrupted(f"it did not end within {self._seconds_max:g} seconds{self._line}")
 
 
 _OWN: Final = (Watchdog.__enter__.__code__, Watchdog.__exit__.__code__, CallsShown.leave.__code__)

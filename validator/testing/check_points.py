@@ -79,7 +79,11 @@ CHECKS: Final = "validator.protocol_checks"
 """Entry points of this group are further points: functions of a protocol's name and the source folder or None."""
 DETAIL_CHARACTERS_MAX: Final = 2_000
 
-_OF_TESTS: Final = ("test_suite_covers_every_error_with_all_fields", "test_rules_page_has_every_error")
+_OF_TESTS: Final = (
+    "test_violations_names_every_error_of_the_package",
+    "test_suite_covers_every_error_with_all_fields",
+    "test_rules_page_has_every_error",
+)
 """Tests that compare the protocol with the errors that the class of its project's tests lists."""
 _LANE: Final = "test_lane_gives_expected_results"
 _SUITE: Final = "suite of traces"

@@ -164,6 +164,11 @@ class ProtocolContract(NeedsProtocol):
         twice = [name for name, count in names.items() if count > 1]
         assert twice == [], f"several scenarios have the id {twice}"
 
+    def test_violations_names_every_error_of_the_package(self) -> None:
+        """The modules of the protocol's package define no error that `violations` does not name."""
+        lacking = [each for each in _errors_of(self._package()) if each not in self.violations]
+        assert lacking == [], "\n".join(f"{each.kind} ({each.__module__}): not in violations" for each in lacking)
+
     def test_suite_covers_every_error_with_all_fields(self) -> None:
         """The suite covers each of `violations` and no other."""
         declared = {(each.kind, *(field.name for field in fields(each) if each.normative)) for each in self.violations}
@@ -236,6 +241,12 @@ class ProtocolContract(NeedsProtocol):
         assert definition is not None, f"protocol {self.protocol} is not installed"
         return definition
 
+    def _package(self) -> str:
+        self._definition()  # imports its modules
+        found = next(found for found in discover("validator.protocols") if found.name == self.protocol)
+        module = found.value.partition(":")[0]
+        return module if hasattr(sys.modules[module], "__path__") else module.rpartition(".")[0] or module
+
     def _documents(self) -> Iterator[Node]:
         """Read the scenario files and skip vector files, which name a format."""
         for file in (*suite_files(self.protocol), *self.files):
@@ -250,6 +261,18 @@ class ProtocolContract(NeedsProtocol):
     def _as_written(self) -> Iterator[Json]:
         for document in self._documents():
             yield from document.value if isinstance(document.value, list) else [document.value]
+
+
+def _errors_of(package: str) -> list[type[Violation]]:
+    """Return the errors of verdicts that the imported modules of a package define, by kind."""
+    modules = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{package}.")]
+    defined = {
+        each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, Violation) and each.kind and each.__module__ == module.__name__
+    }
+    return sorted(defined, key=lambda each: (each.kind, each.__qualname__))
 
 
 def _errors(scenario: Scenario) -> Iterator[dict[str, Any]]:

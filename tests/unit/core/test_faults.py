@@ -26,6 +26,10 @@ def ends(context: Context, message: bytes) -> None:
         raise SystemExit(0)
 
 
+RAISES = ends.__code__.co_firstlineno + 2
+"""The line that raises."""
+
+
 def lane(configuration: HostConfiguration = LIMITS) -> Lane:
     upward = dispatcher([bound("ends", ends, decode=bytes)])
     settings = ChainSettings(configuration, (Para(1), Para(2)), upward_messages=upward)
@@ -44,7 +48,7 @@ def test_fault_names_the_record_with_the_message() -> None:
     with pytest.raises(HandlerFault) as caught:
         list(chain.execute_ready())
     assert str(caught.value) == (
-        "handler test@1.0 (ends): SystemExit raised; block 1, para 1, whose candidate in it is t:0:11"
+        f"handler test@1.0 (ends): SystemExit raised, at core/test_faults.py:{RAISES}; block 1, para 1, whose candidate in it is t:0:11"
     )
 
 
@@ -56,5 +60,5 @@ def test_fault_of_a_message_that_has_waited_says_that_the_block_has_no_candidate
     with pytest.raises(HandlerFault) as caught:
         list(chain.execute_ready())
     assert str(caught.value) == (
-        "handler test@1.0 (ends): SystemExit raised; block 2, para 1, which has no candidate in it"
+        f"handler test@1.0 (ends): SystemExit raised, at core/test_faults.py:{RAISES}; block 2, para 1, which has no candidate in it"
     )

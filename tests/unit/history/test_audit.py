@@ -4,32 +4,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from validator_simulators.settings import SimulationSettings
 
+from tests.distributions import files_of, on_path, written
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.core.levels import ChannelLevel, Levels
 from validator.core.outcomes import (
     ChannelEvent,
     ChannelEventKind,
+    Dispatch,
     Executed,
     InputKind,
     MessageRange,
     Receipt,
     Verdict,
 )
-from validator.core.types import ParaKind
+from validator.core.types import BlockNumber, ParaKind
 from validator.history.audit import ChannelLedger, Observer, QueueLedger, audit
-from validator.history.engine import Engine
+from validator.history.engine import Engine, NotExecuted, Replica
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.protocol_api import InvariantBroken
 from validator.plugin.runtime import installed_protocol
 from validator.replay.scenario import suite_names
 
 BLOCKS = 40
+ABSENT = "/nowhere/rates.json"
 
 
 def simulated(protocol: str = "router") -> tuple[Chain, LaneDefinition]:
@@ -116,6 +121,43 @@ def test_state_that_a_gone_para_left_is_a_note() -> None:
     assert not finding.fault
     assert "watermarks" in finding.detail
     state.paras[para] = ParaKind.PARACHAIN
+
+
+FAILING = """
+def read(context, payload):
+    if context.block >= {block}:
+        open("{path}")
+
+KINDS = [(b"", "rates", read)]
+"""
+
+
+def test_audit_ends_before_a_block_in_which_a_handler_fails(tmp_path: Path) -> None:
+    of, plain = simulated()
+    at = message_after(plain, of, BLOCKS // 2).block
+    with on_path(written(tmp_path, files_of("rates", "1.0.0", FAILING.format(block=at, path=ABSENT)))):
+        definition = definition_of(of, handlers=[{"name": "rates"}], ump_weights={}, ump_failing_messages=[])
+        result = audit(inputs_of(of.records), definition)
+        (finding,) = result.findings
+        assert (result.blocks, result.last_block, result.faults, result.notes) == (at - 1, at - 1, 0, 1)
+        assert (finding.check, finding.block, finding.fault) == ("execution", at, False)
+        assert (
+            f"rates@1.0.0 (rates): FileNotFoundError is not a verdict: No such file or directory: {ABSENT}, at "
+            in finding.detail
+        )
+        assert "orphans, channels" in result.skipped
+        run = Observer(definition)
+        run.emitted = [SimpleNamespace(has_since=lambda block: block == at)]  # type: ignore[list-item]
+        run.failed(NotExecuted(BlockNumber(at), "as above"))
+        assert [each.fault for each in run.result.findings] == [True]
+
+
+def message_after(definition: LaneDefinition, of: Chain, block: int) -> Dispatch:
+    """Return the first message that is dispatched after a block."""
+    found: list[Dispatch] = []
+    replica = Replica.create(definition, "")
+    Engine(inputs_of(of.records), [replica]).run(lambda executed: found.extend(executed[0].dispatches))
+    return next(each for each in found if each.block > block)
 
 
 def event(block: int, kind: ChannelEventKind, sender: int = 0, recipient: int = 0) -> Executed:

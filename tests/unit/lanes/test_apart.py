@@ -312,7 +312,7 @@ def test_a_process_that_dies_says_where(processes: LaneProcesses, kind: str, how
         (
             "interrupts",
             Fault.HANDLER,
-            "handler hostile@1.0.0 (interrupts): KeyboardInterrupt raised; block 6, para 2000, whose",
+            "handler hostile@1.0.0 (interrupts): KeyboardInterrupt raised, at ",
         ),
         ("breaks-the-core", Fault.BUG, "has the traceback; its handlers are hostile@1.0.0"),
     ],

@@ -21,7 +21,7 @@ from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
-from validator.lanes.store import Head, LaneCache, restore_lane
+from validator.lanes.store import Head, LaneCache, StateUnusable, restore_lane
 from validator.protocols.router.rules import ROUTER
 
 TALLY = """
@@ -34,6 +34,18 @@ def count(context, payload):
 KINDS = [(b"", "tally", count)]
 """
 """Counts each para's messages; a later version renames the event and continues the counts."""
+
+CLOCK = """
+from itertools import count
+
+CALLS = count()
+
+def note(context, payload):
+    context.write(b"at", bytes(next(CALLS) % 50))
+
+KINDS = [(b"", "clock", note)]
+"""
+"""Gives another result each time, as a clock would."""
 
 OLD = {"name": "tally", "version": "1.0.0"}
 NEW = {"name": "tally", "version": "2.0.0", "from_block": 12}
@@ -70,6 +82,25 @@ def at_once(of: LaneDefinition) -> list[OutputRecord]:
 
 def through_the_store(of: LaneDefinition, store: Store, cache: LaneCache, batches: list[Batch]) -> list[OutputRecord]:
     return outputs([record for batch in batches for record in run(of, store, cache, batch)])
+
+
+def test_journal_that_leads_elsewhere_names_the_blocks_the_handler_and_a_way_out(tmp_path: Path) -> None:
+    clock = written(tmp_path / "clock", files_of("clock", "1.0.0", CLOCK))
+    with on_path(clock):
+        of, store = definition({"name": "clock"}, {**OLD, "from_block": NEVER_PASSED}), Store()
+        records = through_the_store(of, store, LaneCache(), cut(CHAIN.records))
+        first = min(each["block"] for each in documents(records) if each["handler"] == "clock@1.0.0")
+        last = max(each["block"] for each in documents(records, "receipts"))
+        with pytest.raises(StateUnusable) as refused:
+            restore_lane(of, store.attempt())
+    line = str(refused.value)
+    assert line.startswith(
+        f"lane {CHAIN.lane}: blocks 1 to {last}, executed again from the journal, lead to another state than before: "
+        f"a handler does not give the same result twice, one of clock@1.0.0 (a message first in block {first}): "
+        f"`validator audit --lane {CHAIN.lane}` names the first block that differs; "
+    )
+    assert "tally" not in line
+    assert line.endswith("(docs/parked-lanes.md)")
 
 
 def executed(store: Store, of: LaneDefinition) -> int:

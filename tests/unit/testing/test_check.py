@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -224,6 +225,41 @@ def test_contract_of_the_source_folder_is_used_and_finds_each_defect(
     assert "no scenario" in found["suite covers every error with all fields (TestProtocol)"]
     assert "has changed something" in found["rejected input changes nothing (TestProtocol)"]
     assert ERRORS not in outcomes(results)
+
+
+def test_protocol_of_the_page_that_adds_a_rule_to_the_router_is_ok(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "write-a-protocol.md").read_text(encoding="utf-8")
+    project = make_protocol(tmp_path, "turns")
+    package = project / "src" / "validator_turns"
+    (package / "schemas" / "validator_turns.Candidate.avsc").unlink()
+    for path in ("records.py", "rules.py", "conformance/counting.json"):
+        (package / path).unlink()
+    files = re.findall(r"^`((?:src|tests)/\S+)`:\n\n```\w+\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(files) == 4
+    for path, text in files:
+        (project / path).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(project / "src")
+    results = check_distribution("validator-turns")
+    assert failures(results) == {}
+    ends = outcomes(results)
+    for point in (
+        "violations names every error of the package",
+        "lane gives expected results",
+        "hash seeds do not matter",
+    ):
+        assert ends[f"{point} (TestProtocol)"] == "ok"
+
+
+def test_error_that_the_contract_never_saw_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a rule, but no entry on the page, no scenario, and no place among the errors that the tests list."""
+    error = 'class ParaOutOfTurn(Violation, kind="ParaOutOfTurn", clause="rules.md C-02", rule="C-02"):\n    """Out of turn."""\n\n\n'
+    before = "class TooManyCandidates("
+    found = failures(checked(tmp_path, monkeypatch, "checkedd", (before, error + before), tests=True))
+    assert found == {
+        "violations names every error of the package (TestProtocol)": "ParaOutOfTurn (validator_checkedd.rules): not in violations"
+    }
 
 
 def test_protocol_whose_rule_raises_fails_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

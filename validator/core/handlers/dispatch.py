@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import FrameType, TracebackType
 from typing import Any, TypeAlias
 
 from validator.core.handlers.context import Context, Host
@@ -163,18 +164,16 @@ class HandlerDispatcher:
         try:
             with self._guard(bound, host.block, None):
                 return decode(payload) is not None
-        except _EXHAUSTED as error:
-            raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} is not a verdict") from error
         except HandlerInterrupted as interruption:
             raise HandlerFault(bound.name, bound.handler.kind, str(interruption)) from None
         except Exception as error:
             if cause := machine_cause(error):
-                raise HandlerFault(bound.name, bound.handler.kind, f"{cause} is not a verdict") from error
+                raise HandlerFault(bound.name, bound.handler.kind, _no_verdict(cause, error)) from error
             return True
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit and the like would end the process
-            raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} raised") from error
+            raise HandlerFault(bound.name, bound.handler.kind, _raised(error)) from error
 
     def _run(self, bound: BoundHandler, host: Host, para: ParaId, payload: bytes, limit: Weight) -> Processed:
         handler = bound.handler
@@ -199,7 +198,7 @@ class HandlerDispatcher:
                     raise
                 except Exception as error:  # the round continues whatever a handler raises
                     if cause := machine_cause(error):
-                        raise HandlerFault(bound.name, handler.kind, f"{cause} is not a verdict", para) from error
+                        raise HandlerFault(bound.name, handler.kind, _no_verdict(cause, error), para) from error
                     failure = describe(error)  # an exception's text comes from the plugin, too
         except OutOfWeight:
             context._exhausted = True
@@ -207,13 +206,13 @@ class HandlerDispatcher:
             raise
         except _EXHAUSTED as error:
             # how much of either is left depends on the process
-            raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} is not a verdict", para) from error
+            raise HandlerFault(bound.name, handler.kind, _no_verdict(error, error), para) from error
         except HandlerInterrupted as interruption:
             raise HandlerFault(bound.name, handler.kind, str(interruption), para) from None
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit and the like would end the process
-            raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} raised", para) from error
+            raise HandlerFault(bound.name, handler.kind, _raised(error), para) from error
         if context._exhausted:
             host.roll_back()
             return Processed(limit, DispatchOutcome.OUT_OF_WEIGHT, None, bound.name, handler.kind)
@@ -234,8 +233,8 @@ def _refuse(bound: BoundHandler, payload: bytes, weight: Weight, limit: Weight) 
     return None
 
 
-def machine_cause(error: BaseException) -> str | None:
-    """Return the type of what the machine has refused, if that is why a handler failed: what it was raised from or during, or a group.
+def machine_cause(error: BaseException) -> BaseException | None:
+    """Return what says that the machine has refused something, if a handler failed so: the error, what is behind it, or one of a group.
 
     That is exhaustion, a thread that the system did not give, and an `OSError` with an error number, as the system gives it: an `OSError`
     that a handler makes up has none. A handler's own classes are not asked.
@@ -252,12 +251,56 @@ def machine_cause(error: BaseException) -> str | None:
             or (issubclass(kind, OSError) and _own(OSError, "errno", each) is not None)
             or (issubclass(kind, RuntimeError) and any(type(said) is str and said in _NO_THREAD for said in arguments))
         ):
-            return kind.__name__
+            return each
         behind = [_own(BaseException, name, each) for name in ("__cause__", "__context__")]
         if issubclass(kind, BaseExceptionGroup):
             behind += _own(BaseExceptionGroup, "exceptions", each)
         left += [found for found in behind if found is not None]
     return None
+
+
+def line_in_plugin(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Return where a handler was, as text to append: of frames, outermost first, the last line in the package of the plugin's first one.
+
+    Empty if no frame is a plugin's. A plugin's own objects are not asked.
+    """
+    package, line = None, ""
+    for frame, number in frames:
+        name = dict.get(frame.f_globals, "__name__")
+        top = name.partition(".")[0] if type(name) is str else ""
+        if name == __name__:
+            package, line = None, ""  # the plugin comes after it
+        elif top != "validator" and (package is None or top == package):
+            package, line = top, f", at {'/'.join(frame.f_code.co_filename.split('/')[-2:])}:{number}"
+    return line
+
+
+def frames_of(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames of a traceback, outermost first, with their lines."""
+    while trace is not None:
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _no_verdict(cause: BaseException, error: BaseException) -> str:
+    """Return, in words, why a handler's ``error`` is no verdict: what the machine has refused, and where."""
+    line = line_in_plugin(frames_of(cause.__traceback__)) or line_in_plugin(frames_of(error.__traceback__))
+    return f"{type(cause).__name__} is not a verdict{_said(cause)}{line}"
+
+
+def _raised(error: BaseException) -> str:
+    return f"{type(error).__name__} raised{line_in_plugin(frames_of(error.__traceback__))}"
+
+
+def _said(error: BaseException) -> str:
+    """Return what an exception was made with, as text to append: a plugin's own classes are not asked, outside of the guard."""
+    if issubclass(type(error), OSError):
+        said = [_own(OSError, name, error) for name in ("strerror", "filename")]
+    else:
+        said = list(_own(BaseException, "args", error))
+    texts = [each for each in said if type(each) is str]
+    text = ": ".join(texts).encode("utf-8", "backslashreplace").decode()[:HANDLER_FAILURE_CHARACTERS_MAX]
+    return f": {text}" if text else ""
 
 
 def _own(kind: type, name: str, error: BaseException) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from validator.core.types import BlockNumber
+
 
 class OutOfWeight(BaseException):
     """The message has used up its weight.
@@ -21,15 +23,18 @@ class HandlerInterrupted(BaseException):
 class HandlerFault(Exception):
     """A handler failed in a way that must not become a verdict, since another machine might see something else: the lane stops.
 
-    ``para`` sent the message, if it is known.
+    ``para`` sent the message, if it is known; ``block`` is set when the fault leaves the block's execution.
     """
+
+    block: BlockNumber
 
     def __init__(self, name: str, kind: str, what: str, para: int | None = None) -> None:
         super().__init__(f"handler {name} ({kind}): {what}")
         self.para = para
 
-    def place(self, block: int, candidates: Sequence[str]) -> None:
+    def place(self, block: BlockNumber, candidates: Sequence[str]) -> None:
         """Add where the message is to the text: the block, and the records of the para's candidates in it."""
+        self.block = block
         self.args = (f"{self.args[0]}{place_of(block, self.para, candidates)}",)
 
 

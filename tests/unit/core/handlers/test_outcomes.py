@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -300,8 +303,43 @@ def raising(error: BaseException) -> Any:
     ],
 )
 def test_machine_dependent_fault_stops_query(handle: Any, text: str) -> None:
-    with pytest.raises(HandlerFault, match=rf"^handler test@1\.0 \(kind\): {text}$"):
+    with pytest.raises(HandlerFault) as fault:
         run(handle)
+    assert re.fullmatch(rf"handler test@1\.0 \(kind\): {text}(: \w.*)?(, at handlers/[\w.]+:\d+)?", str(fault.value))
+
+
+def test_fault_names_the_plugins_line_and_what_was_refused(tmp_path: Path) -> None:
+    missing = tmp_path / "rates.json"
+
+    def reading(context: Context, message: bytes) -> None:
+        json.load(missing.open())
+
+    def wrapping(context: Context, message: bytes) -> None:
+        try:
+            reading(context, message)
+        except OSError as error:
+            raise ValueError("no rates") from error
+
+    first = reading.__code__.co_firstlineno
+    said = (
+        f"handler test@1.0 (kind): FileNotFoundError is not a verdict: No such file or directory: {missing}, "
+        f"at handlers/test_outcomes.py:{first + 1}"
+    )
+    for handle in (reading, wrapping):
+        with pytest.raises(HandlerFault) as fault:
+            run(handle)
+        assert str(fault.value) == said
+
+
+def test_plugins_own_exception_is_not_asked_for_its_text() -> None:
+    class Own(OSError):
+        def __str__(self) -> str:
+            return str(forever(None, b""))  # type: ignore[arg-type,func-returns-value]
+
+    with pytest.raises(
+        HandlerFault, match=r"Own is not a verdict: No space left on device, at handlers/test_outcomes\.py:\d+$"
+    ):
+        run(raising(Own(28, "No space left on device")))
 
 
 def test_keyboard_interrupt_propagates() -> None:
@@ -349,7 +387,7 @@ class Slow(Exception):
 @pytest.mark.parametrize("handle", [forever, stubborn, renaming, raising(Slow())])
 def test_endless_handler_stops_query_even_if_it_catches_interruption(handle: Any) -> None:
     before = signal.getsignal(signal.SIGALRM)
-    with pytest.raises(HandlerFault, match=r"it did not end within 0\.05 seconds"):
+    with pytest.raises(HandlerFault, match=r"it did not end within 0\.05 seconds, at handlers/test_outcomes\.py:\d+$"):
         run(handle, guard=Watchdog(0.05))
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
