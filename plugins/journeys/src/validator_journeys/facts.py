@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the records of a lane say about messages: the input of the state machine, as tuples that have a plain binary form.
+
+The plain form is the same for the same values, so facts are stored as they came. It knows None, booleans, integers, bytes, text and tuples.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from validator.plugin.protocol_api import DecodeError, Hash, Reader, Writer
+from validator_journeys.content import Content
+
+
+class Source(IntEnum):
+    """Which record a fact is of. The order is that of execution for what verdicts judge."""
+
+    BLOCK = 0
+    CANDIDATE = 1
+    DOWNWARD = 2
+    VERDICT_OF_INCLUSION = 3
+    VERDICT_OF_TIMEOUT = 4
+    VERDICT_OF_REQUEST = 5
+    VERDICT_OF_DOWNWARD = 6
+    VERDICT_OF_CANDIDATE = 7
+    DISPATCH = 8
+    CHANNEL_EVENT = 9
+
+
+class Ref(NamedTuple):
+    """A message that was queued: the para at the other end, its number in the queue, the queue's MQC head after it."""
+
+    recipient: int
+    number: int
+    mqc_head: Hash
+
+
+class Range(NamedTuple):
+    """Messages that left a queue, and the bytes of all; ``sender`` is None for a queue of the relay chain's own."""
+
+    sender: int | None
+    first: int
+    last: int
+    size: int
+
+
+class Pending(NamedTuple):
+    """An entry of a block record's lists: the candidate of a para backed in a block, None for its oldest one."""
+
+    para: int
+    backed_at: int | None
+
+
+class BlockFact(NamedTuple):
+    """The lists of a block record, by which inclusions and timeouts name candidates."""
+
+    included: tuple[Pending, ...] = ()
+    timed_out: tuple[Pending, ...] = ()
+
+
+class CandidateFact(NamedTuple):
+    """The messages of a candidate: upward ones (a payload without bytes separates signals), and recipients with what goes to them."""
+
+    upward: tuple[Content, ...] = ()
+    horizontal: tuple[tuple[int, Content], ...] = ()
+
+
+class VerdictFact(NamedTuple):
+    """An accepted input: what it queued and what its para received. ``signals`` says whether the candidate has any."""
+
+    para: int
+    enacted: bool
+    messages: tuple[Ref, ...] = ()
+    received: tuple[Range, ...] = ()
+    candidate_hash: Hash | None = None
+    signals: bool = False
+
+
+class DispatchFact(NamedTuple):
+    """An upward message that was handed over, with the downward messages that its handler queued."""
+
+    para: int
+    content: Content
+    outcome: str
+    messages: tuple[Ref, ...] = ()
+
+
+class EventFact(NamedTuple):
+    """A channel that opened or closed, or messages that a para's queues dropped."""
+
+    event: str
+    sender: int
+    recipient: int
+    reason: str | None = None
+    dropped: tuple[Range, ...] = ()
+
+
+Fact: TypeAlias = BlockFact | CandidateFact | Content | VerdictFact | DispatchFact | EventFact
+"""`Content` is a downward message."""
+
+
+class Place(NamedTuple):
+    """The place of a fact in its lane; a later one for the same place is a repetition."""
+
+    block: int
+    source: Source
+    index: int  # type: ignore[assignment]  # shadows tuple.index
+
+
+def encode_fact(fact: Fact) -> bytes:
+    """Return the plain form of a fact."""
+    return encode_plain(tuple(fact))
+
+
+def decode_fact(source: Source, encoded: bytes) -> Fact:
+    """Return a fact of a kind of record. Raises `DecodeError` for bytes that `encode_fact` does not write."""
+    plain = decode_plain(encoded)
+    match source:
+        case Source.BLOCK:
+            return BlockFact(*(tuple(Pending(*each) for each in listed) for listed in plain))
+        case Source.CANDIDATE:
+            upward, horizontal = plain
+            return CandidateFact(
+                tuple(Content(*each) for each in upward),
+                tuple((recipient, Content(*content)) for recipient, content in horizontal),
+            )
+        case Source.DOWNWARD:
+            return Content(*plain)
+        case Source.DISPATCH:
+            para, content, outcome, messages = plain
+            return DispatchFact(para, Content(*content), outcome, _refs(messages))
+        case Source.CHANNEL_EVENT:
+            *others, dropped = plain
+            return EventFact(*others, _ranges(dropped))
+        case _:
+            para, enacted, messages, received, *others = plain
+            return VerdictFact(para, enacted, _refs(messages), _ranges(received), *others)
+
+
+def _refs(plain: Any) -> tuple[Ref, ...]:
+    return tuple(Ref(*each) for each in plain)
+
+
+def _ranges(plain: Any) -> tuple[Range, ...]:
+    return tuple(Range(*each) for each in plain)
+
+
+# --- the plain form ---
+
+_NONE, _FALSE, _TRUE, _NATURAL, _NEGATIVE, _BYTES, _TEXT, _TUPLE = range(8)
+_CONSTANTS: Final = {_NONE: None, _FALSE: False, _TRUE: True}
+
+
+def encode_plain(value: Any) -> bytes:
+    """Return the plain form of a value."""
+    out = Writer()
+    _write(out, value)
+    return bytes(out.buffer)
+
+
+def decode_plain(encoded: bytes) -> Any:
+    """Return the value of a plain form. Raises `DecodeError`."""
+    reader = Reader(encoded)
+    value = _read(reader)
+    reader.end()
+    return value
+
+
+def _write(out: Writer, value: Any) -> None:
+    if value is None:
+        out.u8(_NONE)
+    elif isinstance(value, bool):
+        out.u8(_TRUE if value else _FALSE)
+    elif isinstance(value, int):
+        out.u8(_NATURAL if value >= 0 else _NEGATIVE)
+        out.compact(abs(value))
+    elif isinstance(value, bytes):
+        out.u8(_BYTES)
+        out.bytes(value)
+    elif isinstance(value, str):
+        out.u8(_TEXT)
+        out.bytes(value.encode())
+    else:
+        out.u8(_TUPLE)
+        out.compact(len(value))
+        for each in value:
+            _write(out, each)
+
+
+def _read(reader: Reader) -> Any:
+    kind = reader.u8()
+    if kind in _CONSTANTS:
+        return _CONSTANTS[kind]
+    match kind:
+        case 3:
+            return reader.compact()
+        case 4:
+            return -reader.compact()
+        case 5:
+            return reader.bytes()
+        case 6:
+            return reader.bytes().decode()
+        case 7:
+            return tuple(reader.items(lambda: _read(reader)))
+        case _:
+            raise DecodeError(f"plain value at offset {reader.position - 1} is of kind {kind}, expected one below 8")
