@@ -8,6 +8,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
+from validator_journeys import records
 from validator_simulators import SimulationSettings
 from validator_simulators.settings import PROFILES
 
@@ -15,7 +16,6 @@ from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.core.levels import LevelChoice, Levels
 from validator.core.limits import U32_MAX
 from validator.lanes.processor import LaneProcessor
-from validator_journeys import records
 
 OUTPUTS = (records.VERDICTS, records.DISPATCHES, records.EVENTS, records.RECEIPTS)
 INPUTS = (records.BLOCKS, records.CANDIDATES, records.DOWNWARD)
@@ -24,10 +24,16 @@ SMALL = {"preset": "tight", "paras": 8, "candidates_per_block": 5, "session_leng
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "router": ("router", {**SMALL, "seed": 21, "blocks": 60, "notifications": True, "requests_per_100_blocks": 400}),
     "router-loose": ("router", {"seed": 22, "blocks": 60, "session_length_blocks": 6}),
-    "router-on-inclusion": ("router", {**SMALL, "seed": 23, "blocks": 60, "enactment": "on-inclusion", "violation_share": 0.2}),
+    "router-on-inclusion": (
+        "router",
+        {**SMALL, "seed": 23, "blocks": 60, "enactment": "on-inclusion", "violation_share": 0.2},
+    ),
     "router-history": ("router", {**PROFILES["history"], "seed": 24}),
     "early-hrmp": ("early-hrmp", {"seed": 25, "blocks": 80, "session_length_blocks": 5}),
-    "early-hrmp-on-inclusion": ("early-hrmp", {"seed": 26, "blocks": 80, "session_length_blocks": 5, "enactment": "on-inclusion"}),
+    "early-hrmp-on-inclusion": (
+        "early-hrmp",
+        {"seed": 26, "blocks": 80, "session_length_blocks": 5, "enactment": "on-inclusion"},
+    ),
     "xcmp": ("xcmp", {"seed": 27, "blocks": 60, "session_length_blocks": 5}),
     "xcmp-network": ("xcmp-network", {"seed": 28, "blocks": 60, "session_length_blocks": 5}),
 }

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every message of simulated chains ends once or waits, with the payload that its input had, and what waits equals the chain's own state."""
+"""Every message of simulated chains ends once or waits, with its own payload, and what waits equals the chain's own state."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pytest
 from played import SETTINGS, Played, played
 from validator_journeys import records
-from validator_journeys.content import content_of
-from validator_journeys.facts import Place, Source, encode_fact
+from validator_journeys.facts import encode_fact
 from validator_journeys.identity import Identity, Kind
-from validator_journeys.waiting import Fate, Queued, Step, Waiting
+from validator_journeys.waiting import Fate, Queued, Step, Waiting, unpack
+
+from validator.plugin.protocol_api import blake2b_256, message_hash, mqc_link
 
 
 def run(of: Played) -> tuple[Waiting, list[Step]]:
@@ -47,9 +48,45 @@ def test_every_message_ends_once_or_waits(name: str) -> None:
     _equals_state(of, waiting)
     unseen = [step for step in ended.values() if step.queued is None]
     assert len(unseen) <= len(queued) // 10, Counter(step.identity.kind for step in unseen)
-    kinds = Counter(each.kind for each in queued)
-    print(name, kinds, Counter((step.identity.kind, step.end.fate, step.end.detail) for step in ended.values() if step.end), len(unseen))
-    assert kinds[Kind.DOWNWARD]
+    assert {step.identity.kind for step in unseen} <= {Kind.DOWNWARD}
+    assert Counter(each.kind for each in queued)[Kind.DOWNWARD]
+    if of.protocol == "router":
+        assert {step.end.fate for step in ended.values() if step.end} == set(Fate)
+
+
+@pytest.mark.parametrize("name", ["router", "router-history", "early-hrmp"])
+def test_payloads_are_those_of_the_queues_hash_chains(name: str) -> None:
+    """Each MQC head follows from the one before, the block of queueing and the payload's hash, if the payload is known."""
+    _, steps = run(played(name))
+    links = links_of(played(name))
+    heads: dict[tuple[int | None, int | None, int], tuple[int, bytes]] = {}
+    checked = 0
+    for step in steps:
+        queued = step.queued
+        if step.end is not None or queued is None or queued.mqc_head is None:
+            continue
+        shared = name == "early-hrmp"
+        queue = None if shared else step.identity.sender, step.identity.recipient, step.identity.opened_at
+        number, before = heads.get(queue, (0, bytes(32)))
+        if queued.content is not None and number + 1 == step.identity.number:
+            checked += 1
+            assert mqc_link(before, queued.block, links[queued.content.hash]) == queued.mqc_head
+        heads[queue] = step.identity.number, queued.mqc_head
+    assert checked > 100
+
+
+def links_of(of: Played) -> dict[bytes, bytes]:
+    """The hashes in the queues' chains, which have a payload's length in them, by the payloads' own hashes."""
+    payloads = []
+    for block in of.blocks:
+        for topic, value in block:
+            if topic == records.DOWNWARD:
+                payloads.append(records.decode(topic, value)["msg"])
+            elif topic == records.CANDIDATES:
+                candidate = records.decode_candidate((of.protocol,), value) or {}
+                payloads += [each["data"] for each in candidate.get("horizontal_messages", ())]
+                payloads += [each["payload"] for each in candidate.get("hrmp_messages", ())]
+    return {blake2b_256(payload): message_hash(payload) for payload in payloads}
 
 
 def _equals_state(of: Played, waiting: Waiting) -> None:
@@ -59,8 +96,6 @@ def _equals_state(of: Played, waiting: Waiting) -> None:
     unknown = set()
     for name, queue in waiting.queues.items():
         for packed in queue.waiting.values():
-            from validator_journeys.waiting import unpack
-
             content = unpack(packed).content
             counts[name] += 1
             if content is None:

@@ -131,8 +131,8 @@ def decode_fact(source: Source, encoded: bytes) -> Fact:
             para, content, outcome, messages = plain
             return DispatchFact(para, Content(*content), outcome, _refs(messages))
         case Source.CHANNEL_EVENT:
-            *others, dropped = plain
-            return EventFact(*others, _ranges(dropped))
+            event, sender, recipient, reason, dropped = plain
+            return EventFact(event, sender, recipient, reason, _ranges(dropped))
         case _:
             para, enacted, messages, received, *others = plain
             return VerdictFact(para, enacted, _refs(messages), _ranges(received), *others)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from validator.plugin.job_api import OutputRecord, RecordFormat, RecordUnreadable, SchemaSet, TopicForm, schemas
-from validator.plugin.protocol_api import LimitError, ProtocolDefinition, RecordType, installed_protocol
+from validator.plugin.protocol_api import LimitError, RecordType, installed_protocol
 from validator_journeys.content import content_of
 from validator_journeys.facts import (
     BlockFact,
@@ -103,7 +103,7 @@ def fact_of(topic: str, protocols: tuple[str, ...], value: bytes) -> tuple[str, 
     ``protocols`` are those whose candidates may be among the records.
     """
     try:
-        record = _decode_candidate(protocols, value) if topic == CANDIDATES else decode(topic, value)
+        record = decode_candidate(protocols, value) if topic == CANDIDATES else decode(topic, value)
     except (RecordUnreadable, LimitError):
         return None  # a dead letter of its lane
     if record is None:
@@ -117,7 +117,8 @@ def fact_of(topic: str, protocols: tuple[str, ...], value: bytes) -> tuple[str, 
 
 def _block(record: Mapping[str, Any]) -> tuple[Source, Fact] | None:
     lists = tuple(
-        tuple(Pending(each["para_id"], each["backed_at"]) for each in record[name]) for name in ("included", "timed_out")
+        tuple(Pending(each["para_id"], each["backed_at"]) for each in record[name])
+        for name in ("included", "timed_out")
     )
     return (Source.BLOCK, BlockFact(*lists)) if any(lists) else None
 
@@ -191,14 +192,10 @@ _FACTS: Final[dict[str, Callable[[Mapping[str, Any]], tuple[Source, Fact] | None
 def _candidate_record(protocol: str) -> tuple[RecordFormat, RecordType] | None:
     """Return the format and the type of a protocol's candidates; None if it has none, or is not installed."""
     definition = installed_protocol(protocol)
-    record = definition and next((each for each in definition.records if each.topic == CANDIDATES), None)
-    if definition is None or record is None:
+    if definition is None:
         return None
-    return RecordFormat(_schemas_of(definition), record.schema), record
-
-
-def _schemas_of(definition: ProtocolDefinition) -> SchemaSet:
-    return SchemaSet.read(definition.schemas)
+    record = next((each for each in definition.records if each.topic == CANDIDATES), None)
+    return None if record is None else (RecordFormat(SchemaSet.read(definition.schemas), record.schema), record)
 
 
 def _candidate_fields(protocol: str) -> set[str]:
@@ -206,7 +203,7 @@ def _candidate_fields(protocol: str) -> set[str]:
     return set() if found is None else {each["name"] for each in found[0].schema.source["fields"]}
 
 
-def _decode_candidate(protocols: tuple[str, ...], value: bytes) -> dict[str, Any] | None:
+def decode_candidate(protocols: tuple[str, ...], value: bytes) -> dict[str, Any] | None:
     """Return a candidate whose fields are in range, as its lane checks them. Raises `RecordUnreadable`, `LimitError`."""
     for protocol in protocols:
         found = _candidate_record(protocol)

@@ -82,7 +82,7 @@ class Fate(StrEnum):
 
 
 class End(NamedTuple):
-    """The end of a message. ``detail`` is the outcome of a dispatch, or why it was dropped; ``by`` is None for what a session change did."""
+    """The end of a message. ``detail`` is the outcome of a dispatch, or why it was dropped; ``by`` is None for a channel event."""
 
     fate: Fate
     block: int
@@ -263,7 +263,11 @@ class _Application:
         kept = self.waiting.pending.get(fact.para, [])
         backed_at = named[0].backed_at if named else None
         at = next(
-            (at for at, each in enumerate(kept) if fact.candidate_hash is not None and each.candidate_hash == fact.candidate_hash),
+            (
+                at
+                for at, each in enumerate(kept)
+                if fact.candidate_hash is not None and each.candidate_hash == fact.candidate_hash
+            ),
             None,
         )
         if at is None:
@@ -349,7 +353,9 @@ class _Application:
                 sizes = {number: queued.content.size for number, queued in new.items() if queued.content is not None}
                 number = next((each for each, size in sizes.items() if size == dropped.size), None)
                 if number is None:
-                    number = next((each for each, packed in queue.waiting.items() if _size(packed) == dropped.size), None)
+                    number = next(
+                        (each for each, packed in queue.waiting.items() if _size(packed) == dropped.size), None
+                    )
                 if number is None:
                     self._end_unseen(name, queue, end)
                 else:
@@ -434,7 +440,7 @@ class _Application:
     # --- one message ---
 
     def _queue(self, name: QueueName) -> Queue:
-        self.waiting.touched_chunks[name]  # noqa: B018 - a default dictionary: its numbers may change
+        self.waiting.touched_chunks.setdefault(name, set())  # its numbers may change
         return self.waiting.queues.setdefault(name, Queue())
 
     def _put(self, name: QueueName, number: int, queued: Queued) -> None:
