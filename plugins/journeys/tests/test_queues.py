@@ -21,11 +21,10 @@ from validator_journeys.facts import (
     Source,
     VerdictFact,
     decode_fact,
-    decode_plain,
     encode_fact,
-    encode_plain,
 )
 from validator_journeys.pages import changes, restore
+from validator_journeys.plain import decode_plain, encode_plain
 from validator_journeys.waiting import By, Channels, Queue, Queued, Step, Waiting, pack
 
 from validator.plugin.protocol_api import DecodeError

@@ -30,8 +30,9 @@ from validator.plugin.job_api import (
 )
 from validator.plugin.protocol_api import U32_MAX
 from validator_journeys import records
-from validator_journeys.facts import Place, Source, decode_plain, encode_fact, encode_plain
+from validator_journeys.facts import Place, Source, encode_fact
 from validator_journeys.pages import changes, restore
+from validator_journeys.plain import decode_plain, encode_plain
 from validator_journeys.waiting import Step, Waiting
 
 JOB: Final = "journeys"

@@ -11,7 +11,8 @@ from typing import Final
 
 from validator.plugin.protocol_api import Encoding, Reader, Writer
 from validator_journeys.content import Content
-from validator_journeys.facts import CandidateFact, decode_plain, encode_plain
+from validator_journeys.facts import CandidateFact
+from validator_journeys.plain import decode_plain, encode_plain
 from validator_journeys.waiting import CHUNK_MESSAGES, Channels, Kept, Queue, QueueName, Waiting
 
 PAGE: Final = Encoding("page of journeys")

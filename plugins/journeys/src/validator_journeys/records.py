@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from validator.plugin.job_api import OutputRecord, RecordFormat, RecordUnreadable, SchemaSet, TopicForm, schemas
 from validator.plugin.protocol_api import LimitError, RecordType, installed_protocol
-from validator_journeys.content import content_of
+from validator_journeys.content import content_of, summary_of
 from validator_journeys.facts import (
     BlockFact,
     CandidateFact,
@@ -238,7 +238,7 @@ def encode_step(step: Step) -> OutputRecord:
         "payload_hash": content and content.hash,
         "size": content and content.size,
         "mqc_head": queued and queued.mqc_head,
-        "xcm": None,
+        "payload": None if content is None else summary_of(content),
         "legs": legs,
         "waits_blocks": None if queued is None or end is None else end.block - queued.block,
         "journey": None,

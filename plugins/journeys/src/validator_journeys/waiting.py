@@ -35,10 +35,9 @@ from validator_journeys.facts import (
     Source,
     VerdictFact,
     decode_fact,
-    decode_plain,
-    encode_plain,
 )
 from validator_journeys.identity import Identity, Kind
+from validator_journeys.plain import decode_plain, encode_plain
 
 CHUNK_MESSAGES: Final = 64
 """Messages of a queue whose numbers share a chunk, which is stored together."""
