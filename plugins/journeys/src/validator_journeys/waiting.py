@@ -180,7 +180,7 @@ class Waiting:
             (Source(source), index): decode_fact(Source(source), facts[source, index])
             for source, index in sorted(facts)
         }
-        return _Application(self, block, decoded).steps
+        return _Application(self, block, decoded).run()
 
     def oldest(self) -> int | None:
         """Return the block in which the message that has waited longest was queued."""
@@ -219,14 +219,18 @@ class _Application:
         self._new_upward: dict[int, dict[int, Queued]] = defaultdict(dict)
         """By para, upward messages of this block."""
         self._channel_events: dict[QueueName, list[EventFact]] = defaultdict(list)
-        self._offboarded: list[EventFact] = []
+        self._of_paras: list[EventFact] = []
+
+    def run(self) -> list[Step]:
+        """Apply all facts, once; what a session change does to paras comes last, as in the block."""
         self._verdicts()
         oversized = self._events()
         self._drop_oversized(oversized)
         self._dispatches()
         self._settle()
-        for event in self._offboarded:
+        for event in self._of_paras:
             self._drop_of_para(event)
+        return self.steps
 
     # --- what facts say ---
 
@@ -315,7 +319,7 @@ class _Application:
             elif fact.reason == OVERSIZED:
                 oversized.append(fact)
             else:
-                self._offboarded.append(fact)
+                self._of_paras.append(fact)
         return oversized
 
     def _dispatches(self) -> None:
