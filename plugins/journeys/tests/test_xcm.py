@@ -196,3 +196,21 @@ def test_every_recorded_payload_is_read_to_its_end():
             found |= {("horizontal", message["data"]) for message in event["horizontal_messages"] or ()}
     assert len(found) > 40
     assert [(kind, payload) for kind, payload in found if read_payload(kind, bytes.fromhex(payload)).reason] == []
+
+
+def test_text_of_locations_and_instances():
+    def assets(xcm: bytes) -> list[tuple[str, int | str]]:
+        read = read_payload("upward", xcm)
+        assert read.reason is None
+        return [tuple(asset) for asset in read.messages[0].assets]
+
+    long_key = b"\x02\x04\x00\x04\x00\x00\x01\x06\xa0" + b"k" * 40 + b"\x00\x04"
+    assert assets(long_key) == [(f"GeneralKey({'6b' * 32}...)", 1)]
+    short_key = b"\x04\x04\x00\x04\x03\x01\x06\x02ab" + bytes(30) + b"\x01\x01\x14"
+    assert assets(short_key) == [("../../../GeneralKey(6162)", "Index(5)")]
+    ethereum = b"\x05\x04\x00\x04\x02\x02\x09\x07\x04\x03\x00" + bytes(20) + b"\x01\x00"
+    assert assets(ethereum) == [(f"../../GlobalConsensus(Ethereum(1))/AccountKey20({'00' * 20})", "Undefined")]
+    plurality = b"\x03\x04\x00\x04\x00\x00\x01\x08\x03\x02\x04\x08\x00\x00"
+    assert assets(plurality) == [("Plurality(Executive,Fraction(2))", 0)]
+    abstract = b"\x03\x04\x00\x04\x01" + b"a" * 32 + b"\x00\x00"
+    assert assets(abstract) == [(f"Abstract({'61' * 32})", 0)]

@@ -160,7 +160,7 @@ def _asset(asset: Any) -> XcmAsset:
     if identity[0] == "Concrete":
         location = _location(identity[1])
     elif identity[0] == "Abstract":
-        location = f"Abstract({identity[1].hex()})"
+        location = f"Abstract({_key(identity[1])})"
     else:
         location = _location(identity)
     return XcmAsset(location, value if kind == "Fungible" else _short(value))
@@ -168,7 +168,7 @@ def _asset(asset: Any) -> XcmAsset:
 
 def _location(location: Any) -> str:
     parents, interior = location
-    steps = [".."] * min(parents, 8) + [_short(junction) for junction in interior[1:]]
+    steps = [".."] * parents + [_short(junction) for junction in interior[1:]]
     return "/".join(steps) or "."
 
 
@@ -176,10 +176,14 @@ def _short(value: Any) -> str:
     """Return the text of a junction or an instance; the network of an account is left out."""
     if value[0] == "GeneralKey":
         key = value[-1] if len(value) == 2 else value[2][: value[1]]
-        return f"GeneralKey({key.hex()})"
+        return f"GeneralKey({_key(key)})"
     if len(value) == 1:
         return str(value[0])
     field = value[-1]
     if isinstance(field, tuple):
         return f"{value[0]}({','.join(_short(part) for part in value[1:])})"
-    return f"{value[0]}({field.hex() if isinstance(field, bytes) else field})"
+    return f"{value[0]}({_key(field) if isinstance(field, bytes) else field})"
+
+
+def _key(key: bytes) -> str:
+    return key.hex() if len(key) <= LIMITS.key_bytes else f"{key[: LIMITS.key_bytes].hex()}..."

@@ -21,7 +21,7 @@ class Limits(NamedTuple):
     """What one XCM may hold; equal to or above the limits of the runtimes that decode it."""
 
     depth: int = 8
-    """XCMs nested in each other, the outermost included."""
+    """XCMs nested in each other, the outermost included. A location has at most 8 junctions by its type."""
     instructions: int = 100
     """Instructions, nested ones included."""
     items: int = 100
@@ -32,6 +32,8 @@ class Limits(NamedTuple):
     """XCMs or blobs in one payload."""
     assets: int = 20
     """Assets that a summary names."""
+    key_bytes: int = 32
+    """Bytes of a key that a summary shows: version 2 has keys of any length."""
 
 
 LIMITS = Limits()
@@ -60,6 +62,7 @@ JUNCTIONS = (
     "Plurality BodyId BodyPart",
     "GlobalConsensus NetworkId",
 )
+# The numbers of errors matter for their fields alone: a summary does not name them.
 ERRORS = tuple(f"Error{index} u8" if index == 21 else f"Error{index}" for index in range(22))
 
 V2: dict[str, Type] = {
