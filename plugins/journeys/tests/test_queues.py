@@ -172,20 +172,17 @@ def test_inclusion_names_its_candidate(by_hash: bool) -> None:
     for block, content in ((1, A), (2, B)):
         kept = VerdictFact(7, enacted=False, candidate_hash=bytes([block]) * 32 if by_hash else None)
         play(waiting, block, (Source.CANDIDATE, 0, upward(content)), (Source.VERDICT_OF_CANDIDATE, 0, kept))
+    one, two = (bytes([block]) * 32 if by_hash else None for block in (1, 2))
     listed = BlockFact((Pending(7, 2),), (Pending(7, None),))
-    play(
-        waiting,
-        3,
-        *([] if by_hash else [(Source.BLOCK, 0, listed)]),
-        (
-            Source.VERDICT_OF_INCLUSION,
-            0,
-            VerdictFact(7, enacted=True, candidate_hash=bytes([2]) * 32 if by_hash else None),
-        ),
-    )
+    included = VerdictFact(7, enacted=True, candidate_hash=two)
+    play(waiting, 3, *([] if by_hash else [(Source.BLOCK, 0, listed)]), (Source.VERDICT_OF_INCLUSION, 0, included))
     ((_, queued),) = waiting.each()
     assert queued.content == B
-    play(waiting, 4, (Source.BLOCK, 0, listed), (Source.VERDICT_OF_TIMEOUT, 0, VerdictFact(7, enacted=False)))
+    stranger = VerdictFact(7, enacted=False, candidate_hash=bytes([9]) * 32)
+    play(waiting, 4, (Source.VERDICT_OF_TIMEOUT, 0, stranger))
+    assert waiting.pending, "it was backed before the job began"
+    timed_out = VerdictFact(7, enacted=False, candidate_hash=one)
+    play(waiting, 5, (Source.BLOCK, 0, listed), (Source.VERDICT_OF_TIMEOUT, 0, timed_out))
     assert not waiting.pending
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 from played import SETTINGS, Played, played
@@ -15,10 +16,10 @@ from validator_journeys.waiting import Fate, Queued, Step, Waiting, unpack
 from validator.plugin.protocol_api import blake2b_256, message_hash, mqc_link
 
 
-def run(of: Played) -> tuple[Waiting, list[Step]]:
+def run(of: Played, since: int = 0) -> tuple[Waiting, list[Step]]:
     waiting = Waiting(of.chain.lane, records.channels_of(of.protocol))
     steps = []
-    for block in of.blocks:
+    for block in of.blocks[since:]:
         for topic, value in block:
             if topic == records.RECEIPTS:
                 steps += waiting.apply(records.decode(topic, value)["block"])
@@ -73,6 +74,41 @@ def test_payloads_are_those_of_the_queues_hash_chains(name: str) -> None:
             assert mqc_link(before, queued.block, links[queued.content.hash]) == queued.mqc_head
         heads[queue] = step.identity.number, queued.mqc_head
     assert checked > 100
+
+
+@pytest.mark.parametrize("since", [1, 7, 20])
+@pytest.mark.parametrize("name", ["router-loose", "router-on-inclusion", "xcmp"])
+def test_job_that_begins_late_sees_the_same_ends(name: str, since: int) -> None:
+    """Messages that it did not see queued end without content; all others end as they do for a job that saw everything."""
+    of = played(name)
+    waiting, late = run(of, since)
+    everything, steps = run(of)
+    first = of.chain.blocks[since].block
+    assert ends(late) == ends(step for step in steps if step.end and step.end.block >= first)
+    seen = {queued for _, queued in waiting.each()}
+    assert seen <= {queued for _, queued in everything.each()}
+    content = {place(step): step.queued.content for step in steps if step.queued}
+    for step in late:
+        if step.queued is not None and step.queued.content is not None and step.identity.kind is not Kind.UPWARD:
+            assert content[place(step)] == step.queued.content
+
+
+def place(step: Step) -> tuple[object, ...]:
+    assert step.queued is not None
+    return step.identity.sender, step.identity.recipient, step.identity.number, step.queued.block
+
+
+def ends(steps: Iterable[Step]) -> Counter[tuple[object, ...]]:
+    """Count how messages ended; the numbers of upward messages begin with the job."""
+    return Counter(
+        (
+            *step.identity[1:4],
+            None if step.identity.kind is Kind.UPWARD else step.identity.number,
+            step.end,
+        )
+        for step in steps
+        if step.end is not None
+    )
 
 
 def links_of(of: Played) -> dict[bytes, bytes]:

@@ -262,21 +262,19 @@ class _Application:
                     self._queue_downward(fact.messages, by)
 
     def _take_pending(self, fact: VerdictFact, named: Sequence[Pending]) -> CandidateFact | None:
-        """Remove the pending candidate that a verdict is about: by its hash, else as the block record names it, else the oldest."""
+        """Remove the pending candidate that a verdict is about: by its hash if it has one, else as the block record names it."""
         kept = self.waiting.pending.get(fact.para, [])
-        backed_at = named[0].backed_at if named else None
+        named_at = named[0].backed_at if named else None
         at = next(
             (
                 at
-                for at, each in enumerate(kept)
-                if fact.candidate_hash is not None and each.candidate_hash == fact.candidate_hash
+                for at, (backed_at, candidate_hash, _) in enumerate(kept)
+                if candidate_hash == fact.candidate_hash and (candidate_hash or named_at in (None, backed_at))
             ),
             None,
         )
         if at is None:
-            at = next((at for at, each in enumerate(kept) if backed_at in (None, each.backed_at)), None)
-        if at is None:
-            return None
+            return None  # it was backed before the job began
         taken = kept.pop(at)
         if not kept:
             del self.waiting.pending[fact.para]
