@@ -119,6 +119,17 @@ def ended(name: str) -> list[Any]:
     return list(fresh(name, whole(name)[1]).measures())
 
 
+def test_measures_are_those_that_the_job_declares() -> None:
+    declared = {metric.name: metric.labels for metric in JourneysJob.metrics}
+    state = fresh("router", {})
+    state.process([item for block in items_of("router") for item in in_order(job_of("router"), block)])
+    measures = list(state.measures())
+    assert {measure.name for measure in measures} == declared.keys()
+    for measure in measures:
+        assert len(measure.labels) == len(declared[measure.name])
+    assert sum(measure.value for measure in measures if measure.name == "ended_messages_total") > 100
+
+
 def test_lost_state_emits_nothing_again() -> None:
     name = "router"
     job, blocks = job_of(name), items_of(name)

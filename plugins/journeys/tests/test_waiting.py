@@ -49,7 +49,8 @@ def test_every_message_ends_once_or_waits(name: str) -> None:
     _equals_state(of, waiting)
     unseen = [step for step in ended.values() if step.queued is None]
     assert len(unseen) <= len(queued) // 10, Counter(step.identity.kind for step in unseen)
-    assert {step.identity.kind for step in unseen} <= {Kind.DOWNWARD}
+    for step in unseen:  # a session change queues it, or it is taken for a separator of signals
+        assert step.identity.kind is Kind.DOWNWARD or (step.content is not None and step.content.size == 0)
     assert Counter(each.kind for each in queued)[Kind.DOWNWARD]
     if of.protocol == "router":
         assert {step.end.fate for step in ended.values() if step.end} == set(Fate)
