@@ -221,19 +221,20 @@ def test_what_is_no_plain_value_is_refused(encoded: bytes) -> None:
         decode_plain(encoded)
 
 
-def test_a_waiting_message_takes_less_than_half_a_kibibyte() -> None:
+def test_a_waiting_message_takes_less_than_a_kibibyte() -> None:
+    """With the summary of a transfer of six instructions and its assets, 300 bytes."""
     count = 20_000
     tracemalloc.start()
     waiting = waiting_of()
     queue = waiting.queues[7, 8] = Queue(17)
     for number in range(1, count + 1):
         one, other = (blake2b(bytes([side]) + number.to_bytes(8), digest_size=32).digest() for side in (0, 1))
-        content = Content(one, 300, b"s" * 64)
+        content = Content(one, 300, b"s" * 300)
         queue.waiting[number] = pack(Queued(20_000_000 + number, By("candidate", 7, other), 7, one, content))
         waiting.touched_chunks[7, 8].add(number // 64)
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert taken / count < 512
+    assert taken / count < 640
     pages = {name: page for name, page in changes(waiting, set()) if page is not None}
     assert restore("polkadot", Channels.OWN_QUEUES, pages).queues == waiting.queues
-    assert sum(map(len, pages.values())) / count < 256
+    assert sum(map(len, pages.values())) / count < 512
