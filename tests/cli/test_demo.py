@@ -93,7 +93,7 @@ def progress(verdicts: int) -> DemoProgress:
         made.take_verdict(record)
         made.events.append({
             "block": 1, "sender": 1, "recipient": 2, "event": "opened", "session": 1, "sender_reserved": 5, "sender_returned": 0,
-            "recipient_reserved": 5, "recipient_returned": 0,
+            "recipient_reserved": 5, "recipient_returned": 0, "dropped": [],
         })  # fmt: skip
     return made
 

@@ -401,7 +401,7 @@ def test_plugin_state_is_exported_and_imported(followed: Job, tmp_path: Path) ->
     ("states", "expected"),
     [
         ({"Tally": {}}, "state.handler_states.Tally: expected a plugin's name as key, found 'Tally'"),
-        ({"tally": {"0": ""}}, "expected bytes in hex, found"),
+        ({"tally": {"0": ""}}, "expected bytes in hex, an even number of digits, found"),
         ({"tally": {"": "00"}}, "expected a key of 1 to 128 bytes, found 0"),
         ({"tally": {"00" * 129: "00"}}, "expected a key of 1 to 128 bytes, found 129"),
         ({"tally": {"00": "00" * 65_537}}, "expected at most 65536 bytes, found 65537"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -247,5 +248,6 @@ def test_submit_that_waits_for_kafka_ends_at_a_signal(tmp_path: Path) -> None:
                 os.kill(pid, signal.SIGCONT)
             text = process.stderr.read().decode()
     assert code == exit_codes.INTERRUPTED, text
-    assert text.startswith("validator: interrupted: 1 record was sent; ")
+    # the first record is on its topic, but its acknowledgement may not have arrived
+    assert re.match("validator: interrupted: (1 record was|0 records were) sent; not acknowledged: lines? ", text), text
     assert text.count("\n") == 1

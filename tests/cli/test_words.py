@@ -176,7 +176,7 @@ def test_every_cell_of_every_topic_is_visible(topic: str) -> None:
         "lane": HOSTILE, "kind": HOSTILE, "error": {"kind": HOSTILE, "field": HOSTILE, "clause": HOSTILE}, "ok": False,
         "event": HOSTILE, "reason": HOSTILE, "detail": HOSTILE, "topic": HOSTILE, "failure": HOSTILE, "outcome": HOSTILE,
         "payload": "00", "waiting_for": HOSTILE,
-        "state_root": HOSTILE, "runtime_digest": HOSTILE, "root": HOSTILE, "valid_watermarks": [], "valid": True,
+        "state_root": HOSTILE, "runtime_digest": HOSTILE, "root": HOSTILE, "valid_watermarks": [], "valid": True, "dropped": [],
     }  # fmt: skip
     numbers = (
         "block", "index", "para_id", "session", "sender", "recipient", "weight", "accepted", "rejected", "enacted", "dispatched",

@@ -26,6 +26,7 @@ OTHERS = {
     ("trace-format.md", "trace.json"),
     ("checks-in-ci.md", "channel.json"),
     ("checks-in-ci.md", "STATE.json"),
+    ("write-a-protocol.md", "src/validator_turns/conformance/turns.json"),
 }
 """Files that are no records: the test of their page runs a command on each."""
 

@@ -173,7 +173,7 @@ FAULTS: dict[str, tuple[int, str, str]] = {
     ),
     "waiting": (COUNTS, "waiting", "waiting records occupy more than 1 bytes (waiting_bytes_max)"),
     "past": (COUNTS, "configuration", "its handlers differ from block 2 on, but block 4 is already executed"),
-    "genesis": (COUNTS, "bug", "ValueError"),
+    "genesis": (COUNTS, "bug", "DecodeError"),
 }
 """By lane, its fatal message, and how it is parked."""
 SHORT = ("loop", "bare", "native", "deadlock", "signals")

@@ -343,6 +343,8 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
                 if dispatch.handler is not None:
                     ran.setdefault(dispatch.handler, dispatch.block)
     if here.processor.summary() != head.summary:
+        if not ran:  # then it is no handler's doing: the files are not those that were written
+            raise DecodeError("the journal leads to another state than it did before")
         raise JournalDiffers(_journal_differs(definition.name, since, here.processor.lane.executed_block, ran))
     rebuilt, caught_up = cached is None, len(to_execute)
     cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, caught_up, time.monotonic() - began))
@@ -354,8 +356,6 @@ def _journal_differs(lane: str, since: BlockNumber, last: BlockNumber, ran: Mapp
     blocks = (
         f"lane {lane}: blocks {since + 1} to {last}, executed again from the journal, lead to another state than before"
     )
-    if not ran:
-        return f"{blocks}, and no handler has executed a message in them: report it"
     named = ", ".join(f"{handler} (a message first in block {block})" for handler, block in ran.items())
     return (
         f"{blocks}: a handler does not give the same result twice, one of {named}: `validator audit --lane {lane}` names the first "

@@ -76,7 +76,10 @@ def test_expectation_of_bodies_is_compared() -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (one_body(payloads=["0"]), r"steps\[0\].bodies\[0\].payloads\[0\]: expected bytes in hex, found \"0\""),
+        (
+            one_body(payloads=["0"]),
+            r"steps\[0\].bodies\[0\].payloads\[0\]: expected bytes in hex, an even number of digits, found \"0\"",
+        ),
         (one_body(sent_at=-1), r"bodies\[0\].sent_at: expected an integer"),
         ({**one_body(), "open_channels": [[1, 1]]}, r"open_channels\[0\]: expected \[sender, recipient\] of two paras"),
         (

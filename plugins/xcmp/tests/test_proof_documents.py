@@ -226,7 +226,7 @@ COLUMN = {"recipient": 1, "last_updated": 2, "message_root": None}
             {"heads": {"4294967296": HASH}, "recipient": 1},
             "document.heads.4294967296: expected an integer from 0 to 4294967295, found 4294967296",
         ),
-        ("payload", {"payloads": ["0"], "index": 0}, 'document.payloads[0]: expected bytes in hex, found "0"'),
+        ("payload", {"payloads": ["0"], "index": 0}, 'document.payloads[0]: expected bytes in hex, an even number of digits, found "0"'),
         ("payload", {"payloads": {}, "index": 0}, "document.payloads: expected an array, found {}"),
         ("payload", {"payloads": [""], "index": True}, "document.index: expected an integer from 0 to 4294967295, found true"),
     ],
