@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from validator.plugin.protocol_api import Hash, blake2b_256
@@ -47,6 +48,33 @@ def summary_of(content: Content) -> dict[str, Any] | None:
         "signals": list(signals),
         "reason": reason,
     }
+
+
+def content_from(record: Mapping[str, Any]) -> Content | None:
+    """Return the content of which `summary_of` has made a record's ``payload``; None if the record has no hash."""
+    if record["payload_hash"] is None:
+        return None
+    found = record["payload"]
+    if found is None:
+        return Content(record["payload_hash"], record["size"])
+    messages = tuple(
+        Xcm(
+            each["version"],
+            each["id"],
+            tuple(each["instructions"]),
+            tuple(each["calls"]),
+            tuple(XcmAsset(asset["location"], _amount(asset["amount"])) for asset in each["assets"]),
+            each["reason"],
+        )
+        for each in found["messages"]
+    )
+    payload = Payload(found["form"], messages, found["blobs"], tuple(found["signals"]), found["reason"])
+    return Content(record["payload_hash"], record["size"], encode_plain(payload))
+
+
+def _amount(text: str) -> int | str:
+    """Return an amount; the text of an instance is never all digits."""
+    return int(text) if text.isdigit() else text
 
 
 def _message(xcm: Xcm) -> dict[str, Any]:

@@ -34,8 +34,8 @@ class Identity(NamedTuple):
     """Which message it is.
 
     ``sender`` is None for downward messages, ``recipient`` for upward ones. ``opened_at`` is the block in which the channel was opened or,
-    for a queue of the relay chain, in which the para was last offboarded; 0 if neither was seen. ``number`` counts from 1; messages that
-    waited when the lane or the job began may have numbers up to 0.
+    for a queue of the relay chain, in which the para was last offboarded; 0 if neither was seen, which a record shows as null. ``number``
+    counts from 1; messages that waited when the lane or the job began may have numbers up to 0.
     """
 
     lane: str

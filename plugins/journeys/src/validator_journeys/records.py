@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 from validator.plugin.job_api import OutputRecord, RecordFormat, RecordUnreadable, SchemaSet, TopicForm, schemas
 from validator.plugin.protocol_api import LimitError, RecordType, installed_protocol
-from validator_journeys.content import content_of, summary_of
+from validator_journeys.content import content_from, content_of, summary_of
 from validator_journeys.facts import (
     BlockFact,
     CandidateFact,
@@ -25,7 +25,19 @@ from validator_journeys.facts import (
     VerdictFact,
 )
 from validator_journeys.identity import parse
-from validator_journeys.waiting import CLOSED, OPENED, By, Channels, Step
+from validator_journeys.waiting import (
+    CHUNK_MESSAGES,
+    CLOSED,
+    OPENED,
+    By,
+    Channels,
+    Queue,
+    Queued,
+    QueueName,
+    Step,
+    Waiting,
+    pack,
+)
 
 JOURNEYS: Final = "journeys"
 BLOCKS: Final = "blocks"
@@ -234,6 +246,7 @@ def encode_step(step: Step) -> OutputRecord:
     datum = {
         "id": str(identity),
         **identity._asdict(),
+        "opened_at": identity.opened_at or None,
         "status": "waiting" if end is None else str(end.fate),
         "payload_hash": content and content.hash,
         "size": content and content.size,
@@ -245,6 +258,40 @@ def encode_step(step: Step) -> OutputRecord:
     }
     datum["kind"] = str(identity.kind)
     return OutputRecord(JOURNEYS, str(identity).encode(), formats()[JOURNEYS].encode(datum))
+
+
+def remembered(lane: str, channels: Channels, values: Iterable[bytes]) -> Waiting:
+    """Return what waits in a lane's queues, and how they are numbered, according to records of `journeys`."""
+    newest: dict[str, dict[str, Any]] = {}
+    found = Waiting(lane, channels)
+    for value in values:
+        record = decode(JOURNEYS, value)
+        if record["lane"] != lane:
+            continue
+        queue = found.queues.setdefault(_queue_of(record, channels), Queue())
+        queue.opened_at = max(queue.opened_at, record["opened_at"] or 0)
+        if record["kind"] == "upward":
+            queue.numbered = max(queue.numbered, record["number"])
+            queue.unseen = max(queue.unseen, 1 - record["number"])
+        if record["status"] == "waiting":
+            newest[record["id"]] = record
+        else:
+            newest.pop(record["id"], None)
+    for record in sorted(newest.values(), key=lambda each: each["number"]):
+        name = _queue_of(record, channels)
+        (leg,) = record["legs"]
+        by = By(leg["by"], leg["index"], leg["candidate_hash"])
+        queued = Queued(leg["block"], by, record["sender"], record["mqc_head"], content_from(record))
+        found.queues[name].waiting[record["number"]] = pack(queued)
+        found.touched_chunks[name].add(record["number"] // CHUNK_MESSAGES)
+    for name in found.queues:
+        found.touched_chunks.setdefault(name, set())
+    return found
+
+
+def _queue_of(record: Mapping[str, Any], channels: Channels) -> QueueName:
+    own = channels is Channels.OWN_QUEUES or record["kind"] == "upward"
+    return (record["sender"] if own else None), record["recipient"]
 
 
 def _by(by: By | None) -> dict[str, Any]:
