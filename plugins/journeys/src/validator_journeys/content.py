@@ -10,6 +10,9 @@ from validator.plugin.protocol_api import Hash, blake2b_256
 from validator_journeys.plain import decode_plain, encode_plain
 from validator_journeys.xcm import Payload, Xcm, XcmAsset, read_payload
 
+TOPIC: Final = "SetTopic"
+"""The instruction that sets an XCM's topic."""
+
 SUMMARY_BYTES_MAX: Final = 2048
 """Maximum bytes of a summary in its plain form: it bounds the memory that a waiting message takes."""
 
@@ -48,6 +51,14 @@ def summary_of(content: Content) -> dict[str, Any] | None:
         "signals": list(signals),
         "reason": reason,
     }
+
+
+def topic_of(summary: Mapping[str, Any] | None) -> str | None:
+    """Return the topic of the first XCM of a payload that sets one; a runtime sets it in the last instruction."""
+    for xcm in () if summary is None else summary["messages"]:
+        if xcm["id"] is not None and xcm["instructions"][-1:] == [TOPIC]:
+            return str(xcm["id"].hex())
+    return None
 
 
 def content_from(record: Mapping[str, Any]) -> Content | None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from validator.plugin.job_api import (
-    DAY_MS,
     Job,
     JobContext,
     JobItem,
@@ -32,6 +31,7 @@ from validator.plugin.job_api import (
 from validator.plugin.protocol_api import U32_MAX
 from validator_journeys import records
 from validator_journeys.facts import Place, Source, encode_fact
+from validator_journeys.options import numbers
 from validator_journeys.pages import changes, restore
 from validator_journeys.plain import decode_plain, encode_plain
 from validator_journeys.waiting import Channels, Step, Waiting
@@ -60,13 +60,8 @@ class Options:
         where = f"[jobs.{context.name}]"
         options = dict(context.options)
         chains = _chains(where, options.pop("chains", None), context.chains)
-        for key, value in options.items():
-            if key not in _RANGES:
-                raise UserError(f"{where} {key}: no such key; there are chains, {', '.join(_RANGES)}")
-            least, most = _RANGES[key]
-            if type(value) is not int or not least <= value <= most:
-                raise UserError(f"{where} {key}: expected {least} to {most}, found {value!r}")
-        return cls(chains, {lane: context.chains[lane]["protocol"] for lane in chains}, **options)
+        given = numbers(context, options, _RANGES, "chains")
+        return cls(chains, {lane: context.chains[lane]["protocol"] for lane in chains}, **given)
 
 
 def _chains(where: str, named: Any, configured: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
@@ -121,12 +116,7 @@ class JourneysJob:
     @property
     def topics(self) -> tuple[Topic, ...]:
         """The topic of messages."""
-        retention_ms = self.options.retention_days * DAY_MS
-        return (
-            Topic(
-                records.JOURNEYS, None, "compact,delete", retention_ms, "where each message is, and what became of it"
-            ),
-        )
+        return (records.journeys_topic(self.options.retention_days),)
 
     @property
     def forms(self) -> dict[str, TopicForm]:

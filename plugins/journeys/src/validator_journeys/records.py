@@ -8,9 +8,18 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from validator.plugin.job_api import OutputRecord, RecordFormat, RecordUnreadable, SchemaSet, TopicForm, schemas
+from validator.plugin.job_api import (
+    DAY_MS,
+    OutputRecord,
+    RecordFormat,
+    RecordUnreadable,
+    SchemaSet,
+    Topic,
+    TopicForm,
+    schemas,
+)
 from validator.plugin.protocol_api import LimitError, RecordType, installed_protocol
-from validator_journeys.content import content_from, content_of, summary_of
+from validator_journeys.content import content_from, content_of, summary_of, topic_of
 from validator_journeys.facts import (
     BlockFact,
     CandidateFact,
@@ -78,6 +87,12 @@ def formats() -> dict[str, RecordFormat]:
         JOURNEYS: RecordFormat(own, _SCHEMA),
         **{topic: RecordFormat(schemas(), name) for topic, name in _OF_LANES.items()},
     }
+
+
+def journeys_topic(retention_days: int) -> Topic:
+    """Return the topic of messages."""
+    purpose = "where each message is, and what became of it"
+    return Topic(JOURNEYS, None, "compact,delete", retention_days * DAY_MS, purpose)
 
 
 def forms() -> dict[str, TopicForm]:
@@ -243,6 +258,7 @@ def encode_step(step: Step) -> OutputRecord:
         legs.append({"step": "queued", "block": queued.block, **_by(queued.by), "detail": None})
     if end is not None:
         legs.append({"step": str(end.fate), "block": end.block, **_by(end.by), "detail": end.detail})
+    summary = None if content is None else summary_of(content)
     datum = {
         "id": str(identity),
         **identity._asdict(),
@@ -251,10 +267,10 @@ def encode_step(step: Step) -> OutputRecord:
         "payload_hash": content and content.hash,
         "size": content and content.size,
         "mqc_head": queued and queued.mqc_head,
-        "payload": None if content is None else summary_of(content),
+        "payload": summary,
         "legs": legs,
         "waits_blocks": None if queued is None or end is None else end.block - queued.block,
-        "journey": None,
+        "journey": topic_of(summary),
     }
     datum["kind"] = str(identity.kind)
     return OutputRecord(JOURNEYS, str(identity).encode(), formats()[JOURNEYS].encode(datum))
