@@ -256,7 +256,7 @@ def test_on_kafka(on_kafka_of: Any, script: list[tuple[str, int, bool]]) -> None
 
 @pytest.mark.parametrize("count", [0, 20])
 def test_open_stream_of_a_topic_that_was_made_again(on_kafka_of: Any, count: int) -> None:
-    """With more records than the old topic, Kafka itself would continue in the middle; in a shorter topic the next offset does not exist."""
+    """With more records than the old topic, Kafka itself would continue in the middle; in a shorter one the next offset does not exist."""
     world = on_kafka_of()
     world.send(3, committed=True)
     stream = world.open("beginning", follow=True)
