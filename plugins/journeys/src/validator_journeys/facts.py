@@ -12,7 +12,7 @@ from validator_journeys.plain import decode_plain, encode_plain
 
 
 class Source(IntEnum):
-    """Which record a fact is of. The order is that of execution for what verdicts judge."""
+    """Which record a fact is of. The order equals that of execution for what verdicts judge."""
 
     BLOCK = 0
     CANDIDATE = 1

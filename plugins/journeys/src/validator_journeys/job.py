@@ -3,7 +3,8 @@
 
 A lane is one key: its blocks are one ordered stream, and a block is applied when its receipt has come. The receipts are the job's effects.
 A lane writes a receipt in one transaction with everything else that its block emits, after it has read the block's inputs. So no batch
-holds a receipt without the facts of its block, and no fact has to wait for a timer.
+holds a receipt without the facts of its block, and no fact has to wait for a timer. A job without a checkpoint reads a limited backlog, and
+takes messages that were queued before it as those of a lane that began with them.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ from validator_journeys.waiting import Step, Waiting
 
 JOB: Final = "journeys"
 
+BACKLOG_RECORDS_MAX: Final = 200_000
+"""Records of each partition that a first start reads: a batch takes all causes there are, with at most some 0.5 KiB for each in memory."""
+
 _RANGES: Final = {"retention_days": (1, 3650), "timeout_blocks": (1, U32_MAX)}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``protocols`` are those of ``chains``. A message that waits for more than ``timeout_blocks`` is overdue."""
+    """``protocols`` has the protocol of each of ``chains``. A message that waits for more than ``timeout_blocks`` is overdue."""
 
     chains: tuple[str, ...]
     protocols: Mapping[str, str]
@@ -98,6 +102,7 @@ class JourneysJob:
 
     name: ClassVar = JOB
     metrics: ClassVar = METRICS
+    backlog_records_max: ClassVar = BACKLOG_RECORDS_MAX
     causes: ClassVar = (
         records.BLOCKS,
         records.CANDIDATES,

@@ -344,7 +344,7 @@ class _Application:
     def _drop_oversized(self, events: list[EventFact]) -> None:
         """Drop upward messages that no page can hold, each by its size.
 
-        Their ranges are of one message and have places in an enactment, or in the queue when pages came into force. All messages of that
+        Each range has one message, and has places in an enactment, or in the queue when pages came into force. All messages of that
         size that the para queues in this block (or all that wait, if pages come into force) are dropped, so sizes name the same messages.
         """
         for event in events:
