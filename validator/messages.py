@@ -156,7 +156,7 @@ def _receipt(message: Json, lane: LaneFacts, why: Callable[[Json], str]) -> str:
     last = f"Para {recipient} has not received it, though a candidate of the para was accepted in block {count(para.accepted_block)}"
     if message["sender"] is None:
         return f"{last}: a candidate says how many downward messages it takes, from the front of the queue."
-    is_known = para.watermark is not None and since is not None and (para.watermark_block or 0) >= para.accepted_block
-    if is_known and para.watermark < since:  # type: ignore[operator]  # both are known
-        return f"{last}: its watermark is {count(para.watermark)}, and must reach {count(since)}, in which the message was queued."  # type: ignore[arg-type]
+    watermark = None if (para.watermark_block or 0) < para.accepted_block else para.watermark
+    if watermark is not None and since is not None and watermark < since:
+        return f"{last}: its watermark is {count(watermark)}, and must reach {count(since)}, in which the message was queued."
     return f"{last}: the para receives messages up to its watermark, which must reach the block in which the message was queued."

@@ -58,8 +58,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("validator.cli.init:init", "Write a configuration with two paras, and sample records for them."),
     "up": ("validator.cli.run:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
     "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),
-    "message": ("validator.cli.messages:message", "Show where a message is, and why it waits."),
-    "messages-of": ("validator.cli.messages:messages_of", "List a para's messages, those first that wait longest."),
     "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
     "dead-letters": (
         "validator.cli.dead_letters:app",
@@ -89,6 +87,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.compare:compare",
         "Compare the verdicts or dispatches on Kafka, or in a file, with expected ones.",
     ),
+    "message": ("validator.cli.messages:message", "Show where a message is, and why it waits."),
+    "messages-of": ("validator.cli.messages:messages_of", "List a para's messages, those first that wait longest."),
     "console": ("validator.cli.console:console", "Serve local web pages that show the lanes live."),
     "explain": (
         "validator.cli.rules:explain",
