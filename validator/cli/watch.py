@@ -39,10 +39,11 @@ from validator.codec.framing import framed_id
 from validator.codec.json_form import datum_to_json, shown_json
 from validator.config import load_config
 from validator.config.explain import no_chain
-from validator.errors import UserError, is_below
+from validator.errors import UserError
 from validator.hexadecimal import PREFIX, to_hex
 from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import RuleReferences, installed_pages
+from validator.record_filter import PARA_FIELDS, RecordFilter
 from validator.topics import TOPICS
 from validator.visible import printable
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from validator.codec.schemas import Schema
     from validator.config import Config
     from validator.job.orders import Waits
     from validator.kafka.reader import TopicRecord
@@ -134,14 +136,14 @@ def watch(
         lane is not None and config.chains and lane not in config.chains
     ):  # the topic may still have records of a lane that was removed
         say(f"validator: --lane: {no_chain(lane, config.chains)}")
-    wanted = _Filter(reject_only, error, para, lane)
+    wanted = RecordFilter(lane=lane, para=para, rejected=reject_only, error=error)
     with (
         terminated_as_interrupted(),
         TopicReader(kafka_table(config), config.topics.prefix, [topic], missing=shown.missing) as reader,
     ):
         try:
             if tail is not None:
-                begin_with_last(reader, topic, tail, wanted.selects(shown))
+                begin_with_last(reader, topic, tail, _selects(wanted, shown))
             framed = FramedRecords(config.schema_registry.url)
             waited = _Waited(config, topic, wanted, count, timeout)
             chunks = waited.bounded(_chunks(reader, shown, waited, framed, follow=follow or count is not None))
@@ -173,37 +175,18 @@ def _list(config: Config, *, as_json: bool) -> None:
     print_table(table)
 
 
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    """Selects records."""
+def _selects(wanted: RecordFilter, shown: Watched) -> Callable[[TopicRecord], bool]:
+    """Return whether a record as Kafka has it is wanted; one that cannot be decoded is not wanted by a filter."""
+    if wanted == RecordFilter():
+        return lambda _: True
 
-    reject_only: bool = False
-    error: str | None = None
-    para: int | None = None
-    lane: str | None = None
-
-    def takes(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is selected."""
-        if self.reject_only and record["ok"]:
+    def selects(record: TopicRecord) -> bool:
+        try:
+            return wanted.takes(shown.decode(record.value))
+        except UserError:
             return False
-        if self.error is not None and (record["ok"] or not is_below(record["error"]["kind"], self.error)):
-            return False
-        if self.lane is not None and record.get("lane") != self.lane:
-            return False
-        return self.para is None or any(record.get(name) == self.para for name in PARA_FIELDS)
 
-    def selects(self, shown: Watched) -> Callable[[TopicRecord], bool]:
-        """Return whether it selects a record as Kafka has it; one that cannot be decoded is not selected by a filter."""
-        if self == _Filter():
-            return lambda _: True
-
-        def selects(record: TopicRecord) -> bool:
-            try:
-                return self.takes(shown.decode(record.value))
-            except UserError:
-                return False
-
-        return selects
+    return selects
 
 
 def _chunks(
@@ -231,7 +214,9 @@ def _chunks(
 class _Waited:
     """How many records a command waits for, how long, and why there are no more."""
 
-    def __init__(self, config: Config, topic: str, wanted: _Filter, count: int | None, timeout_s: float | None) -> None:
+    def __init__(
+        self, config: Config, topic: str, wanted: RecordFilter, count: int | None, timeout_s: float | None
+    ) -> None:
         self._config, self._topic, self._count = config, topic, count
         self.wanted, self.read = wanted, 0
         self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
@@ -396,9 +381,6 @@ def begin_with_last(
     reader.start_at({(topic, each): offset for each, offset in starts.items()})
 
 
-PARA_FIELDS: Final = ("para_id", "sender", "recipient")
-"""Fields that name a para."""
-
 CELL_CHARACTERS: Final = 80
 """Characters of a list or an object in a cell on a terminal."""
 
@@ -422,6 +404,8 @@ class Watched:
     has_para: bool
     missing: str
     """What to do if the topic does not exist."""
+    schema: Schema | None = None
+    """Of a plugin's records; the job's topics may have several."""
 
 
 def watched(topic: str, config: Config) -> Watched:
@@ -482,6 +466,7 @@ def _of_plugin(topic: PluginTopic) -> Watched:
         decode,
         any(name in fields for name in PARA_FIELDS),
         f"start the {topic.owner}, which creates it",
+        schema,
     )
 
 

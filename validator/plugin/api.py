@@ -25,6 +25,7 @@ from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import Balance, BlockNumber, ParaId, SessionIndex, Weight
 from validator.errors import LeaseLost
 from validator.metrics.own import Measure, Measures, PluginMetric
+from validator.record_filter import RecordFilter
 
 if TYPE_CHECKING:
     from validator.plugin.job_api import OwnTopic
@@ -49,6 +50,7 @@ __all__ = [
     "ParaId",
     "PluginMetric",
     "Reader",
+    "RecordFilter",
     "SessionIndex",
     "Transport",
     "TransportContext",
