@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PluginRecord:
-    """A record of a plugin's topic. ``fields`` are those of its schema; hashes and payloads are bytes."""
+    """A record of a plugin's topic. Its schema names the ``fields``; hashes and payloads are bytes."""
 
     fields: Mapping[str, Any]
     at: Position

@@ -207,9 +207,7 @@ def test_late_and_repeated_facts_change_nothing() -> None:
     assert waiting.height == 8
 
 
-@pytest.mark.parametrize(
-    "value", [None, True, False, 0, -1, 2**63, 2**127, b"", b"x", "é", (), (1, (b"", None), "a")]
-)
+@pytest.mark.parametrize("value", [None, True, False, 0, -1, 2**63, 2**127, b"", b"x", "é", (), (1, (b"", None), "a")])
 def test_plain_values_come_back(value: object) -> None:
     assert decode_plain(encode_plain(value)) == value
     assert type(decode_plain(encode_plain(value))) is type(value)

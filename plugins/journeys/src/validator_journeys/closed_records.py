@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
-from validator.plugin.job_api import OutputRecord, RecordFormat, SchemaSet, TopicForm
+from validator.plugin.job_api import OutputRecord, RecordFormat, TopicForm
 from validator_journeys.closing import FORWARDING, LEGS_MAX, Closed, Leg
-from validator_journeys.content import TOPIC
+from validator_journeys.content import sets_topic
+from validator_journeys.parts import own_schemas
 
 JOURNEYS_CLOSED: Final = "journeys-closed"
 
@@ -24,7 +24,7 @@ _TOPIC: Final = re.compile(r"[0-9a-f]{64}")
 @cache
 def closed_format() -> RecordFormat:
     """Return the format of the topic's records."""
-    return RecordFormat(SchemaSet.read(files("validator_journeys") / "schemas"), "validator.journeys.ClosedJourney")
+    return RecordFormat(own_schemas(), "validator.journeys.ClosedJourney")
 
 
 def forms() -> dict[str, TopicForm]:
@@ -48,7 +48,7 @@ def legs_of(record: Mapping[str, Any]) -> list[tuple[str, Leg]]:
         return []
     names = {}
     for xcm in payload["messages"]:
-        if xcm["id"] is not None and xcm["instructions"][-1:] == [TOPIC]:
+        if sets_topic(xcm["id"], xcm["instructions"]):
             names[xcm["id"].hex()] = not FORWARDING.isdisjoint(xcm["instructions"])
     blocks = {leg["step"] == "queued": leg["block"] for leg in record["legs"]}
     detail = record["legs"][-1]["detail"]

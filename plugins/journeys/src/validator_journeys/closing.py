@@ -123,7 +123,7 @@ def closed(topic: str, journey: Journey, heights: dict[str, int], timeout_blocks
 
 
 def _spans(leg: Leg, legs: Sequence[Leg]) -> Iterator[tuple[int, int | None]]:
-    """Yield the spans of blocks in which a leg waits, None for one that goes on: for its end, and for the message that it forwards."""
+    """Yield the spans of blocks in which a leg waits, None for one that continues: for its end, and for the message that it forwards."""
     if leg.queued_at is not None:
         yield leg.queued_at, leg.ended_at
     if leg.forwards and leg.ended_at is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from validator.plugin.job_api import (
@@ -19,7 +18,7 @@ from validator.plugin.job_api import (
     schemas,
 )
 from validator.plugin.protocol_api import LimitError, RecordType, installed_protocol
-from validator_journeys.content import content_from, content_of, summary_of, topic_of
+from validator_journeys.content import content_from, content_of
 from validator_journeys.facts import (
     BlockFact,
     CandidateFact,
@@ -34,6 +33,7 @@ from validator_journeys.facts import (
     VerdictFact,
 )
 from validator_journeys.identity import parse
+from validator_journeys.parts import SCHEMA, encode_journey, own_schemas
 from validator_journeys.waiting import (
     CHUNK_MESSAGES,
     CLOSED,
@@ -60,7 +60,6 @@ RECEIPTS: Final = "receipts"
 RECORD_BYTES_MAX: Final = 64 * 1024
 """Maximum bytes of a record of `journeys`."""
 
-_SCHEMA: Final = "validator.journeys.Journey"
 _OF_LANES: Final = {
     BLOCKS: "validator.Block",
     DOWNWARD: "validator.DownwardMessage",
@@ -82,9 +81,8 @@ _DROPPED: Final = "messages_dropped"
 @cache
 def formats() -> dict[str, RecordFormat]:
     """Return the format of each topic's records; candidates have one for each protocol (`candidate_reader`)."""
-    own = SchemaSet.read(files("validator_journeys") / "schemas")
     return {
-        JOURNEYS: RecordFormat(own, _SCHEMA),
+        JOURNEYS: RecordFormat(own_schemas(), SCHEMA),
         **{topic: RecordFormat(schemas(), name) for topic, name in _OF_LANES.items()},
     }
 
@@ -253,27 +251,36 @@ def encode_step(step: Step) -> OutputRecord:
     identity, queued, end, content = step
     if queued is not None and queued.content is not None:
         content = queued.content
-    legs = []
+    lane, kind, sender, recipient, opened_at, number = identity
+    text = str(identity)
+    legs, status = [], "waiting"
     if queued is not None:
-        legs.append({"step": "queued", "block": queued.block, **_by(queued.by), "detail": None})
+        legs.append(_leg("queued", queued.block, queued.by, None))
     if end is not None:
-        legs.append({"step": str(end.fate), "block": end.block, **_by(end.by), "detail": end.detail})
-    summary = None if content is None else summary_of(content)
-    datum = {
-        "id": str(identity),
-        **identity._asdict(),
-        "opened_at": identity.opened_at or None,
-        "status": "waiting" if end is None else str(end.fate),
+        status = end.fate.value
+        legs.append(_leg(status, end.block, end.by, end.detail))
+    summary, journey = b"", None
+    if content is not None:
+        summary, journey = content.summary, content.topic
+    head = {
+        "id": text,
+        "lane": lane,
+        "kind": kind.value,
+        "sender": sender,
+        "recipient": recipient,
+        "opened_at": opened_at or None,
+        "number": number,
+        "status": status,
         "payload_hash": content and content.hash,
         "size": content and content.size,
         "mqc_head": queued and queued.mqc_head,
-        "payload": summary,
+    }
+    tail = {
         "legs": legs,
         "waits_blocks": None if queued is None or end is None else end.block - queued.block,
-        "journey": topic_of(summary),
+        "journey": journey and journey.hex(),
     }
-    datum["kind"] = str(identity.kind)
-    return OutputRecord(JOURNEYS, str(identity).encode(), formats()[JOURNEYS].encode(datum))
+    return OutputRecord(JOURNEYS, text.encode(), encode_journey(head, summary, tail))
 
 
 def remembered(lane: str, channels: Channels, values: Iterable[bytes]) -> Waiting:
@@ -310,7 +317,13 @@ def _queue_of(record: Mapping[str, Any], channels: Channels) -> QueueName:
     return (record["sender"] if own else None), record["recipient"]
 
 
-def _by(by: By | None) -> dict[str, Any]:
-    if by is None:
-        return {"by": None, "index": None, "candidate_hash": None}
-    return {"by": by.kind, "index": by.index, "candidate_hash": by.candidate_hash}
+def _leg(step: str, block: int, by: By | None, detail: str | None) -> dict[str, Any]:
+    kind, index, candidate_hash = by or (None, None, None)
+    return {
+        "step": step,
+        "block": block,
+        "by": kind,
+        "index": index,
+        "candidate_hash": candidate_hash,
+        "detail": detail,
+    }
