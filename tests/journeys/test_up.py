@@ -20,8 +20,6 @@ from tests.sending import send
 from tests.unit.lanes.chains import chain
 from validator.config.toml import to_toml
 
-pytestmark = pytest.mark.spark
-
 PREFIX = "journeys."
 SETTINGS = SimulationSettings(
     seed=31,
@@ -35,6 +33,7 @@ SETTINGS = SimulationSettings(
 
 
 @pytest.mark.long
+@pytest.mark.spark
 def test_reader_sees_what_became_of_each_message(tmp_path: Path, kafka: dict[str, Any]) -> None:
     of = chain(SETTINGS)
     config = tmp_path / "validator.toml"
@@ -68,6 +67,12 @@ def test_reader_sees_what_became_of_each_message(tmp_path: Path, kafka: dict[str
         assert up.stop() == 0
     finally:
         up.kill()
+
+
+def test_changes_of_lanes_are_not_for_jobs_of_plugins() -> None:
+    done = invoke("run", "--job", "journeys", "--accept-change", "polkadot:5")
+    assert done.exit_code == 2
+    assert done.stderr == "validator: --accept-change: expected only without --job: it is for changes of lanes\n"
 
 
 def send_blocks(kafka: dict[str, Any], of: Any, first: int, last: int) -> None:
