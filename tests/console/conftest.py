@@ -16,9 +16,9 @@ from tests.unit.lanes.chains import config_of
 from validator.console.app import WebConsole
 from validator.console.context import ConsoleContext
 from validator.console.model import Model
-from validator.console.security import Secrets
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec
+from validator.web.security import Secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

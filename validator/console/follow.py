@@ -21,7 +21,6 @@ from validator.console.limits import (
     LARGE_RECORDS_TAIL,
     RECORDS_TAIL,
     STATE_AGE_S,
-    STOP_S,
     VERDICTS_MAX,
 )
 from validator.console.model import COMPACTED, LARGE, TAILED, VERDICTS
@@ -33,6 +32,7 @@ from validator.kafka.settings import SPARING, WHOLE
 from validator.lanes.configured import configured_codec, job_directory
 from validator.plugin.pack import use_artefacts
 from validator.waiting import FOLLOWER
+from validator.web.limits import STOP_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
