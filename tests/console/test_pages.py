@@ -76,6 +76,8 @@ def paths(web: Web) -> dict[str, str]:
         "/lanes/{lane}/paras": f"{LINK}/paras",
         "/lanes/{lane}/paras/{para:int}": f"{LINK}/paras/{full.para_id}",
         "/lanes/{lane}/paras/{para:int}/state": f"{LINK}/paras/{full.para_id}/state",
+        "/lanes/{lane}/messages": f"{LINK}/messages",
+        "/lanes/{lane}/messages/{id}": f"{LINK}/messages/{next(iter(web.lane.messages.waiting))}",
         "/lanes/{lane}/runtime": f"{LINK}/runtime",
         "/dead-letters": "/dead-letters",
         "/rules": f"/rules?name={CAPACITY}",
