@@ -59,6 +59,20 @@ def test_second_start_leaves_running_broker_alone(broker: EmbeddedBroker) -> Non
     assert broker.status().running
 
 
+def test_broker_that_somebody_else_started_after_a_kill_is_not_its_own(fresh: EmbeddedBroker) -> None:
+    with fresh:
+        pid = fresh.status().pid
+        assert fresh.started_here
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        while fresh.status().running:
+            time.sleep(0.01)
+        other = EmbeddedBroker(fresh.directory)
+        other.start()
+        assert (fresh.started_here, other.started_here) == (False, True)
+    assert other.status().running
+
+
 def test_concurrent_starts_start_one_process(fresh: EmbeddedBroker) -> None:
     brokers = [fresh, EmbeddedBroker(fresh.directory)]
     with ThreadPoolExecutor(2) as pool:

@@ -117,8 +117,6 @@ class EmbeddedBroker:
     def __init__(self, directory: Path, port: int | None = None) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / "broker.log"
-        self.started_here = False
-        """Whether this object's `start` started the process, rather than found it running."""
         self.moved_from: int | None = None
         """The port of the start before, if this object's `start` found it taken and chose another one."""
         self.stopped_in: str | None = None
@@ -128,7 +126,15 @@ class EmbeddedBroker:
         self._port = port
         self._jvm = _JVM
         self._process: subprocess.Popen[bytes] | None = None
+        self._started: tuple[int, str] | None = None
+        """Process and start time of what this object's `start` started last."""
         self._log_before = 0  # bytes written by earlier starts
+
+    @property
+    def started_here(self) -> bool:
+        """Whether this object's `start` started the folder's last process; one that somebody else has started since is not its own."""
+        record = None if self._started is None else read_record(self.directory)
+        return record is not None and (record.pid, record.started) == self._started
 
     @property
     def kafka(self) -> dict[str, object]:
@@ -167,7 +173,7 @@ class EmbeddedBroker:
             if running is None:
                 self._stop_moved()
                 running = self._spawn(find_java(), ensure_jars(progress=progress))
-                self.started_here = True
+                self._started = running.pid, running.started
             if not running.admits:
                 self._wait_until_it_answers(running)
                 admit_clients(f"{HOST}:{running.port}", running.own, kept_secret(self.directory))
@@ -184,7 +190,7 @@ class EmbeddedBroker:
             stopped = record is not None and ours and self._stop_recorded(record)
             if self._process is not None:
                 self._process.wait()
-            self._process, self.started_here = None, False
+            self._process = self._started = None
             return stopped
 
     def status(self) -> BrokerStatus:
