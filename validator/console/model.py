@@ -275,6 +275,8 @@ class LaneModel:
     status: Json | None = None
     status_ms: int = 0
     parked: Json | None = None
+    parked_ms: int = 0
+    """When the record that says so was written."""
     audit_fault: Json | None = None
     """The last fault that the audit in the job has found."""
     executed_block: int | None = None
@@ -345,7 +347,7 @@ class LaneModel:
             self.audit_fault = record
             return
         if "fault" in record:
-            self.parked = None if record["state"] == "running" else record
+            self.parked, self.parked_ms = (None if record["state"] == "running" else record), time_ms
             self.status = self.status and status_of(self.status, self.parked)
             return
         self.status, self.status_ms = status_of(record, self.parked), time_ms
