@@ -9,6 +9,7 @@ from typing import Final
 
 from validator_channel.gateway.plugin import METRICS as GATEWAY
 from validator_relay_chain.figures import FOLLOWED, JUDGED
+from validator_webhook.figures import METRICS as WEBHOOKS
 from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.job import METRICS as BODIES
 
@@ -28,6 +29,7 @@ GROUPS: Final[dict[str, str]] = {
     "Channel gateways": "plugin_channel",
     "Bodies of XCMP messages": "plugin_xcmp_bodies",
     "Chains that are followed": "plugin_relay_chain",
+    "Webhooks": "plugin_webhook",
 }
 """Headings, with how the names of their metrics begin."""
 
@@ -36,6 +38,7 @@ OF_PLUGINS: Final = (
     *exported(JOB, KEY, BODIES).values(),
     *exported("relay-chain", TRANSPORT, FOLLOWED).values(),
     *exported("relay-chain.judge", TRANSPORT, JUDGED).values(),
+    *exported("webhook", TRANSPORT, WEBHOOKS).values(),
 )
 """What the plugins of this tree declare."""
 

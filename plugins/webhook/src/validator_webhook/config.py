@@ -32,7 +32,7 @@ _TEXTS: Final = ("lane", "kind", "outcome", "error", "description")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What a subscription wants, and where it goes. The filters are those of `validator watch` and the client library.
+    """What a subscription wants, and where it goes. Filters work as in `validator watch` and the client library.
 
     Raises ``ValueError``: no topic or too many, a text that is not one short printable line.
     """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -177,7 +177,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse(content, status, {**NO_STORE, **(headers or {})})
+    return Response(f"{json.dumps(content)}\n", status, {**NO_STORE, **(headers or {})}, "application/json")
 
 
 def _error(status: int, words: str) -> Response:

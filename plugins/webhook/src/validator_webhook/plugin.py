@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from validator.plugin.api import Manifest, Transport, TransportContext, hookimpl
 from validator_webhook import __version__
 from validator_webhook.config import Configuration
+from validator_webhook.figures import METRICS
 from validator_webhook.records import own_topics
 
 
@@ -22,8 +23,6 @@ def validator_manifest() -> Manifest:
 @hookimpl
 def validator_transports(config: Configuration | None) -> Iterator[Transport]:
     """Yield the transport. It reads topics from the positions of its subscriptions, so it has none itself."""
-    from validator_webhook.service import METRICS
-
     jobs = () if config is None else config.jobs
     lanes = (
         ()

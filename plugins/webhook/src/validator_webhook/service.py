@@ -13,8 +13,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, TypeVar
 
-from validator.plugin.api import Measure, PluginMetric, TransportContext
-from validator_webhook import records
+from validator.plugin.api import Measure, TransportContext
+from validator_webhook import figures, records
 from validator_webhook.addresses import check_url
 from validator_webhook.config import MADE, Configuration, Definition
 from validator_webhook.delivery import Clocks, Courier, Subscription
@@ -39,19 +39,6 @@ from validator_webhook.subscriptions import (
 
 LOG: Final = logging.getLogger("validator_webhook")
 T = TypeVar("T")
-
-METRICS: Final = (
-    PluginMetric("delivered_records_total", "Records that a receiver has taken.", ("subscription",)),
-    PluginMetric("failed_attempts_total", "Attempts that failed, by kind.", ("subscription", "kind")),
-    PluginMetric("waiting_records", "Offsets of its topics that were not looked at for it yet.", ("subscription",)),
-    PluginMetric(
-        "waiting_seconds", "Time since the first attempt at the record that is being delivered.", ("subscription",)
-    ),
-    PluginMetric(
-        "removed_records_total", "Offsets that retention removed before they were delivered.", ("subscription",)
-    ),
-    PluginMetric("parked", "1 if the subscription is parked until an operator resumes it.", ("subscription",)),
-)
 
 
 class Service:
@@ -427,14 +414,7 @@ class Service:
         """Yield the values of all metrics; another thread may call it."""
         now_s = self._clocks.monotonic_s()
         for each in list(self.subscriptions.values()):
-            since_s = each.waiting_since_s
-            yield Measure("delivered_records_total", each.delivered, (each.id,))
-            for kind, count in sorted(each.failed.copy().items()):
-                yield Measure("failed_attempts_total", count, (each.id, kind))
-            yield Measure("waiting_records", self._waiting(each), (each.id,))
-            yield Measure("waiting_seconds", 0 if since_s is None else max(0.0, now_s - since_s), (each.id,))
-            yield Measure("removed_records_total", each.removed, (each.id,))
-            yield Measure("parked", int(each.state == PARKED), (each.id,))
+            yield from figures.values(each, self._waiting(each), now_s)
 
     # --- small ---
 
