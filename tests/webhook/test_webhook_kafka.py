@@ -22,10 +22,12 @@ from webhook_world import LOOPBACK, PATIENCE_S, Receiver, receiving, respond, se
 
 from tests.cli.follower import invoke
 from tests.sending import send
+from validator.config import load_config
 from validator.config.toml import to_toml
 from validator.kafka.settings import producer_config
 from validator.kafka.topics import create_topics
 from validator.testing.transport import MemoryTransport
+from validator.transports.lines import transport_lines
 
 TOKEN = "0123456789abcdef-token"
 SESSION_MS = 6_000
@@ -170,6 +172,8 @@ def test_parked_is_said_by_lanes_and_watch_and_resumed_over_http(world: World) -
             if "parked" in line
         ]
         assert (row["id"], row["lane"], row["at"]) == ("alerts", "polkadot", "verdicts/0/0")
+        (line,) = transport_lines(load_config(world.config))["polkadot"]
+        assert line.startswith("PARKED: webhook alerts since 2")
         receiver.answer = respond(200)
         assert world.ask("POST", "/subscriptions/alerts/resume")["state"] == "active"
         until(lambda: receiver.offsets() == [0, 1])

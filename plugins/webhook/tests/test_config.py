@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
-from validator_webhook.config import Configuration, Configured, parse_definition
+from hypothesis import given
+from hypothesis import strategies as st
+from validator_webhook.config import Configuration, Configured, Definition, parse_definition
+from webhook_world import Running, memory_of, running
 
 from validator.plugin.api import RecordFilter
 from validator.plugin.registry import PluginError
@@ -87,3 +92,32 @@ def test_definition_keeps_its_form() -> None:
 def test_listens_on_loopback_by_default() -> None:
     assert Configuration(token_env="T", secret_env="S").address == ("127.0.0.1", 8481)
     assert Configuration(token_env="T", secret_env="S", listen="[::1]:0").address == ("::1", 0)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda each: st.lists(each) | st.dictionaries(st.text(), each),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from([each.name for each in fields(Definition)]) | st.text(), _VALUES)
+    | _VALUES
+    | st.fixed_dictionaries({"url": st.text(), "topics": st.lists(st.text())})
+)
+def test_any_json_is_a_definition_or_a_value_error(values: object) -> None:
+    try:
+        definition = parse_definition(values)
+    except ValueError:
+        return
+    assert parse_definition(definition.to_json()) == definition
+
+
+def test_topics_of_jobs_may_be_subscribed_to(tmp_path: Path) -> None:
+    wanted = {"alerts": {"url": "https://example.com/", "topics": ["xcmp.queues"]}}
+    with running(memory_of(tmp_path, wanted, {"polkadot": "xcmp-network"}, jobs=["xcmp-bodies"])) as run:
+        assert run.state("alerts")["next"] == {"xcmp.queues/0": 0}
+    with pytest.raises(
+        ValueError, match=r"^subscriptions.alerts: topic: expected one of verdicts, .*found 'xcmp.queues'"
+    ):
+        Running(memory_of(tmp_path, wanted))

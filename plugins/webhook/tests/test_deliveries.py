@@ -191,7 +191,7 @@ def test_failing_for_too_long_parks_and_a_changed_definition_resumes(tmp_path: P
         with running(memory, pause_s=0.05) as run:
             until(lambda: run.state("dead")["state"] == "parked")
             reason = run.state("dead")["reason"]
-        assert "attempts failed within 0 s, the last one: the receiver answered 500 Internal Server Error" in reason
+        assert reason == "attempts have failed for 0 s, the last one: the receiver answered 500 Internal Server Error"
         receiver.answer = respond(200)
         changed = memory_of(tmp_path, {"dead": {"url": receiver.url + "/new"}}, park_after_seconds=0.3)
         changed.outputs, changed.cursors = memory.outputs, memory.cursors

@@ -233,8 +233,17 @@ def running(memory: MemoryTransport, pause_s: float | None = 0.01, names: Names 
         raise started.error
 
 
-def memory_of(folder: Path, subscriptions: Mapping[str, Mapping[str, Any]], **table: Any) -> MemoryTransport:
+def memory_of(
+    folder: Path,
+    subscriptions: Mapping[str, Mapping[str, Any]],
+    protocols: Mapping[str, str] | None = None,
+    **table: Any,
+) -> MemoryTransport:
     """Return a transport in memory with subscriptions to verdicts from the beginning, which may use loopback and http."""
     common = {"topics": ["verdicts"], "start": "beginning", "secret_file": secret_file(folder)}
     made = {name: common | dict(each) for name, each in subscriptions.items()}
-    return MemoryTransport("webhook", {"allow_http": True, "allow_networks": [LOOPBACK], "subscriptions": made} | table)
+    return MemoryTransport(
+        "webhook",
+        {"allow_http": True, "allow_networks": [LOOPBACK], "subscriptions": made} | table,
+        protocols=protocols,
+    )

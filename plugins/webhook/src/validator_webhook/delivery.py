@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Final, Protocol
 
 from validator_webhook.config import Definition
@@ -187,11 +188,11 @@ class Courier:
 
     async def _park(self, entry: Entry, outcome: Outcome) -> None:
         subscription, now_ms = self._subscription, self._clocks.now_ms()
-        if isinstance(outcome, Answer) and outcome.status == 410:
+        if isinstance(outcome, Answer) and outcome.status == HTTPStatus.GONE:
             why = words(outcome)
         else:
             failing_s = (now_ms - (subscription.failing_since_ms or now_ms)) / 1000
-            why = f"{subscription.failures} attempts failed within {failing_s:.0f} s, the last one: {words(outcome)}"
+            why = f"attempts have failed for {failing_s:.0f} s, the last one: {words(outcome)}"
         subscription.state, subscription.since_ms, subscription.reason = PARKED, now_ms, why
         subscription.at = "/".join(map(str, (*entry.place, entry.offset)))
         subscription.lane = str(entry.record.get("lane") or "")
