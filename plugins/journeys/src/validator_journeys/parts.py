@@ -53,7 +53,7 @@ def _parts() -> _Parts:
 
 
 def encode_summary(summary: Mapping[str, Any]) -> bytes:
-    """Return the summary of a payload unchanged in a record."""
+    """Return the summary of a payload in the form that records have."""
     stream = BytesIO()
     schemaless_writer(stream, _parts().summary, summary)
     return stream.getvalue()
