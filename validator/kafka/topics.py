@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from validator.errors import UserError
 from validator.kafka.refusals import is_lacking, line_of, why
@@ -184,6 +184,27 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Top
         )
         for topic in topics
     ]
+
+
+def topic_settings(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return, by full name, the settings that topics have in the cluster, without the topics whose settings the user may not see.
+
+    Errors: `Unavailable` if no broker answers, `UserError` if it refuses.
+    """
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+
+    def ask(left_s: float) -> dict[str, dict[str, str]]:
+        found = {}
+        for resource, future in admin.describe_configs(resources, request_timeout=left_s).items():
+            try:
+                found[resource.name] = {entry.name: entry.value or "" for entry in future.result().values()}
+            except KafkaException as error:
+                if passes(error.args[0]):
+                    raise
+        return found
+
+    with _admin(kafka) as admin:
+        return answer(ask) if resources else {}
 
 
 def _partitions(admin: AdminClient, prefix: str, topics: Sequence[Topic], left_s: float) -> dict[str, list[int]]:
