@@ -51,6 +51,20 @@ def downward(index: int, **more: Any) -> dict[str, Any]:
     return {"lane": LANE, "block": 1, "index": index, "para_id": 2000, "msg": "0102", **more}
 
 
+def test_records_of_executed_blocks_are_said(chain: Follower, tmp_path: Path) -> None:
+    chain.judge(chain.records)
+    path = written(tmp_path / "r.jsonl", downward(0), downward(1), downward(0, block=1000))
+    result = invoke("submit", "downward-messages", path, chain.option())
+    assert result.exit_code == 0
+    assert result.stdout == "3 downward-messages sent\n"
+    assert result.stderr == (
+        "validator: lane polkadot has executed block 4: 2 of the records are of blocks up to it, so each is a duplicate or a dead "
+        "letter; see `validator lanes`\n"
+    )
+    result = invoke("submit", "downward-messages", path, "--json", chain.option())
+    assert json.loads(result.stdout)["of_executed_blocks"] == 2
+
+
 @pytest.mark.parametrize("kind", ["blocks", "candidates", "channel-requests", "downward-messages"])
 def test_every_kind_goes_to_its_topic_with_lane_as_key(chain: Follower, tmp_path: Path, kind: str) -> None:
     records = [record for each, record in chain.records if each == kind]
@@ -85,7 +99,7 @@ def test_keep_going_reports_bad_lines_and_sends_the_others(chain: Follower, tmp_
     file = written(tmp_path / "r.jsonl", "{", downward(0), downward(1, msg="0g"), downward(2))
     result = invoke("submit", "downward-messages", file, "--keep-going", "--json", chain.option())
     assert result.exit_code == 1
-    assert json.loads(result.stdout) == {"kind": "downward-messages", "sent": 2, "bad": 2}
+    assert json.loads(result.stdout) == {"kind": "downward-messages", "sent": 2, "bad": 2, "of_executed_blocks": 0}
     errors = result.stderr.splitlines()
     assert errors[0].endswith("line 1, column 2: not JSON: Expecting property name enclosed in double quotes in '{'")
     assert errors[1].endswith("line 3: msg: expected hex, found '0g'")

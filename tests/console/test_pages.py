@@ -24,6 +24,7 @@ from validator.console.context import ConsoleContext
 from validator.console.names import LaneLink
 from validator.console.rendering import clock, grouped, parts
 from validator.core.types import BlockNumber
+from validator.job.lag import Lag
 from validator.kafka.reader import TopicRecord
 from validator.lanes.auditing import AuditFault, fault_record
 
@@ -305,6 +306,15 @@ def test_lane_that_is_parked_says_what_to_do(web: Web) -> None:
     assert "polkadot is parked" in web.get("/lanes/westend")  # whichever overview somebody looks at
     web.lane.take_status({"lane": "polkadot", "state": "running", "fault": "handler"}, START_MS)
     assert "it took too long" not in web.get("/")
+
+
+def test_lane_whose_records_nobody_reads_waits_for_a_job(web: Web) -> None:
+    web.app.console.follower.lags = {"polkadot": Lag(3, 1)}
+    text = web.get("/")
+    assert "waits for </span>a job to read 3 records" in text
+    assert "waiting for a job to read 3 records" in text  # in the frame of each page
+    web.app.console.follower.lags = {"polkadot": Lag(1, 1, complete=False)}
+    assert "a job to read at least 1 record<" in web.get("/")
 
 
 def test_fault_of_an_audit_needs_attention(web: Web) -> None:

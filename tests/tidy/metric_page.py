@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from validator_channel.gateway.plugin import METRICS as GATEWAY
+from validator_journeys.job import JOB as JOURNEYS_JOB
+from validator_journeys.job import METRICS as JOURNEYS
 from validator_relay_chain.figures import FOLLOWED, JUDGED
 from validator_webhook.figures import METRICS as WEBHOOKS
 from validator_xcmp_bodies.job import JOB
@@ -28,6 +30,7 @@ GROUPS: Final[dict[str, str]] = {
     "Transports": "transport",
     "Channel gateways": "plugin_channel",
     "Bodies of XCMP messages": "plugin_xcmp_bodies",
+    "Journeys of messages": "plugin_journeys",
     "Chains that are followed": "plugin_relay_chain",
     "Webhooks": "plugin_webhook",
 }
@@ -36,6 +39,7 @@ GROUPS: Final[dict[str, str]] = {
 OF_PLUGINS: Final = (
     *exported("channel", TRANSPORT, GATEWAY).values(),
     *exported(JOB, KEY, BODIES).values(),
+    *exported(JOURNEYS_JOB, KEY, JOURNEYS).values(),
     *exported("relay-chain", TRANSPORT, FOLLOWED).values(),
     *exported("relay-chain.judge", TRANSPORT, JUDGED).values(),
     *exported("webhook", TRANSPORT, WEBHOOKS).values(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator export`: a lane's recorded inputs as files, and how `what-if` and `audit` read these files again."""
+"""`validator export`: a lane's recorded inputs as files, how `what-if` and `audit` read these files again, and a topic as Parquet."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from validator import exit_codes
 from validator.cli.common import (
     ConfigPath,
     Json,
     OneLane,
+    connected,
     kafka_table,
     lane_of,
     lines,
@@ -56,22 +58,54 @@ PARTIAL: Final = ".partial"
 
 
 def export(
+    topic: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TOPIC]",
+            help="A topic as `validator watch` lists them, with --parquet; without it: a lane's inputs.",
+        ),
+    ] = None,
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(metavar="FOLDER", help="Folder for blocks.jsonl, candidates.jsonl and so on; overwrites nothing."),
-    ],
+    ] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder for Parquet files of TOPIC; continues where the last export ended."
+        ),
+    ] = None,
     lane: OneLane = None,
     from_block: Annotated[int, typer.Option(min=0, max=U32_MAX, help="First block.")] = 0,
     to_block: Annotated[int, typer.Option(min=0, max=U32_MAX, help="Last block.")] = U32_MAX,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Write a lane's recorded inputs from Kafka to a folder, one JSON line for each record, by topic.
+    """Write a lane's recorded inputs to a folder as JSON lines, or a topic's records as Parquet.
 
     `what-if` and `audit` read the folder with --records, `submit` takes each file. Records that cannot be decoded, and those that an
     operator let the lane skip, are left out and counted; what was sent twice is there twice. An export that fails or is interrupted leaves
     no files.
+
+    With TOPIC and --parquet, the records of all lanes are written, by lane and span of blocks, as DuckDB, Spark and pandas read them. Run
+    the command again for what has come since: each record is in the folder once, also if an export is killed.
+
+    Examples:
+
+    - `validator export --lane polkadot --out recorded` writes inputs for `what-if` and `audit`
+    - `validator export verdicts --parquet verdicts` writes the verdicts, or those that have come since
     """
+    if topic is not None or parquet is not None:
+        _export_topic(
+            topic,
+            parquet,
+            config_path,
+            as_json=as_json,
+            is_alone=out is None and lane is None and (from_block, to_block) == (0, U32_MAX),
+        )
+        return
+    if out is None:
+        raise UserError("expected --out FOLDER for a lane's inputs, or TOPIC with --parquet FOLDER, found neither")
     if to_block < from_block:
         raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
     config = load_config(config_path)
@@ -98,6 +132,30 @@ def export(
         say(f"left out, as they cannot be decoded: {counts[UNREADABLE]}; see `validator dead-letters list`")
     if counts[SKIPPED]:
         say(f"left out, as an operator ordered the lane to continue without them: {counts[SKIPPED]}")
+
+
+def _export_topic(
+    topic: str | None, folder: Path | None, config_path: Path | None, *, as_json: bool, is_alone: bool
+) -> None:
+    if topic is None or folder is None:
+        given, lacks = ("TOPIC", "--parquet FOLDER") if folder is None else ("--parquet", "TOPIC")
+        raise UserError(f"expected {lacks} with {given}, found none")
+    if not is_alone:
+        raise UserError(
+            "--parquet takes all records of a topic: expected no --out, --lane, --from-block or --to-block with it"
+        )
+    from validator.cli.parquet import export_parquet  # what few need
+
+    with terminated_as_interrupted():
+        try:
+            found = export_parquet(topic, folder, connected(config_path))
+        except KeyboardInterrupt:
+            say(f"validator: interrupted: the next export to {folder} continues")
+            raise typer.Exit(exit_codes.INTERRUPTED) from None
+    if as_json:
+        print_json(found)
+    else:
+        sys.stdout.write(f"{folder}: {found['records']} {topic} in {found['files']} files\n")
 
 
 @contextmanager

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,8 @@ from validator import exit_codes
 from validator.cli.common import (
     ConfigPath,
     Json,
+    connected,
     did_you_mean,
-    kafka_table,
     lines,
     opened,
     parse,
@@ -26,16 +27,16 @@ from validator.cli.common import (
 )
 from validator.cli.progress import working
 from validator.codec.json_form import encode_input
-from validator.config import load_config
 from validator.config.explain import no_chain
 from validator.errors import UserError
+from validator.job.orders import lane_reports
 from validator.kafka.sender import RecordSender
 from validator.lanes.configured import protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from validator.config import Config
 
@@ -77,12 +78,13 @@ def submit(
     if kind not in INPUT_TOPICS:
         hint = did_you_mean(kind, INPUT_TOPICS)
         raise UserError(f"KIND: expected {', '.join(INPUT_TOPICS)}, found {kind!r}{hint}")
-    config = load_config(config_path)
-    sender = RecordSender(kafka_table(config), config.topics.prefix)
+    config = connected(config_path)
+    sender = RecordSender(config.kafka, config.topics.prefix)
     sender.check(kind)
     submission = _Submission(kind, config, sender, keep_going=keep_going)
     with working(f"sending {kind}"), terminated_as_interrupted():
         try:
+            submission.heights = _heights(config)
             if file == "-":
                 submission.send(sys.stdin.buffer, "standard input")
             else:
@@ -91,11 +93,26 @@ def submit(
             say(f"validator: interrupted: {submission.outcome()}")
             raise typer.Exit(exit_codes.INTERRUPTED) from None
     if as_json:
-        print_json({"kind": kind, "sent": sender.delivered, "bad": submission.bad})
+        late = sum(submission.late.values())
+        print_json({"kind": kind, "sent": sender.delivered, "bad": submission.bad, "of_executed_blocks": late})
     else:
         typer.echo(f"{sender.delivered} {kind} sent" + (f", {submission.bad} bad lines" if submission.bad else ""))
+    for lane, late in submission.late.items():
+        of = f"{late} of the records {'is' if late == 1 else 'are'} of blocks up to it"
+        say(
+            f"validator: lane {lane} has executed block {submission.heights[lane]}: {of}, so each is a duplicate or a dead letter; "
+            "see `validator lanes`"
+        )
     if submission.bad:
         raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+def _heights(config: Config) -> dict[str, int]:
+    """Return the last executed block by lane; empty if the user may not read the topic, or there is none."""
+    with suppress(UserError):
+        statuses = lane_reports(config).statuses
+        return {lane: each["executed_block"] for lane, each in statuses.items() if each["executed_block"] is not None}
+    return {}
 
 
 def _submit_file(submission: _Submission, path: Path, *, keep_going: bool) -> None:
@@ -121,6 +138,10 @@ class _Submission:
         self._last = 0
         """The last line that was taken."""
         self._at_end = False
+        self.heights: Mapping[str, int] = {}
+        """By lane, the last executed block before the first record is sent."""
+        self.late = Counter[str]()
+        """By lane, how many records were of blocks up to it."""
 
     def check(self, stream: IO[bytes], name: str) -> None:
         """Raise `UserError` for the first bad line."""
@@ -135,7 +156,7 @@ class _Submission:
         for number, line in lines(stream, name):
             where = f"{name}, line {number}"
             try:
-                lane, value = self._encode(line, where)
+                lane, block, value = self._encode(line, where)
             except UserError as error:
                 if not self._keep_going:
                     self._settled(self._sender.flush)
@@ -144,6 +165,8 @@ class _Submission:
                 say(f"validator: {error}")
             else:
                 self._last = number
+                if block <= self.heights.get(lane, -1):
+                    self.late[lane] += 1
                 self._unsent[number] = None
                 sent = partial(self._unsent.pop, number)
                 self._settled(partial(self._sender.send, self._kind, lane.encode(), value, where, sent))
@@ -169,7 +192,7 @@ class _Submission:
         except UserError as error:
             raise UserError(f"{error} ({self.outcome()})") from error
 
-    def _encode(self, line: bytes, where: str) -> tuple[str, bytes]:
+    def _encode(self, line: bytes, where: str) -> tuple[str, int, bytes]:
         record = parse(line, where)
         try:
             protocol = self._protocol_of(record)
@@ -177,7 +200,7 @@ class _Submission:
             self._check_lane(record["lane"])
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
-        return record["lane"], value
+        return record["lane"], record["block"], value
 
     def _protocol_of(self, record: Any) -> str:
         """Return the protocol of a record's chain, or the default one if that chain is not configured."""

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from validator.codec.schemas import Schema
     from validator.config import Config
     from validator.job.orders import Waits
     from validator.kafka.reader import TopicRecord
@@ -403,6 +404,8 @@ class Watched:
     has_para: bool
     missing: str
     """What to do if the topic does not exist."""
+    schema: Schema | None = None
+    """Of a plugin's records; the job's topics may have several."""
 
 
 def watched(topic: str, config: Config) -> Watched:
@@ -463,6 +466,7 @@ def _of_plugin(topic: PluginTopic) -> Watched:
         decode,
         any(name in fields for name in PARA_FIELDS),
         f"start the {topic.owner}, which creates it",
+        schema,
     )
 
 

@@ -183,7 +183,11 @@ class _KafkaReading:
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         """Return the records that have arrived. Raises `UserError`, each time, once the topic was deleted and made again."""
-        records = self._reader.poll(timeout_s)
+        try:
+            records = self._reader.poll(timeout_s)
+        except UserError:  # a topic that was made again and is still shorter
+            self._look_at_topic()
+            raise
         size = sum(len(record.value) for record in records)
         while records and len(records) < TOGETHER_MAX and size < TOGETHER_BYTES and (more := self._reader.poll(0)):
             records += more

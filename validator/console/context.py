@@ -15,6 +15,7 @@ from validator.console.names import LaneLink
 from validator.console.rendering import clock
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
+from validator.sentences import plural
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -92,6 +93,7 @@ class ConsoleContext:
             "lane": lane,
             "link": LaneLink() if lane is None else self.link(lane.name),
             "lag": None if lane is None else self.lag(lane.name),
+            "waits": None if lane is None else waits(lane, self.lag(lane.name)),
             "stale_since": None if since is None else clock(since),
             "stale_problem": self.follower.problem,
             "reading": not self.follower.caught_up.is_set(),
@@ -99,6 +101,15 @@ class ConsoleContext:
             "read_only": self.read_only,
             "prefix": self.config.topics.prefix,
         }
+
+
+def waits(lane: LaneModel, lag: Lag | None) -> str | None:
+    """Return in words what a lane waits for; its last status is older than records that no job has read."""
+    if lag is not None and lag.records:
+        least = "" if lag.complete else "at least "
+        return f"waiting for a job to read {least}{plural(lag.records, 'record')}"
+    waiting: str | None = lane.status["waiting_for"] if lane.status else None
+    return waiting
 
 
 def now_ms() -> int:

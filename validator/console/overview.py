@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.console.context import ConsoleContext, Page, Query, now_ms
+from validator.console.context import ConsoleContext, Page, Query, now_ms, waits
 from validator.console.limits import ATTENTION_MAX, FACETS_MAX, LIST_MAX, STRIP_BLOCKS
 from validator.console.model import LaneModel
 from validator.console.names import LaneLink
@@ -78,7 +78,7 @@ def lane_row(lane: LaneModel, lag: Lag | None) -> dict[str, Any]:
         "executed": lane.executed_block,
         "session": lane.session,
         "lag": lag,
-        "waits": "an order to resume" if lane.parked else lane.status and lane.status["waiting_for"],
+        "waits": "an order to resume" if lane.parked else waits(lane, lag),
         "account": account,
         "as_of_ms": lane.status_ms,
     }

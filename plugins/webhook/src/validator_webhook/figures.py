@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of subscriptions. Labels are their names, of which there is a limited number, and kinds of failure."""
+"""The metrics of subscriptions. Labels are names of subscriptions, at most `SUBSCRIPTIONS_MAX`, and kinds of failure."""
 
 from __future__ import annotations
 
