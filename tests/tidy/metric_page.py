@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from validator_channel.gateway.plugin import METRICS as GATEWAY
+from validator_journeys.closed_job import JOB as CLOSED_JOB
+from validator_journeys.closed_job import METRICS as CLOSED
 from validator_journeys.job import JOB as JOURNEYS_JOB
 from validator_journeys.job import METRICS as JOURNEYS
 from validator_relay_chain.figures import FOLLOWED, JUDGED
@@ -40,6 +42,7 @@ OF_PLUGINS: Final = (
     *exported("channel", TRANSPORT, GATEWAY).values(),
     *exported(JOB, KEY, BODIES).values(),
     *exported(JOURNEYS_JOB, KEY, JOURNEYS).values(),
+    *exported(CLOSED_JOB, KEY, CLOSED).values(),
     *exported("relay-chain", TRANSPORT, FOLLOWED).values(),
     *exported("relay-chain.judge", TRANSPORT, JUDGED).values(),
     *exported("webhook", TRANSPORT, WEBHOOKS).values(),

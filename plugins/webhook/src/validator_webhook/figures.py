@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of subscriptions. Labels are names of subscriptions, at most `SUBSCRIPTIONS_MAX`, and kinds of failure."""
+"""The metrics of subscriptions. Labels are the names of subscriptions, whose number is limited, and kinds of failure."""
 
 from __future__ import annotations
 
