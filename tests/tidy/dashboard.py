@@ -302,6 +302,27 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             ),
         ),
     ),
+    "Journeys of messages": (
+        Panel(
+            "Messages that wait",
+            "short",
+            (
+                ("sum by (kind) (validator_plugin_journeys_waiting_messages)", "{{kind}}"),
+                ("max by (key) (validator_plugin_journeys_oldest_age_blocks)", "{{key}}: oldest, blocks"),
+            ),
+        ),
+        Panel(
+            "Messages that ended",
+            "cps",
+            (
+                (
+                    "sum by (kind, outcome) (rate(validator_plugin_journeys_ended_messages_total[$__rate_interval]))",
+                    "{{kind}} {{outcome}}",
+                ),
+                ("sum(rate(validator_plugin_journeys_overdue_messages_total[$__rate_interval]))", "overdue"),
+            ),
+        ),
+    ),
     "Channel gateways": (
         Panel(
             "Sessions and feeds",

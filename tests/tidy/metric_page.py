@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from validator_channel.gateway.plugin import METRICS as GATEWAY
+from validator_journeys.job import JOB as JOURNEYS_JOB
+from validator_journeys.job import METRICS as JOURNEYS
 from validator_relay_chain.figures import FOLLOWED, JUDGED
 from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.job import METRICS as BODIES
@@ -27,6 +29,7 @@ GROUPS: Final[dict[str, str]] = {
     "Transports": "transport",
     "Channel gateways": "plugin_channel",
     "Bodies of XCMP messages": "plugin_xcmp_bodies",
+    "Journeys of messages": "plugin_journeys",
     "Chains that are followed": "plugin_relay_chain",
 }
 """Headings, with how the names of their metrics begin."""
@@ -34,6 +37,7 @@ GROUPS: Final[dict[str, str]] = {
 OF_PLUGINS: Final = (
     *exported("channel", TRANSPORT, GATEWAY).values(),
     *exported(JOB, KEY, BODIES).values(),
+    *exported(JOURNEYS_JOB, KEY, JOURNEYS).values(),
     *exported("relay-chain", TRANSPORT, FOLLOWED).values(),
     *exported("relay-chain.judge", TRANSPORT, JUDGED).values(),
 )

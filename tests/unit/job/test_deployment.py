@@ -14,6 +14,7 @@ from validator import exit_codes, waiting
 from validator.cli.job_log import describe
 from validator.config import Config
 from validator.errors import GivenUp, Unavailable, UserError
+from validator.job import beside
 from validator.job import deployment as start
 from validator.job import process as job_module
 from validator.job.deployment import JOB_RESTARTS_MAX, Service, _BrokerStart
@@ -49,6 +50,14 @@ if len(runs.read_text()) > 9:
     sys.exit(0)
 print('{"event": "batch", "batch": 1, "records": 2, "milliseconds": {}}', file=sys.stderr, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+ENDS_IF_IT_IS_OF_A_PLUGIN = """
+import os, pathlib, signal, sys, time
+if "--job" in sys.argv:
+    os.kill(os.getpid(), signal.SIGKILL)
+while not (pathlib.Path(sys.argv[1]) / "enough").exists():
+    time.sleep(0.01)
 """
 
 
@@ -93,14 +102,16 @@ def make(
 ) -> Callable[..., tuple[Service, Broker, list[dict[str, Any]]]]:
     monkeypatch.setattr(start, "create_topics", lambda *_, **__: {})
     monkeypatch.setattr(start, "RESTART", Pauses(0.0, 0.0))
+    monkeypatch.setattr(beside, "RESTART", Pauses(0.0, 0.0))
+    monkeypatch.setattr(beside, "create_job_topics", lambda *_: {})
 
     folder = tmp_path / "job"
 
-    def made(program: str, *accepted: str) -> tuple[Service, Broker, list[dict[str, Any]]]:
+    def made(program: str, *accepted: str, **tables: Any) -> tuple[Service, Broker, list[dict[str, Any]]]:
         monkeypatch.setattr(job_module, "job_command", lambda: [sys.executable, "-c", program, str(folder)])
         events: list[dict[str, Any]] = []
         broker = Broker(tmp_path)
-        config = Config.model_validate({"job": {"directory": str(folder)}})
+        config = Config.model_validate({"job": {"directory": str(folder)}, **tables})
         return Service(config, broker, events.append, accepted), broker, events  # type: ignore[arg-type]
 
     return made
@@ -117,6 +128,38 @@ def test_killed_job_ends_the_service(make: Callable[..., Any]) -> None:
     assert named(events, "killed", "restart", "broker ended") == ["killed"]
     service.stop()
     assert not broker.running
+
+
+@pytest.mark.parametrize("restarts_max", [0, 2])
+def test_job_of_a_plugin_that_ends_does_not_end_the_lanes(
+    make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts_max: int
+) -> None:
+    monkeypatch.setattr(start, "POLL_S", 0.02)
+    tables = {"chains": {"polkadot": {"protocol": "xcmp-network"}}, "jobs": {"journeys": {}, "xcmp-bodies": {}}}
+    service, _, events = make(ENDS_IF_IT_IS_OF_A_PLUGIN, **tables)
+    record = service._beside._on_event
+
+    def note(event: dict[str, Any]) -> None:
+        record(event)
+        if event["event"] == "job ended":
+            (tmp_path / "job" / "enough").touch()
+
+    service._beside._on_event = note
+    service.start()
+    assert service.run(restarts_max) == exit_codes.OK
+    own = [event for event in events if event["event"] in {"killed", "restart", "job ended"}]
+    assert [event["event"] for event in own] == [*["killed", "restart"] * restarts_max, "killed", "job ended"]
+    assert {event["job"] for event in own} == {"journeys"}, "the other job has a separate command"
+    assert own[-1]["exit_code"] == exit_codes.STOPPED
+    assert "SIGKILL" in describe(own[-1])
+    service.stop()
+
+
+def test_table_of_a_job_that_its_plugin_refuses_starts_nothing(make: Callable[..., Any]) -> None:
+    service, broker, _ = make(KILLED, jobs={"journeys": {"other": 1}})
+    with pytest.raises(UserError, match=r"\[jobs.journeys\] other: no such key"):
+        service.start()
+    assert broker.starts == 0
 
 
 def test_waiting_job_says_that_its_own_broker_is_starting(make: Callable[..., Any]) -> None:
