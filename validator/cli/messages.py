@@ -30,6 +30,7 @@ from validator.messages import (
     LaneFacts,
     QueueName,
     age,
+    content_of,
     ended_at,
     ends_of,
     holds,
@@ -142,7 +143,13 @@ def messages_of(
     told = teller.told(wanted)
     if status == WAITING:
         told = [each for each in told if stuck is None or (each.age or 0) >= stuck]
-        told.sort(key=lambda each: (queued_at(each.message) or 0, each.message["id"]))
+        told.sort(
+            key=lambda each: (
+                queued_at(each.message) or 0,
+                tuple(map(str, queue_of(each.message))),
+                each.message["number"],
+            )
+        )
     else:
         told.sort(key=lambda each: (-(ended_at(each.message) or 0), each.message["id"]))
     listed = told[:limit]
@@ -328,7 +335,7 @@ def _list(told: list[_Told]) -> Any:
                 (
                     each.message["id"],
                     each.message["status"],
-                    _content(each.message),
+                    content_of(each.message),
                     count(each.age),
                     each.why or _end(each.message),
                 )
@@ -341,16 +348,6 @@ def _end(message: dict[str, Any]) -> str:
     last = message["legs"][-1]
     detail = f": {last['detail']}" if last["detail"] else ""
     return f"{last['step']} in block {count(last['block'])}{detail}"
-
-
-def _content(message: dict[str, Any]) -> str:
-    """Describe what a message holds: its XCM's instructions, or its size."""
-    payload = message["payload"]
-    if payload is None:
-        return "not seen"
-    size = plural(message["size"], "byte")
-    names = ", ".join(instruction for each in payload["messages"] for instruction in each["instructions"])
-    return names or f"{payload['form']}, {size}"
 
 
 def _way(told: _Told) -> Any:

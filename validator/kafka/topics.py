@@ -51,7 +51,7 @@ class TopicState:
 
 
 def topic_config(topic: Topic, retention_ms: int) -> dict[str, str]:
-    """Return the topic-level options; ``retention_ms`` has no effect on a compacted topic."""
+    """Return the topic-level options; ``retention_ms`` has no effect on a topic that is only compacted."""
     limit = DEAD_LETTER_BYTES_MAX if topic.name == DEAD_LETTERS else MESSAGE_BYTES_MAX
     kept = {
         "cleanup.policy": topic.cleanup,
@@ -60,8 +60,10 @@ def topic_config(topic: Topic, retention_ms: int) -> dict[str, str]:
         # from more than an hour ahead
         "message.timestamp.type": "LogAppendTime",
     }
+    if "delete" in topic.cleanup:
+        kept["retention.ms"] = str(retention_ms)
     if topic.cleanup == "delete":
-        return kept | {"retention.ms": str(retention_ms)}
+        return kept
     return kept | {"min.cleanable.dirty.ratio": topic.dirty_ratio, "segment.ms": str(topic.segment_ms)}
 
 
