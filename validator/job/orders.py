@@ -42,7 +42,7 @@ BLOCKS: Final = "blocks"
 
 REMEDIES: Final[dict[str, str]] = {
     Fault.WAITING: "send what is missing, skip what is too far ahead (--skip), or raise the limit and restart the job",
-    Fault.HANDLER: "deploy a handler that ends and restart the job, or skip the record with the message (--skip)",
+    Fault.HANDLER: "deploy a handler that ends, from the next block on, and restart the job, or skip the record (--skip)",
     Fault.MEMORY: "nothing if a batch was too large; else raise [job] worker_memory and restart the job",
     Fault.WORKER: "raise [job] worker_memory, or deploy another version of the plugin, and restart the job",
     Fault.STATE: "nothing, if Kafka still has all its inputs, which are executed again; but first correct a handler that the reason names",
