@@ -22,9 +22,19 @@ DOCUMENT_BYTES_MAX: Final = 32 * 1024 * 1024
 
 _STANDARD_INPUT: Final = Path("-")
 
-Kind = Annotated[str, typer.Argument(help="The kind of proof, one of the protocol's kinds.")]
+Kind = Annotated[
+    str,
+    typer.Argument(
+        help="The kind of proof: row, head, payload or processing of the XCMP protocols, or one of a plugin's protocol."
+    ),
+]
 File = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.")]
-ProtocolName = Annotated[str, typer.Option("--protocol", help="The protocol of the proof.")]
+ProtocolName = Annotated[
+    str,
+    typer.Option(
+        "--protocol", help="The protocol of the proof: xcmp, xcmp-network or a plugin's. The Router has no proofs."
+    ),
+]
 
 
 def prove(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> None:
