@@ -40,6 +40,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "audit",
         "compare",
         "console",
+        "serve",
         "explain",
         "rules",
         "replay",
@@ -86,6 +87,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Compare the verdicts or dispatches on Kafka, or in a file, with expected ones.",
     ),
     "console": ("validator.cli.console:console", "Serve local web pages that show the lanes live."),
+    "serve": (
+        "validator.cli.serve:serve",
+        "Serve what the topics hold over HTTP: JSON, server-sent events, OpenAPI.",
+    ),
     "explain": (
         "validator.cli.rules:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",
