@@ -3,7 +3,8 @@
 
 The two sources keep the order of causes and effects. Spark asks the sources of a query for their ends one after the other, in the order of
 the plan, and the source of the effects is the first (`streaming.range_source`). So when the end of the causes is read, every cause that a
-writer had read before it produced an effect of this batch is committed, and is in this batch or an earlier one. The causes have no limit
+writer had read before it produced an effect of this batch is committed, and is in this batch or an earlier one. The same holds for causes
+that were written in the effect's transaction, since the source of the effects waits for them (`SettledEnds`). The causes have no limit
 per batch: with one, a backlog would let the effects run ahead.
 """
 
@@ -114,10 +115,11 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
 def _source(spark: SparkSession, settings: KeyedJobSettings, name: str, shared: SharedFolder | None) -> DataFrame:
     job = settings.job
     is_of_effects = name == "validator-effects"
+    causes = tuple(settings.prefix + topic for topic in job.causes)
     decoding = CondenseSettings(job, settings.prefix, settings.ids.headers, settings.worker_memory_bytes)
     source = SourceSettings(
         settings.kafka,
-        tuple(settings.prefix + topic for topic in (job.effects if is_of_effects else job.causes)),
+        tuple(settings.prefix + topic for topic in job.effects) if is_of_effects else causes,
         settings.effects_per_trigger if is_of_effects else None,
         settings.tasks_max,
         cloudpickle.dumps(decoding),  # type: ignore[no-untyped-call]
@@ -128,6 +130,8 @@ def _source(spark: SparkSession, settings: KeyedJobSettings, name: str, shared: 
         name=name,
         schema=CHUNK_SCHEMA,
         task_records_min=EFFECTS_PER_TASK,
+        causes=causes if is_of_effects else (),
+        backlog_records_max=getattr(job, "backlog_records_max", None),
     )
     return load_inputs(spark, source)
 

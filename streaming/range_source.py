@@ -108,6 +108,10 @@ class SourceSettings:
     schema: str = CHUNK_SCHEMA
     task_records_min: int | None = None
     """Records of a batch for each further task, if not the usual number."""
+    causes: tuple[str, ...] = ()
+    """Full names of the topics that must hold what was written with a record before a batch has that record (`SettledEnds`)."""
+    backlog_records_max: int | None = None
+    """Records of each partition that a new query begins before its end, None if it begins with the first one."""
 
 
 class TaskRanges(InputPartition):
@@ -169,6 +173,40 @@ class RangePlanner:
         return [TaskRanges(ranges, ahead[at] if at < len(ahead) else (), self._batch) for at, ranges in enumerate(now)]
 
 
+class SettledEnds:
+    """Decides how far effects may be read so that the causes written with them can be read, too; pure.
+
+    Kafka commits a transaction in one partition after the other: an effect may be visible before a cause of the same transaction. All
+    records of a transaction are written before it is committed anywhere. So an end of the effects is *settled* once the committed causes
+    reach the place where the causes, those of open transactions included, ended after it was read.
+    """
+
+    def __init__(self) -> None:
+        self._settled: Offsets = {}
+        self._unsettled: tuple[Offsets, Offsets] | None = None
+
+    def end(self, start: Offsets, effects: Offsets, written: Offsets, committed: Offsets) -> Offsets:
+        """Return the last settled end, or ``start`` if that is later.
+
+        ``effects`` is where effects end. ``written`` was read after it: where the causes end, those of open transactions included. The end
+        of their ``committed`` ones was read last.
+        """
+        newest = effects, written
+        if not ranges_between(committed, written):
+            self._settled, self._unsettled = effects, None
+        elif self._unsettled is None:
+            self._unsettled = newest
+        elif not ranges_between(committed, self._unsettled[1]):
+            self._settled, self._unsettled = self._unsettled[0], newest
+        return {
+            topic: {
+                partition: max(offset, start.get(topic, {}).get(partition, 0))
+                for partition, offset in partitions.items()
+            }
+            for topic, partitions in (start | self._settled).items()
+        }
+
+
 class RangeStreamReader(DataSourceStreamReader):
     """Asks Kafka for offsets, and lets workers read. Each method raises as `committed_ends` does."""
 
@@ -182,13 +220,24 @@ class RangeStreamReader(DataSourceStreamReader):
         )
         self._client: AdminClient | None = None
         self._latest: Offsets | None = None
+        self._settled = SettledEnds()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what goes to the workers: they only read."""
         return {"_settings": self._settings}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as those of the other methods
-        return self._offsets(OffsetSpec.earliest())
+        first, records_max = self._offsets(OffsetSpec.earliest()), self._settings.backlog_records_max
+        if records_max is None:
+            return first
+        ends = self._offsets(OffsetSpec.latest())
+        return {
+            topic: {
+                partition: max(offset, ends[topic].get(partition, 0) - records_max)
+                for partition, offset in partitions.items()
+            }
+            for topic, partitions in first.items()
+        }
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self._settings.records_max is None else ReadMaxRows(self._settings.records_max)
@@ -198,7 +247,13 @@ class RangeStreamReader(DataSourceStreamReader):
         if self._latest != start:
             self._refuse_replaced()
         check_not_before(start, self._latest)
-        return self._latest if isinstance(limit, ReadAllAvailable) else self._planner.end(start, self._latest)
+        latest, causes = self._latest, self._settings.causes
+        if causes and latest != start:
+            written, committed = (
+                committed_ends(self._connected(), causes, OffsetSpec.latest(), committed=only) for only in (False, True)
+            )
+            latest = self._settled.end(start, latest, written, committed)
+        return latest if isinstance(limit, ReadAllAvailable) else self._planner.end(start, latest)
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
         """Return the end of what Kafka has, by which the job knows its backlog. The first batch after a restart is planned without it."""
@@ -241,8 +296,8 @@ class RangeStreamReader(DataSourceStreamReader):
         return self._client
 
 
-def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec) -> Offsets:
-    """Return the first offsets of all partitions of some topics, or the ends of their committed records.
+def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec, *, committed: bool = True) -> Offsets:
+    """Return the first offsets of all partitions of some topics, or the ends of their committed records, or of all records.
 
     Raises `validator.kafka.transaction.KafkaGone` if Kafka does not answer, and `UserError`.
     """
@@ -252,7 +307,7 @@ def committed_ends(client: AdminClient, topics: Iterable[str], which: OffsetSpec
             for topic in sorted(topics)
             for partition in partitions_of(client, topic)
         }
-        found = offsets_of(client, asked, committed=True)
+        found = offsets_of(client, asked, committed=committed)
     except KafkaException as error:
         raise failure(error.args[0]) from error
     ends: Offsets = {}

@@ -43,6 +43,8 @@ RUN: Final[dict[str, tuple[str, ...]]] = {
 
 ELSEWHERE: Final = {
     "lanes resume": "tests/cli/test_parked.py",
+    "message": "tests/cli/test_messages.py",
+    "messages-of": "tests/cli/test_messages.py",
     "audit": "tests/cli/test_audit.py",
     "broker start": "tests/unit/kafka/test_process.py starts brokers; it prints what `broker status` prints",
     "broker settings": "tests/cli/test_broker_settings.py",

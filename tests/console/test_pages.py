@@ -76,6 +76,8 @@ def paths(web: Web) -> dict[str, str]:
         "/lanes/{lane}/paras": f"{LINK}/paras",
         "/lanes/{lane}/paras/{para:int}": f"{LINK}/paras/{full.para_id}",
         "/lanes/{lane}/paras/{para:int}/state": f"{LINK}/paras/{full.para_id}/state",
+        "/lanes/{lane}/messages": f"{LINK}/messages",
+        "/lanes/{lane}/messages/{id}": f"{LINK}/messages/{next(iter(web.lane.messages.waiting))}",
         "/lanes/{lane}/runtime": f"{LINK}/runtime",
         "/dead-letters": "/dead-letters",
         "/rules": f"/rules?name={CAPACITY}",
@@ -302,6 +304,13 @@ def test_lane_that_is_parked_says_what_to_do(web: Web) -> None:
     assert "it took too long" in text
     assert "validator lanes resume --lane polkadot" in text
     assert "waits for </span>an order to resume" in text
+    web.app.console.follower.lags = {"polkadot": Lag(1, order_ms=START_MS)}
+    assert "validator lanes resume" in web.get("/"), "the lane was parked again when it took that order"
+    web.app.console.follower.lags = {"polkadot": Lag(1, order_ms=START_MS + 1)}
+    text = web.get("/")
+    assert "An order to resume is written; the job takes it with its next batch." in text
+    assert "waits for </span>the job to take the order to resume" in text
+    assert "validator lanes resume" not in text
     web.model.take([verdict("westend", 1, 0)])
     assert "polkadot is parked" in web.get("/lanes/westend")  # whichever overview somebody looks at
     web.lane.take_status({"lane": "polkadot", "state": "running", "fault": "handler"}, START_MS)

@@ -60,7 +60,7 @@ WITHOUT_JOB = (
     Part("compare.md", "## 2."),
     Part("inspect.md"),
     Part("rules-by-height.md", "The [conformance suite]"),
-    Part("tables.md", "", (*AS_ON_A_TERMINAL, REAL_VERDICTS)),
+    Part("tables.md", "## Parquet", (*AS_ON_A_TERMINAL, REAL_VERDICTS)),
     Part("trace-format.md", "A file holds one scenario"),
     Part("write-a-handler.md", "## 7.", ()),
 )
@@ -70,6 +70,7 @@ WITH_JOB = (
     Part("deploy-a-handler.md"),
     Part("monitoring.md"),
     Part("real-data.md", "## What to seed"),
+    Part("webhooks.md", "## A subscription"),
     Part("write-a-handler.md", "", ()),
 )
 

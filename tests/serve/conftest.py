@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running `validator serve` on a real broker, whose topics have three partitions, and records in transactions of their own."""
+"""A running `validator serve` on a real broker, whose topics have three partitions, and records in one transaction each."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.console.records import dead_letter, output_of, simulated
 from tests.sending import committed, in_transactions, send
 from tests.unit.lanes.chains import config_of
 from validator.client.topics import RuleNames, output_topic
+from validator.errors import UserError
 from validator.kafka.topics import create_topics
 from validator.serve.running import RunningLists
 
@@ -40,7 +41,10 @@ class Served:
         """Return a topic's records in JSON by partition, as `validator watch` reads them."""
         rules, found = RuleNames({"polkadot": "router"}), defaultdict(list)
         for each in committed(self.config.kafka, PREFIX, [topic]):
-            record = output_topic(topic).decode(each.value)
+            try:
+                record = output_topic(topic).decode(each.value)
+            except UserError:  # a test has written it
+                continue
             found[each.partition].append(rules.add(record) if topic == "verdicts" else record)
         return dict(found)
 
@@ -64,7 +68,7 @@ class Served:
             page = self.get(f"/v1/{topic}", **{**parameters, "cursor": page["next"]})
 
     def letters(self, *details: str) -> None:
-        """Write dead letters, each in a transaction of its own."""
+        """Write dead letters, each in a separate transaction."""
         made = (dead_letter(each, b"\x01") for each in details)
         topic = f"{PREFIX}dead-letters"
         in_transactions(

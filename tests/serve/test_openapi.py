@@ -97,7 +97,7 @@ def test_schemathesis_finds_nothing(served: Served, document: Any) -> None:
             nonlocal calls
             calls += 1
             given = {"Authorization": headers["authorization"]}
-            # the schema of a cursor is that of any text, but only those of earlier answers are cursors
+            # by its schema a cursor is any text, but only texts of earlier answers are cursors
             excluded = [positive_data_acceptance] if "cursor" in (case.query or {}) else []
             case.call_and_validate(base_url=base, headers=given, excluded_checks=excluded)
 

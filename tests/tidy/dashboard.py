@@ -203,6 +203,9 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             (("rate(validator_job_batch_part_seconds_total[$__rate_interval])", "{{part}}"),),
         ),
         Panel("Records", "cps", (("rate(validator_job_records_total[$__rate_interval])", "read"),)),
+        Panel(
+            "Dead letters", "short", (("increase(validator_job_dead_letters_total[$__rate_interval])", "{{reason}}"),)
+        ),
         Panel("Restarts", "short", (("increase(validator_job_restarts_total[$__rate_interval])", "restarts"),)),
     ),
     "Transports": (
@@ -296,6 +299,27 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
                     "refused: {{kind}}",
                 ),
                 ("sum(rate(validator_plugin_xcmp_bodies_requests_total[$__rate_interval]))", "requested"),
+            ),
+        ),
+    ),
+    "Journeys of messages": (
+        Panel(
+            "Messages that wait",
+            "short",
+            (
+                ("sum by (kind) (validator_plugin_journeys_waiting_messages)", "{{kind}}"),
+                ("max by (key) (validator_plugin_journeys_oldest_age_blocks)", "{{key}}: oldest, blocks"),
+            ),
+        ),
+        Panel(
+            "Messages that ended",
+            "cps",
+            (
+                (
+                    "sum by (kind, outcome) (rate(validator_plugin_journeys_ended_messages_total[$__rate_interval]))",
+                    "{{kind}} {{outcome}}",
+                ),
+                ("sum(rate(validator_plugin_journeys_overdue_messages_total[$__rate_interval]))", "overdue"),
             ),
         ),
     ),

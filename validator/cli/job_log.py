@@ -11,6 +11,7 @@ from rich.text import Text
 
 from validator.cli.table import VisibleConsole
 from validator.job.process import OUTPUT, parse_line
+from validator.kafka.broker import FREE_SPACE
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _STYLES = {
     "failed": "bold red",
     "killed": "bold red",
+    "job ended": "bold red",
     "ready": "bold green",
     "stopped": "yellow",
     "waiting": "yellow",
@@ -33,6 +35,7 @@ _STYLES = {
 _LEVELS = {
     "killed": "error",
     "broker ended": "warning",
+    "job ended": "error",
     "taking over": "warning",
     "restart": "warning",
     "waiting": "warning",
@@ -54,7 +57,9 @@ def log_printer(*, as_json: bool) -> Callable[[Event], None]:
         else:
             time = str(event.get("timestamp", ""))[11:19].ljust(8)
             name = Text(f"{event['event']:<8}", style=_STYLES.get(event["event"], "bold"))
-            console.print(Text.assemble((time, "dim"), "  ", name, "  ", printable_lines(describe(event))))
+            owner = f"{event['job']}: " if "job" in event else ""
+            words = printable_lines(owner + describe({key: event[key] for key in event if key != "job"}))
+            console.print(Text.assemble((time, "dim"), "  ", name, "  ", words))
 
     return print_event
 
@@ -120,7 +125,10 @@ def describe(event: Event) -> str:
                 )
             return f"{'started' if event['started_here'] else 'was already running'}: bootstrap.servers {event['bootstrap_servers']}{moved}"
         case "broker ended":
-            return f"process {event['pid']} is gone; its log is {event['log']}"
+            full = f"its disk is full: {FREE_SPACE}; " if event["disk_full"] else ""
+            return f"process {event['pid']} is gone; {full}its log is {event['log']}"
+        case "job ended":
+            return f"exit code {event['exit_code']}: {event['reason']}; the lanes continue without it"
         case "topics":
             created = len(event["created"])
             return f"{created} created" if created else "all exist"

@@ -39,6 +39,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "what-if",
         "audit",
         "compare",
+        "message",
+        "messages-of",
         "console",
         "serve",
         "explain",
@@ -86,6 +88,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.compare:compare",
         "Compare the verdicts or dispatches on Kafka, or in a file, with expected ones.",
     ),
+    "message": ("validator.cli.messages:message", "Show where a message is, and why it waits."),
+    "messages-of": ("validator.cli.messages:messages_of", "List a para's messages, those first that wait longest."),
     "console": ("validator.cli.console:console", "Serve local web pages that show the lanes live."),
     "serve": (
         "validator.cli.serve:serve",

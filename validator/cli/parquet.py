@@ -116,7 +116,7 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _begin(folder: Path, topic: str) -> Begin:
-    """Return where the last export ended. Raises `UserError`: the folder's positions are those of another topic, or none."""
+    """Return where the last export ended. Raises `UserError`: the folder belongs to another topic, or its positions cannot be read."""
     path = folder / POSITIONS
     if not path.exists():
         return BEGINNING
@@ -247,7 +247,7 @@ class _Form(Named):
         return {name: column.value(record.get(name)) for name, column in self._fields.items()}
 
     def members(self, attributes: Json) -> dict[str, _Column]:
-        """Return the columns of a record's fields; a verdict's are those of its JSON form."""
+        """Return the columns of a record's fields; a verdict has the ones of its JSON form."""
         columns = {field["name"]: self.column(field["type"]) for field in attributes["fields"]}
         if attributes["name"] != "validator.Verdict":
             return columns

@@ -12,6 +12,7 @@ from validator import exit_codes
 from validator.cli.broker import Port
 from validator.cli.common import (
     ConfigPath,
+    connected,
     embedded_broker,
     kafka_table,
     load_job_config,
@@ -59,6 +60,12 @@ def run(
     config_path: ConfigPath = None,
     rebuild: Rebuild = False,
     accept_change: AcceptChange = None,
+    job_name: Annotated[
+        str | None,
+        typer.Option(
+            "--job", help="Run this job of a plugin, which may have a table `[jobs.<name>]`, instead of the lanes."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job's log unchanged, as JSON lines.")] = False,
 ) -> None:
     """Run the job on the configured Kafka, or on the embedded broker if that is running, until Ctrl-C or SIGTERM.
@@ -69,6 +76,12 @@ def run(
     stopped by itself to avoid losing data or was killed, 70 if it failed.
     """
     accepted = accept_change or []
+    if job_name is not None:
+        from validator.cli.command_api import run_plugin_job
+
+        if accepted:
+            raise UserError("--accept-change: expected only without --job: it is for changes of lanes")
+        run_plugin_job(connected(config_path), job_name, as_json=as_json, rebuild=rebuild)
     config = load_job_config(config_path, rebuild=rebuild, accepted=accepted)
     config = config.model_copy(update={"kafka": kafka_table(config)})
     with suppress(Unavailable):  # the job waits for Kafka, and says so
@@ -115,9 +128,9 @@ def up(
 ) -> None:
     """Start a broker if none is configured, create missing topics, and run the job. Ctrl-C stops the job, then the broker.
 
-    A broker that was already running is left running. Its data and the job's state are kept, so that the next start continues. Exit code
-    0 if it was stopped, 2 if the configuration or the environment is wrong, 3 if the job stopped by itself to avoid losing data or was
-    killed, 70 if it failed.
+    Jobs of plugins that have a table `[jobs.<name>]` run next to it, unless they have a separate command. A broker that was already running
+    is left running. Its data and the job's state are kept, so that the next start continues. Exit code 0 if it was stopped, 2 if the
+    configuration or the environment is wrong, 3 if the job stopped by itself to avoid losing data or was killed, 70 if it failed.
     """
     accepted = accept_change or []
     config = load_job_config(config_path, rebuild=rebuild, accepted=accepted)
@@ -152,7 +165,7 @@ def _explaining(printer: Callable[[Event], None], explain: Callable[[], str]) ->
     def print_event(event: Event) -> None:
         nonlocal explained
         printer(event)
-        if event["event"] == "ready" and not explained:
+        if event["event"] == "ready" and "job" not in event and not explained:
             explained = True
             say(explain())
 

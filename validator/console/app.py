@@ -26,12 +26,14 @@ from validator.console.channels import channel_page, channels_page
 from validator.console.context import ConsoleContext, Missing, Page, Query
 from validator.console.letters import Answer, Form, executed_blocks, letter_page, letters_page
 from validator.console.limits import FRAME_S
+from validator.console.messages import message_page, messages_page
 from validator.console.model import KeptVerdict, LaneModel
 from validator.console.overview import overview_page, runtime_page
 from validator.console.paras import para_page, paras_page, stored_page
 from validator.console.rendering import parts, render
 from validator.console.verdicts import rule_page, verdict_page, verdicts_page
 from validator.errors import UserError
+from validator.hexadecimal import bare
 from validator.letters.dead_letters import DeadLetterOffset
 from validator.web.limits import FIELDS_MAX, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
 from validator.web.security import Guard, Secrets, is_same
@@ -40,6 +42,8 @@ from validator.web.streams import CountedStream, Streams
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
+
+    from validator.console.journeys import KeptMessage
 
 
 PageOf = Callable[[ConsoleContext, dict[str, str], Query], Page]
@@ -54,6 +58,8 @@ PAGES: Final[tuple[tuple[str, PageOf], ...]] = (
     ("/lanes/{lane}/paras", paras_page),
     ("/lanes/{lane}/paras/{para:int}", para_page),
     ("/lanes/{lane}/paras/{para:int}/state", stored_page),
+    ("/lanes/{lane}/messages", messages_page),
+    ("/lanes/{lane}/messages/{id}", message_page),
     ("/lanes/{lane}/runtime", runtime_page),
     ("/dead-letters", letters_page),
     ("/dead-letters/{partition:int}/{offset:int}", letter_page),
@@ -302,6 +308,8 @@ def find(console: ConsoleContext, lane_name: str, wanted: str) -> str | None:
                     return f"{link}/verdicts?block={int(number)}"
             if (verdict := _by_hash(lane, wanted)) is not None:
                 return f"{link}/verdicts/{verdict.block}/{quote(verdict.kind, safe='')}/{verdict.index}"
+            if (message := _message(lane, wanted)) is not None:
+                return f"{link}/messages/{quote(message.id, safe='')}"
             if any(wanted in (error, error.rpartition("/")[2]) for error in lane.tally.error):
                 error = next(error for error in lane.tally.error if wanted in (error, error.rpartition("/")[2]))
                 return f"{link}/verdicts?rule={quote(error, safe='')}"
@@ -312,8 +320,18 @@ def find(console: ConsoleContext, lane_name: str, wanted: str) -> str | None:
 
 def _by_hash(lane: LaneModel, wanted: str) -> KeptVerdict | None:
     """Return the verdict whose record holds a hash or its beginning: an id, a candidate's hash, an MQC head."""
-    digits = wanted.removeprefix("0x").lower()
+    needle = _needle(wanted)
+    return None if needle is None else next((verdict for verdict in lane.newest() if needle in verdict.value), None)
+
+
+def _message(lane: LaneModel, wanted: str) -> KeptMessage | None:
+    """Return the message with an id, or whose record holds a hash or its beginning: of its payload, an XCM's topic."""
+    needle = _needle(wanted)
+    return lane.messages.get(wanted) or (None if needle is None else next(lane.messages.holding(needle), None))
+
+
+def _needle(wanted: str) -> bytes | None:
+    digits = bare(wanted).lower()
     if len(digits) < HASH_DIGITS_MIN or len(digits) % 2 or not re.fullmatch("[0-9a-f]+", digits):
         return None
-    needle = bytes.fromhex(digits)
-    return next((verdict for verdict in lane.newest() if needle in verdict.value), None)
+    return bytes.fromhex(digits)

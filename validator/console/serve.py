@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from validator.console.app import WebConsole
 from validator.console.context import ConsoleContext
 from validator.console.follow import Follower, StoredLanes
+from validator.console.journeys import message_decoder
 from validator.console.letters import Letters
 from validator.console.model import Model
 from validator.lanes.configured import configured_codec
@@ -34,7 +35,7 @@ class RunningConsole:
         self._server = RunningServer(listen)
         try:
             use_artefacts(config.plugins.artefacts)
-            self.model = Model(config.chains, configured_codec(config))
+            self.model = Model(config.chains, configured_codec(config), message_decoder(config))
             self.follower = Follower(config, self.model, say)
         except BaseException:
             self._server.stop()

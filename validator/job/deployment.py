@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts broker, topics and job, and stops them in reverse order. Broker and Spark are both slow, so they start in parallel."""
+"""Starts broker, topics and jobs, and stops them in reverse order. Broker and Spark are both slow, so they start in parallel."""
 
 from __future__ import annotations
 
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from validator import exit_codes
 from validator.errors import UserError
+from validator.job.beside import JobsBeside
 from validator.job.process import JobProcess
 from validator.job.spark_master import check_secret
 from validator.job.start_check import look_offline, note_executed
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from validator.job.process import Event
     from validator.kafka.broker import EmbeddedBroker
 
+
+T = TypeVar("T")
 
 JOB_RESTARTS_MAX: Final = 5
 """Restarts of the job in a row without a completed batch, after which `validator up --restart` gives up."""
@@ -45,7 +48,7 @@ def check_job(config: Config) -> None:
 
 
 class Service:
-    """A job and, if the configuration names no Kafka, its embedded broker.
+    """A job, the jobs of plugins next to it and, if the configuration names no Kafka, its embedded broker.
 
     ``config`` has the broker's address once `start` has returned. ``on_event`` gets the job's log lines and further events: ``broker``
     when the broker answers (``bootstrap_servers``, ``started_here``), ``starting`` before that if it did not run (``broker``, its folder),
@@ -68,6 +71,7 @@ class Service:
         """Whether a broker that was started here does not answer yet."""
         self._broker_pid: int | None = None
         self._job: JobProcess | None = None
+        self._beside = JobsBeside(on_event)
 
     @property
     def job(self) -> JobProcess:
@@ -77,15 +81,18 @@ class Service:
 
     def start(self) -> None:
         """Start everything and return when the topics exist; the job is still starting then. Raises `UserError`, `GivenUp`."""
+        self._beside.check(self.config)
         if self.broker is None:
             self._create_topics()
             self._start_job()
+            self._start_beside()
             return
         address = self._begin_broker(self.broker)
         self.config = self.config.model_copy(update={"kafka": {**self.config.kafka, **self.broker.with_login(address)}})
         self._start_job()  # it needs the topics only once Spark is up
         self._finish_broker(self.broker)
         self._create_topics()
+        self._start_beside()
 
     def run(self, restarts_max: int = 0) -> int:
         """Wait for the job's end and return its exit code. A job that was killed, or stopped by itself, is started again if asked.
@@ -98,6 +105,7 @@ class Service:
                 if self._has_lost_broker() and broker_starts < restarts_max:
                     broker_starts += 1
                     self._start_broker()  # on the same port, where the job's clients wait for it
+                self._beside.look(self.config, restarts_max)
                 self.job.await_end(POLL_S)
             self._has_lost_broker()
             code = self.job.wait()
@@ -140,7 +148,10 @@ class Service:
         })  # fmt: skip
 
     def _has_lost_broker(self) -> bool:
-        """Return, once for each process of the broker, whether it has ended, and say so; anybody may have started it again."""
+        """Return, once for each process of the broker, whether it has ended, and say so; anybody may have started it again.
+
+        One that has ended for want of space would only end again: whoever frees some starts it, and meanwhile the job waits.
+        """
         if self.broker is None:
             return False
         status = self.broker.status()
@@ -148,15 +159,19 @@ class Service:
             self._broker_pid = status.pid
         if status.running or self._broker_pid is None:
             return False
-        self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": status.log})
+        full = self.broker.has_full_disk()
+        self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": status.log, "disk_full": full})
         self._broker_pid = None
-        return True
+        return not full
 
     def stop(self, *, keep_broker: bool = False) -> None:
-        """Stop the job, then the broker if it was started here and is not to be kept."""
+        """Stop the jobs, then the broker if it was started here and is not to be kept."""
         try:
-            if self._job is not None:
-                self._job.stop()
+            try:
+                self._beside.stop()
+            finally:
+                if self._job is not None:
+                    self._job.stop()
         finally:
             if self._starting is not None and self.broker is not None:
                 self._starting.join()
@@ -169,7 +184,8 @@ class Service:
                         self.broker.stop()
 
     def kill_job(self) -> None:
-        """Kill the job at once, for a user who does not want to wait."""
+        """Kill the jobs at once, for a user who does not want to wait."""
+        self._beside.kill()
         if self._job is not None:
             self._job.kill()
 
@@ -182,6 +198,9 @@ class Service:
         if event["event"] == "waiting" and self._awaits_broker and not event["reason"].startswith("[job] directory"):
             event = {**event, "reason": f"the broker at {self.config.kafka['bootstrap.servers']} is still starting"}
         self._on_event(event)
+
+    def _start_beside(self) -> None:
+        self._wait_out(lambda: self._beside.start(self.config))
 
     def _create_topics(self) -> None:
         topics = self.config.topics
@@ -196,11 +215,15 @@ class Service:
                 retention_ms=topics.retention_ms,
             )
 
-        patience = Patience(self.config.job.give_up_after)
-        made = wait_out(create, patience, lambda pause: self._on_event({"event": "waiting", **pause.event()}))
+        made = self._wait_out(create)
         self._on_event(
             {"event": "topics", "created": [name for name, new in made.items() if new], "topics": list(made)}
         )
+
+    def _wait_out(self, act: Callable[[], T]) -> T:
+        """Do what needs Kafka, and say before each pause that Kafka is away. Raises `UserError`, `GivenUp`."""
+        patience = Patience(self.config.job.give_up_after)
+        return wait_out(act, patience, lambda pause: self._on_event({"event": "waiting", **pause.event()}))
 
 
 class _BrokerStart(threading.Thread):

@@ -6,7 +6,8 @@ in a separate process (`streaming.keyed_job`): `Job.condense` for each record on
 transaction for each key and batch.
 
 Topics of one batch have an order. A batch never reads less of ``causes`` than its ``effects`` may refer to: the ends of ``effects`` are
-read first. So if a writer produces an effect after it has read a cause, no batch holds the effect without the cause.
+read first. So if a writer produces an effect after it has read a cause, or in the same transaction, no batch holds the effect without the
+cause.
 
 Raising is for bugs: whatever a record contains, `Job.condense` and `KeyedState.process` turn it into outcomes.
 """
@@ -113,7 +114,9 @@ class KeyedState(Protocol):
 class Job(Protocol):
     """A job's definition. It is pickled to Spark's workers, so its class is a module's own.
 
-    It may have an attribute ``metrics``, a tuple of the `PluginMetric`s that its states measure.
+    It may have an attribute ``metrics``, a tuple of the `PluginMetric`s that its states measure, and an attribute ``command``: the command
+    that runs it, which `validator up` then leaves to its user. `validator up` runs every other job that has a table `[jobs.<name>]`.
+    With an attribute ``backlog_records_max``, a job without a checkpoint begins at most this many records before the end of each partition.
     """
 
     @property

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The OpenAPI 3.1 document: every list with its parameters, and the JSON form of each record, made from its Avro schema.
 
-The forms are those of `validator.codec.json_form`, as people read them: bytes are hex with ``0x``, a verdict has ``ok`` and a flat error.
+`validator.codec.json_form` makes the forms, as people read them: bytes are hex with ``0x``, a verdict has ``ok`` and a flat error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One page of a topic's records, read from Kafka when it is asked for, with a bound on what is read.
 
-Order is that of each partition; a lane's records are in one partition. From the oldest on, records come as Kafka returns them. From the
+Each partition has an order; a lane's records are in one partition. From the oldest on, records come as Kafka returns them. From the
 newest on, windows before the last place are read, each longer than the one before, and records of several partitions are merged by time.
 In both orders the next page begins behind the last record that was looked at in each partition: none is lost or repeated.
 """

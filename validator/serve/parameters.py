@@ -129,7 +129,7 @@ def read_query(
         values["cursor"] = cursor
         values.pop("start", None)
     if "cursor" in values and "start" in values:
-        raise UserError("start: expected none besides a cursor, which has an order of its own")
+        raise UserError("start: expected none besides a cursor, which has an order already")
     return Asked(values)
 
 

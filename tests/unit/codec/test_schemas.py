@@ -95,6 +95,8 @@ def test_fingerprints_of_schemas_do_not_change() -> None:
         "validator.Verdict": ["cf78e603c523a171", "d19814a472a4a9e3"],
         "validator.early_hrmp.Candidate": ["1ba6138bddf17aa5"],
         "validator.early_hrmp.ChannelRequest": ["d12436da08204efc"],
+        "validator.journeys.ClosedJourney": ["b4916d4ae0d14e0c"],
+        "validator.journeys.Journey": ["93cdc6cd751d596d"],
         "validator.router.Candidate": ["a6df7674698fa48c"],
         "validator.router.ChannelHeadroom": ["5be83efebcf19502"],
         "validator.router.ChannelRequest": ["97caaf303a538120"],

@@ -14,6 +14,7 @@ from validator import exit_codes, waiting
 from validator.cli.job_log import describe
 from validator.config import Config
 from validator.errors import GivenUp, Unavailable, UserError
+from validator.job import beside
 from validator.job import deployment as start
 from validator.job import process as job_module
 from validator.job.deployment import JOB_RESTARTS_MAX, Service, _BrokerStart
@@ -51,6 +52,14 @@ print('{"event": "batch", "batch": 1, "records": 2, "milliseconds": {}}', file=s
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
+ENDS_IF_IT_IS_OF_A_PLUGIN = """
+import os, pathlib, signal, sys, time
+if "--job" in sys.argv:
+    os.kill(os.getpid(), signal.SIGKILL)
+while not (pathlib.Path(sys.argv[1]) / "enough").exists():
+    time.sleep(0.01)
+"""
+
 
 class Broker:
     """Stands in for the embedded broker."""
@@ -62,7 +71,7 @@ class Broker:
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
         self.started_here = False
-        self.running = False
+        self.running = self.disk_full = False
         self.starts = 0
         self.bootstrap_servers = "localhost:1"
 
@@ -71,6 +80,9 @@ class Broker:
             self.running = self.started_here = True
             self.starts += 1
         return self.bootstrap_servers
+
+    def has_full_disk(self) -> bool:
+        return self.disk_full
 
     def with_login(self, bootstrap_servers: str) -> dict[str, object]:
         return {"bootstrap.servers": bootstrap_servers, "sasl.username": "validator"}
@@ -90,14 +102,16 @@ def make(
 ) -> Callable[..., tuple[Service, Broker, list[dict[str, Any]]]]:
     monkeypatch.setattr(start, "create_topics", lambda *_, **__: {})
     monkeypatch.setattr(start, "RESTART", Pauses(0.0, 0.0))
+    monkeypatch.setattr(beside, "RESTART", Pauses(0.0, 0.0))
+    monkeypatch.setattr(beside, "create_job_topics", lambda *_: {})
 
     folder = tmp_path / "job"
 
-    def made(program: str, *accepted: str) -> tuple[Service, Broker, list[dict[str, Any]]]:
+    def made(program: str, *accepted: str, **tables: Any) -> tuple[Service, Broker, list[dict[str, Any]]]:
         monkeypatch.setattr(job_module, "job_command", lambda: [sys.executable, "-c", program, str(folder)])
         events: list[dict[str, Any]] = []
         broker = Broker(tmp_path)
-        config = Config.model_validate({"job": {"directory": str(folder)}})
+        config = Config.model_validate({"job": {"directory": str(folder)}, **tables})
         return Service(config, broker, events.append, accepted), broker, events  # type: ignore[arg-type]
 
     return made
@@ -114,6 +128,38 @@ def test_killed_job_ends_the_service(make: Callable[..., Any]) -> None:
     assert named(events, "killed", "restart", "broker ended") == ["killed"]
     service.stop()
     assert not broker.running
+
+
+@pytest.mark.parametrize("restarts_max", [0, 2])
+def test_job_of_a_plugin_that_ends_does_not_end_the_lanes(
+    make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts_max: int
+) -> None:
+    monkeypatch.setattr(start, "POLL_S", 0.02)
+    tables = {"chains": {"polkadot": {"protocol": "xcmp-network"}}, "jobs": {"journeys": {}, "xcmp-bodies": {}}}
+    service, _, events = make(ENDS_IF_IT_IS_OF_A_PLUGIN, **tables)
+    record = service._beside._on_event
+
+    def note(event: dict[str, Any]) -> None:
+        record(event)
+        if event["event"] == "job ended":
+            (tmp_path / "job" / "enough").touch()
+
+    service._beside._on_event = note
+    service.start()
+    assert service.run(restarts_max) == exit_codes.OK
+    own = [event for event in events if event["event"] in {"killed", "restart", "job ended"}]
+    assert [event["event"] for event in own] == [*["killed", "restart"] * restarts_max, "killed", "job ended"]
+    assert {event["job"] for event in own} == {"journeys"}, "the other job has a separate command"
+    assert own[-1]["exit_code"] == exit_codes.STOPPED
+    assert "SIGKILL" in describe(own[-1])
+    service.stop()
+
+
+def test_table_of_a_job_that_its_plugin_refuses_starts_nothing(make: Callable[..., Any]) -> None:
+    service, broker, _ = make(KILLED, jobs={"journeys": {"other": 1}})
+    with pytest.raises(UserError, match=r"\[jobs.journeys\] other: no such key"):
+        service.start()
+    assert broker.starts == 0
 
 
 def test_waiting_job_says_that_its_own_broker_is_starting(make: Callable[..., Any]) -> None:
@@ -220,7 +266,7 @@ def test_broker_that_ended_is_named_and_started_again(make: Callable[..., Any]) 
     service.start()
     broker.running = False
     assert service.run(1) == exit_codes.STOPPED
-    assert {"event": "broker ended", "pid": 77, "log": "broker.log"} in events
+    assert {"event": "broker ended", "pid": 77, "log": "broker.log", "disk_full": False} in events
     assert broker.starts == 2
     service.stop()
 
@@ -245,6 +291,26 @@ def test_broker_that_ended_is_started_again_while_the_job_waits_for_it(
     assert service.run(1) == exit_codes.OK
     assert named(events, "broker", "broker ended") == ["broker", "broker ended", "broker"]
     assert broker.starts == 2
+
+
+def test_broker_that_ended_on_a_full_disk_is_left_to_who_frees_space(
+    make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "POLL_S", 0.01)
+    service, broker, events = make(WAITS)
+    service.start()
+    broker.running, broker.disk_full = False, True
+    append = events.append
+
+    def heard(event: dict[str, Any]) -> None:
+        append(event)
+        if event["event"] == "broker ended":
+            (tmp_path / "job" / "end").touch()
+
+    service._on_event = heard
+    assert service.run(restarts_max=1) == exit_codes.OK
+    assert {"event": "broker ended", "pid": 77, "log": "broker.log", "disk_full": True} in events
+    assert broker.starts == 1
 
 
 def test_broker_that_ended_is_reported_at_once(

@@ -28,6 +28,7 @@ from streaming.range_source import (
     Offsets,
     RangePlanner,
     RangeStreamReader,
+    SettledEnds,
     SourceSettings,
     TaskRanges,
     TopicReplaced,
@@ -398,3 +399,103 @@ def test_consumers_read_committed_records_and_never_skip_any() -> None:
     assert config["isolation.level"] == "read_committed"
     assert config["auto.offset.reset"] == "error"
     assert (config["enable.partition.eof"], config["enable.auto.commit"]) == (True, False)
+
+
+# --- effects and their causes ---
+
+
+class Transactions:
+    """Two producers that write causes and an effect in one transaction after another, which Kafka commits partition by partition."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self.logs: dict[str, list[int | None]] = {"effects": [], "verdicts": [], "events": []}
+        """By partition, the transaction of each record; None is a marker."""
+        self._undecided: dict[str, set[int]] = {partition: set() for partition in self.logs}
+        self._open: list[tuple[int, list[str], set[str]]] = []
+        """Transactions with the records to write, then the partitions to commit."""
+        self._count = 0
+
+    def go_on(self, steps: int) -> None:
+        for _ in range(steps):
+            if len(self._open) < 2 and self._chance.randrange(3) == 0:
+                self._count += 1
+                records = [*self._chance.choices(["verdicts", "events"], k=self._chance.randrange(4)), "effects"]
+                self._open.append((self._count, records, set(records)))
+            elif self._open:
+                self._step(*self._chance.choice(self._open))
+
+    def _step(self, transaction: int, records: list[str], partitions: set[str]) -> None:
+        if records:
+            partition = records.pop(0)
+            self.logs[partition].append(transaction)
+            self._undecided[partition].add(transaction)
+            return
+        partition = self._chance.choice(sorted(partitions))
+        partitions.remove(partition)
+        self._undecided[partition].remove(transaction)
+        self.logs[partition].append(None)
+        if not partitions:
+            self._open.remove((transaction, records, partitions))
+
+    def ends(self, *partitions: str, committed: bool = True) -> Offsets:
+        found = {}
+        for partition in partitions:
+            log, undecided = self.logs[partition], self._undecided[partition]
+            stable = next((at for at, each in enumerate(log) if each in undecided), len(log))
+            found[partition] = {"0": stable if committed else len(log)}
+        return found
+
+
+@pytest.mark.parametrize("seed", range(repetitions(40, 1000)))
+def test_effect_is_never_read_before_the_causes_of_its_transaction(seed: int) -> None:
+    chance = random.Random(seed)
+    kafka, settled = Transactions(chance), SettledEnds()
+    start: Offsets = {"effects": {"0": 0}}
+    early = 0
+    for _ in range(200):
+        kafka.go_on(chance.randrange(6))
+        effects = kafka.ends("effects")
+        kafka.go_on(chance.randrange(3))
+        written = kafka.ends("verdicts", "events", committed=False)
+        kafka.go_on(chance.randrange(3))
+        start = settled.end(start, effects, written, kafka.ends("verdicts", "events"))
+        kafka.go_on(chance.randrange(3))
+        causes = kafka.ends("verdicts", "events")
+        for partition, end in causes.items():
+            unread = set(kafka.logs[partition][end["0"] :]) - {None}
+            assert not unread & set(kafka.logs["effects"][: start["effects"]["0"]])
+            early += bool(unread & set(kafka.logs["effects"][: effects["effects"]["0"]]))
+    assert early, "the ends that Kafka gives would have been too early"
+    kafka._chance = Commits(seed)
+    kafka.go_on(400)
+    ends = kafka.ends("effects"), kafka.ends("verdicts", "events", committed=False), kafka.ends("verdicts", "events")
+    assert settled.end(start, *ends) == kafka.ends("effects")
+
+
+class Commits(random.Random):
+    """Begins no transaction."""
+
+    def randrange(self, *_: Any) -> int:
+        return 1
+
+
+def test_reader_of_effects_waits_for_their_causes(client: Client) -> None:
+    reader = RangeStreamReader(replace(SETTINGS, topics=("p.a",), causes=("p.b",), records_max=None))
+    assert reader.latestOffset({"p.a": {"0": 4}}, ReadAllAvailable()) == {"p.a": {"0": 10**6}}
+    assert [isolation for _, isolation in client.asked] == [
+        IsolationLevel.READ_COMMITTED,
+        IsolationLevel.READ_UNCOMMITTED,
+        IsolationLevel.READ_COMMITTED,
+    ]
+    client.asked.clear()
+    assert reader.latestOffset({"p.a": {"0": 10**6}}, ReadAllAvailable()) == {"p.a": {"0": 10**6}}
+    assert len(client.asked) == 1, "without new effects the causes are not looked at"
+
+
+def test_new_query_begins_a_limited_number_of_records_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = RangeStreamReader(replace(SETTINGS, backlog_records_max=100))
+    ends = {"p.a": {"0": 1000}, "p.b": {"0": 30, "1": 120}}
+    first = {"p.a": {"0": 950}, "p.b": {"0": 0, "1": 0}}
+    monkeypatch.setattr(reader, "_offsets", lambda which: first if which == OffsetSpec.earliest() else ends)
+    assert reader.initialOffset() == {"p.a": {"0": 950}, "p.b": {"0": 0, "1": 20}}

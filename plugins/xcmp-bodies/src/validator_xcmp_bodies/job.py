@@ -162,6 +162,8 @@ class BodiesJob:
     """The job for the chains of its options."""
 
     name: ClassVar = JOB
+    command: ClassVar = "messages run"
+    """Its log has the alarms, too."""
     metrics: ClassVar = METRICS
     causes: ClassVar = (records.INGRESS, records.RECEIPTS)
     effects: ClassVar = (records.BODIES,)
