@@ -28,6 +28,7 @@ BENCHMARKS = (
     "start",
     "channel",
     "bodies",
+    "journeys",
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from validator.hexadecimal import bare
 from validator.sentences import count, plural
 
 Json: TypeAlias = Mapping[str, Any]
@@ -60,10 +61,19 @@ def ends_of(message: Json) -> str:
 
 
 def holds(message: Json, digest: str) -> bool:
-    """Return whether a hash in hex is one of a message: of its payload, its queue's head, an XCM, or its journey."""
+    """Return whether a hash in hex with ``0x`` is one of a message: of its payload, its queue's head, an XCM, or its journey."""
     payload = message["payload"] or {"messages": ()}
     ids = (each["id"] for each in payload["messages"])
-    return digest in (message["payload_hash"], message["mqc_head"], message["journey"], *ids)
+    return digest in (message["payload_hash"], message["mqc_head"], *ids) or bare(digest) == message["journey"]
+
+
+def content_of(message: Json) -> str:
+    """Describe in few words what a message holds: the instructions of its XCMs, or its form and size."""
+    payload = message["payload"]
+    if payload is None:
+        return "not seen"
+    names = ", ".join(instruction for each in payload["messages"] for instruction in each["instructions"])
+    return names or f"{payload['form']}, {plural(message['size'], 'byte')}"
 
 
 @dataclass(slots=True)

@@ -22,14 +22,14 @@ class Topic:
     """A topic; ``name`` is without the prefix.
 
     ``kind`` is the kind of its records if it is an input, None if it is an output. Keys are the lane's name; on compacted topics they name
-    the subject of the record: `lane/para`, `lane/sender/recipient`, `lane`. A topic that is not compacted keeps its records for
+    the subject of the record: `lane/para`, `lane/sender/recipient`, `lane`. A topic whose cleanup has ``delete`` keeps its records for
     ``retention_ms``. ``segment_ms`` and ``dirty_ratio`` are for compacted topics: a reader wants the latest record of each key, so the
     fewer old ones before it the better.
     """
 
     name: str
     kind: RecordKind | None
-    cleanup: Literal["delete", "compact"]
+    cleanup: Literal["delete", "compact", "compact,delete"]
     retention_ms: int
     purpose: str
     segment_ms: int = DAY_MS

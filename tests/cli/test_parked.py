@@ -22,6 +22,7 @@ from validator.core.inputs import RecordKind, Source
 from validator.errors import UserError
 from validator.history.engine import InputPartition
 from validator.job import orders as parked_service
+from validator.job.orders import why_lanes_wait
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import chain_runtime, configured_codec
@@ -120,6 +121,17 @@ def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp
         assert wrong in said
     code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0", "--skip", "candidates:0:1")
     assert (code, said) == (0, f"lane {LANE}: the order to continue is written\n")
+    code, said = _ran(config, "--parked")
+    assert code == 1, "it is parked until the job takes the order"
+    assert "an order to resume is written; the job takes it with its next batch" in said
+    assert "validator lanes resume" not in said
+    assert json.loads(_ran(config, "--json")[1])["parked"]["ordered"] is True
+    words = why_lanes_wait(load_config(config), LANE).words
+    assert words.endswith("it hung; an order to resume is written; the job takes it with its next batch")
+    told_again = parked.record(LANE).records  # as the lane does that takes the order
+    send(kafka, PREFIX, [(each.topic, each.key, each.value) for each in told_again])
+    assert "validator lanes resume" in _ran(config)[1]
+    assert json.loads(_ran(config, "--json")[1])["parked"]["ordered"] is False
     with TopicReader(kafka, PREFIX, ["blocks"]) as reader:
         (written,) = reader.read_to_end()
     source = Source(f"{PREFIX}blocks", written.partition, written.offset)

@@ -138,6 +138,12 @@ def test_topic_that_a_user_may_not_see_is_not_called_missing(guarded: Guarded) -
     assert shown.count("no right") == len(states)
 
 
+def test_retention_that_a_user_may_not_see_is_the_configured_one(guarded: Guarded) -> None:
+    found = invoke("topics", "list", "--json", guarded.option(guarded.kafka("reader")))
+    states = [json.loads(line) for line in found.stdout.splitlines()]
+    assert {(each["partitions"] is None, each["retention_of"]) for each in states} == {(False, "configuration")}
+
+
 def test_submit_says_which_lines_were_not_sent(guarded: Guarded) -> None:
     result = invoke("submit", "blocks", guarded.blocks(), guarded.option(guarded.kafka("elsewhere")))
     found = re.search(r"blocks.jsonl, line (\d): .*\(0 records were sent; (.*)\)$", result.stderr)

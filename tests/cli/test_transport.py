@@ -237,7 +237,7 @@ def test_unknown_name_lists_installed_transports(
     plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    known = "install it; installed are: channel, dry-run, echo, relay-chain, several, xcmp-bodies"
+    known = "install it; installed are: channel, dry-run, echo, relay-chain, several, webhook, xcmp-bodies"
     assert refused("sms") == f"sms: no installed plugin of group {GROUP} has this name: {known}"
     for name in ("several", "several.three"):
         line = refused(name)

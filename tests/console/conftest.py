@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from starlette.testclient import TestClient
 
-from tests.console.records import HOSTILE, dead_letter, output_of, simulated
+from tests.console.records import HOSTILE, dead_letter, journeys_of, output_of, simulated
 from tests.unit.lanes.chains import config_of
 from validator.console.app import WebConsole
 from validator.console.context import ConsoleContext
+from validator.console.journeys import message_decoder
 from validator.console.model import Model
-from validator.console.security import Secrets
 from validator.errors import UserError
 from validator.lanes.configured import configured_codec
+from validator.web.security import Secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,12 @@ def wait_until(found: Callable[[], object]) -> None:
 def chain_records() -> Sequence[TopicRecord]:
     """Return what 60 blocks of a simulated chain put on Kafka."""
     return tuple(output_of(simulated()))
+
+
+@pytest.fixture(scope="session")
+def message_records() -> Sequence[TopicRecord]:
+    """Return what the job `journeys` writes about that chain."""
+    return tuple(journeys_of(simulated()))
 
 
 @pytest.fixture(scope="session")
@@ -100,10 +107,10 @@ def client_of(app: WebConsole) -> TestClient:
 
 
 @pytest.fixture
-def web(chain_records: Sequence[TopicRecord], console_config: Config) -> Web:
+def web(chain_records: Sequence[TopicRecord], message_records: Sequence[TopicRecord], console_config: Config) -> Web:
     """Return the application on a separate model, with a hostile dead letter."""
-    model = Model(console_config.chains, configured_codec(console_config))
-    model.take(chain_records)
+    model = Model(console_config.chains, configured_codec(console_config), message_decoder(console_config))
+    model.take([*chain_records, *message_records])
     model.take([dead_letter(f"lane: {HOSTILE}", b"\x00<script>")])
     log: list[str] = []
     app = WebConsole(ConsoleContext(console_config, model, *[NoKafka()] * 3), Secrets(), log.append)

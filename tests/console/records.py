@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from validator_journeys.job import open_job
 from validator_simulators import SimulationSettings
 
 from tests.unit.lanes.chains import Chain, chain, config_of, inputs_of
@@ -16,6 +17,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.kafka.reader import TopicRecord
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
+from validator.plugin.job_api import JobContext, JobItem, JobRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +56,23 @@ def output_of(of: Chain, start_ms: int = START_MS) -> Iterator[TopicRecord]:
         for output in outputs:
             yield record(output.topic, output.key, output.value, sent_ms + LATENCY_MS + number % 7 * 20)
         at += count
+
+
+def journeys_of(of: Chain) -> Iterator[TopicRecord]:
+    """Yield the records that the job `journeys` writes about a chain."""
+    job = open_job(JobContext("journeys", {}, {of.lane: {"protocol": "router"}}))
+    inputs = [TopicRecord(each.topic, 0, at, None, each.value, START_MS) for at, each in enumerate(of.records)]
+    records = [*inputs, *(each for each in output_of(of) if each.topic != "blocks")]
+    items = [
+        JobItem(each.topic, 0, each.offset, content)
+        for topic in (*job.causes, *job.effects)
+        for each in records
+        if each.topic == topic
+        for _, content in job.condense(JobRecord(topic, 0, each.offset, each.key, each.value))
+    ]
+    emitted = job.restore(job.keys[0], {}).process(items)
+    for at, each in enumerate(emitted):
+        yield TopicRecord(each.topic, 0, at, each.key, each.value or b"", START_MS)
 
 
 def dead_letter(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.console.conftest import WAIT_S, wait_until
-from validator.console import serve
-from validator.console.limits import STREAMS_MAX
-from validator.console.serve import CONNECTIONS_MAX, server_of
+from validator.web import server as serve
+from validator.web.limits import STREAMS_MAX
+from validator.web.server import CONNECTIONS_MAX, server_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -81,7 +81,7 @@ def test_streams_make_no_room(served: Served) -> None:
         for _ in range(CONNECTIONS_MAX + 5):
             stack.enter_context(served.connection())
         assert served.status("/healthz") == b"HTTP/1.1 200 OK"
-        assert served.web.app.streams == 1
+        assert served.web.app.streams.open == 1
 
 
 def test_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.Monke
                 time.sleep(SOON_S / 20)
         assert is_closed(slow)
         assert is_closed(silent)
-        assert served.web.app.streams == 1, "an answer may take its time"
+        assert served.web.app.streams.open == 1, "an answer may take its time"
 
 
 def test_next_request_has_to_arrive_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +153,8 @@ def test_client_that_does_not_read_is_closed(served: Served, monkeypatch: pytest
         deaf.settimeout(WAIT_S)
         deaf.connect(("127.0.0.1", served.port))
         deaf.sendall(served.head("/events?page=/"))
-        wait_until(lambda: served.web.app.streams == 1)
-        wait_until(lambda: served.web.app.streams == 0)
+        wait_until(lambda: served.web.app.streams.open == 1)
+        wait_until(lambda: served.web.app.streams.open == 0)
 
 
 async def endless() -> AsyncIterator[str]:
@@ -171,5 +171,5 @@ def test_streams_that_begin_at_once_are_counted(served: Served) -> None:
             found = list(pool.map(lambda each: served.status("/events?page=/", each), opened))
         assert found.count(b"HTTP/1.1 200 OK") == STREAMS_MAX
         assert found.count(b"HTTP/1.1 503 Service Unavailable") == 2 * STREAMS_MAX
-        assert served.web.app.streams == STREAMS_MAX
-    wait_until(lambda: served.web.app.streams == 0)
+        assert served.web.app.streams.open == STREAMS_MAX
+    wait_until(lambda: served.web.app.streams.open == 0)

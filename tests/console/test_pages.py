@@ -76,6 +76,8 @@ def paths(web: Web) -> dict[str, str]:
         "/lanes/{lane}/paras": f"{LINK}/paras",
         "/lanes/{lane}/paras/{para:int}": f"{LINK}/paras/{full.para_id}",
         "/lanes/{lane}/paras/{para:int}/state": f"{LINK}/paras/{full.para_id}/state",
+        "/lanes/{lane}/messages": f"{LINK}/messages",
+        "/lanes/{lane}/messages/{id}": f"{LINK}/messages/{next(iter(web.lane.messages.waiting))}",
         "/lanes/{lane}/runtime": f"{LINK}/runtime",
         "/dead-letters": "/dead-letters",
         "/rules": f"/rules?name={CAPACITY}",
@@ -252,7 +254,7 @@ def test_stream_sends_what_has_changed(web: Web, monkeypatch: pytest.MonkeyPatch
     assert "live_rows" in second
     assert "live_bar" not in second
     assert 'data-row="61"' in second["live_rows"]
-    assert web.app.streams == 0
+    assert web.app.streams.open == 0
 
 
 def test_limits_of_the_configuration_are_those_of_the_start(web: Web) -> None:
@@ -265,7 +267,7 @@ def test_limits_of_the_configuration_are_those_of_the_start(web: Web) -> None:
 def test_streams_are_bounded_and_only_of_live_pages(web: Web) -> None:
     for path in ("/rules?name=R-18", "/nowhere", "//elsewhere"):
         assert web.client.get("/events", params={"page": path}).status_code == 404
-    web.app.streams = app_module.STREAMS_MAX
+    web.app.streams.open = app_module.STREAMS_MAX
     assert web.client.get("/events", params={"page": "/"}).status_code == 503
 
 
@@ -302,6 +304,13 @@ def test_lane_that_is_parked_says_what_to_do(web: Web) -> None:
     assert "it took too long" in text
     assert "validator lanes resume --lane polkadot" in text
     assert "waits for </span>an order to resume" in text
+    web.app.console.follower.lags = {"polkadot": Lag(1, order_ms=START_MS)}
+    assert "validator lanes resume" in web.get("/"), "the lane was parked again when it took that order"
+    web.app.console.follower.lags = {"polkadot": Lag(1, order_ms=START_MS + 1)}
+    text = web.get("/")
+    assert "An order to resume is written; the job takes it with its next batch." in text
+    assert "waits for </span>the job to take the order to resume" in text
+    assert "validator lanes resume" not in text
     web.model.take([verdict("westend", 1, 0)])
     assert "polkadot is parked" in web.get("/lanes/westend")  # whichever overview somebody looks at
     web.lane.take_status({"lane": "polkadot", "state": "running", "fault": "handler"}, START_MS)

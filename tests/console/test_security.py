@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.console.conftest import BASE, PORT, client_of
-from validator.console.limits import FORM_BYTES_MAX, QUERY_MAX
-from validator.console.security import Guard, Secrets, is_same
+from validator.web.limits import FORM_BYTES_MAX, QUERY_MAX
+from validator.web.security import Guard, Secrets, is_same
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient

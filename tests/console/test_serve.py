@@ -21,9 +21,10 @@ from tests.sending import committed, send
 from tests.unit.lanes.chains import config_of
 from validator.cli import console as console_command
 from validator.cli.command_api import console_beside
-from validator.console.serve import RunningConsole, address_of, is_loopback
+from validator.console.serve import RunningConsole
 from validator.errors import UserError
 from validator.kafka.topics import create_topics
+from validator.web.server import address_of, is_loopback
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -57,6 +58,20 @@ def test_second_start_leaves_running_broker_alone(broker: EmbeddedBroker) -> Non
         assert second.status() == broker.status()
         assert not second.started_here
     assert broker.status().running
+
+
+def test_broker_that_somebody_else_started_after_a_kill_is_not_its_own(fresh: EmbeddedBroker) -> None:
+    with fresh:
+        pid = fresh.status().pid
+        assert fresh.started_here
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        while fresh.status().running:
+            time.sleep(0.01)
+        other = EmbeddedBroker(fresh.directory)
+        other.start()
+        assert (fresh.started_here, other.started_here) == (False, True)
+    assert other.status().running
 
 
 def test_concurrent_starts_start_one_process(fresh: EmbeddedBroker) -> None:
@@ -338,6 +353,32 @@ def test_long_log_is_kept_once_and_an_error_is_found_in_the_end_of_a_log(
     assert len(list(fresh.directory.glob("broker.log*"))) == 2
     monkeypatch.setattr(broker_module, "LOG_END_BYTES", 10)
     with pytest.raises(UserError, match="the broker ended with code 1: it logged nothing; its log is "):
+        fresh.start()
+
+
+def test_full_disk_is_named_by_a_start_and_of_a_broker_that_it_ended(
+    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh.start()
+    assert not fresh.has_full_disk()
+    with monkeypatch.context() as patched:
+        patched.setattr(broker_module, "has_room", lambda _: False)
+        assert fresh.has_full_disk()
+    with fresh.log.open("a") as log:
+        log.write("java.io.IOException: No space left on device\n")
+    assert fresh.has_full_disk(), "some space may be left, but too little for what Kafka had to write"
+    assert not EmbeddedBroker(fresh.directory).has_full_disk(), (
+        "whoever has not started it does not know when that line was written"
+    )
+    fresh.stop()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(broker_module, "write_private", refuse)
+    with pytest.raises(
+        UserError, match=f"the broker's folder {fresh.directory}: No space left on device: free space on its disk"
+    ):
         fresh.start()
 
 

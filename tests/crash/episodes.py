@@ -21,6 +21,7 @@ from tests.crash.clusters import CLUSTER_EPISODES, ClusterEpisodes
 from tests.crash.consoles import ConsoleEpisode
 from tests.crash.gateways import ChannelEpisode
 from tests.crash.injected import injected
+from tests.crash.journeys import JourneysEpisode
 from tests.crash.parked import ParkedEpisode
 from tests.crash.processes import of_session, send
 from tests.crash.world import PATIENCE_S, Failure, World
@@ -243,6 +244,9 @@ class Episodes:
 
     def _bodies(self) -> tuple[str, int]:
         return BodiesEpisode(self._world, f"bodies-{self._count}").run()
+
+    def _journeys(self) -> tuple[str, int]:
+        return JourneysEpisode(self._world, f"journeys-{self._count}").run()
 
     # --- transports ---
 

@@ -30,6 +30,7 @@ EPISODES = (
     "disk-full",
     "disk-full-during-a-state-write",
     "bodies",
+    "journeys",
     "channel",
     "console",
     "parked-lane",

@@ -70,6 +70,7 @@ WITH_JOB = (
     Part("deploy-a-handler.md"),
     Part("monitoring.md"),
     Part("real-data.md", "## What to seed"),
+    Part("webhooks.md", "## A subscription"),
     Part("write-a-handler.md", "", ()),
 )
 

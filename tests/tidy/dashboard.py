@@ -203,6 +203,9 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             (("rate(validator_job_batch_part_seconds_total[$__rate_interval])", "{{part}}"),),
         ),
         Panel("Records", "cps", (("rate(validator_job_records_total[$__rate_interval])", "read"),)),
+        Panel(
+            "Dead letters", "short", (("increase(validator_job_dead_letters_total[$__rate_interval])", "{{reason}}"),)
+        ),
         Panel("Restarts", "short", (("increase(validator_job_restarts_total[$__rate_interval])", "restarts"),)),
     ),
     "Transports": (

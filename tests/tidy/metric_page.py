@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from validator_channel.gateway.plugin import METRICS as GATEWAY
+from validator_journeys.closed_job import JOB as CLOSED_JOB
+from validator_journeys.closed_job import METRICS as CLOSED
 from validator_journeys.job import JOB as JOURNEYS_JOB
 from validator_journeys.job import METRICS as JOURNEYS
 from validator_relay_chain.figures import FOLLOWED, JUDGED
+from validator_webhook.figures import METRICS as WEBHOOKS
 from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.job import METRICS as BODIES
 
@@ -31,6 +34,7 @@ GROUPS: Final[dict[str, str]] = {
     "Bodies of XCMP messages": "plugin_xcmp_bodies",
     "Journeys of messages": "plugin_journeys",
     "Chains that are followed": "plugin_relay_chain",
+    "Webhooks": "plugin_webhook",
 }
 """Headings, with how the names of their metrics begin."""
 
@@ -38,8 +42,10 @@ OF_PLUGINS: Final = (
     *exported("channel", TRANSPORT, GATEWAY).values(),
     *exported(JOB, KEY, BODIES).values(),
     *exported(JOURNEYS_JOB, KEY, JOURNEYS).values(),
+    *exported(CLOSED_JOB, KEY, CLOSED).values(),
     *exported("relay-chain", TRANSPORT, FOLLOWED).values(),
     *exported("relay-chain.judge", TRANSPORT, JUDGED).values(),
+    *exported("webhook", TRANSPORT, WEBHOOKS).values(),
 )
 """What the plugins of this tree declare."""
 

@@ -15,8 +15,10 @@ import pytest
 from tests.tidy.dashboard import COLUMNS, DASHBOARD
 from tests.tidy.metric_page import OF_PLUGINS
 from tests.tidy.tree import ROOT
+from validator.cli.main import COMMANDS
 from validator.metrics.definitions import BY_NAME as OF_PRODUCT
 from validator.metrics.definitions import METRICS, Kind
+from validator.plugin.rule_pages import anchor
 
 FOLDER = ROOT / "deploy" / "prometheus"
 RULES = FOLDER / "validator.rules.yml"
@@ -91,6 +93,25 @@ def test_each_alert_has_a_test_and_each_stall_signal_an_alert() -> None:
     assert set(tested) == set(names)
     expressions = " ".join(expression for _, expression, _ in alerts())
     assert [each for each in STALL_SIGNALS if each not in expressions] == []
+
+
+def test_each_alert_leads_to_its_entry_with_a_command_and_a_repair() -> None:
+    page = (ROOT / "docs" / "on-call.md").read_text(encoding="utf-8")
+    entries = {
+        anchor(heading, {}): text
+        for heading, text in re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    }
+    found = {
+        name: re.search(r'runbook_url: "{{ \$externalLabels.validator_docs }}on-call.html#(\w+)"', text)
+        for name, _, text in alerts()
+    }
+    assert [name for name, link in found.items() if link is None] == []
+    assert {name: link[1] for name, link in found.items() if link} == {name: anchor(name, {}) for name in found}
+    assert {anchor(name, {}) for name in found} == set(entries)
+    for name, text in entries.items():
+        assert re.search(r"^- \*\*First:\*\* .+\n(.*\n)*- \*\*Repair:\*\* .", text, re.MULTILINE), name
+        for command in re.findall(r"`validator ([a-z-]+)", text):
+            assert command in COMMANDS or command == "messages", command
 
 
 def test_series_of_the_rule_tests_are_complete() -> None:

@@ -15,7 +15,7 @@ ERROR = {"kind": "HrmpWatermark/Behind", "clause": "x"}
 def message(**changes: Any) -> dict[str, Any]:
     return {
         "lane": "polkadot", "kind": "horizontal", "sender": 2000, "recipient": 2004, "opened_at": 17, "number": 5, "status": "waiting",
-        "payload_hash": "0xaa", "mqc_head": "0xbb", "payload": {"messages": [{"id": "0xcc"}]}, "journey": "0xdd", "waits_blocks": None,
+        "payload_hash": "0xaa", "mqc_head": "0xbb", "payload": {"messages": [{"id": "0xcc"}]}, "journey": "dd", "waits_blocks": None,
         "legs": [{"step": "queued", "block": 117}],
     } | changes  # fmt: skip
 

@@ -54,12 +54,19 @@ def running_console(config: Config, listen: str, *, read_only: bool = False) -> 
     for library in ("starlette", "uvicorn", "jinja2", "markdown_it"):
         if find_spec(library) is None:
             raise not_installed(library, "console", for_="the console")
-    from validator.console.serve import RunningConsole, address_of, is_loopback
+    from validator.console.serve import RunningConsole
+
+    warn_of_other_machines(listen)
+    return RunningConsole(config, listen, say, read_only=read_only)
+
+
+def warn_of_other_machines(listen: str) -> None:
+    """Say that an address is not this machine's alone. Raises `UserError` if it is none."""
+    from validator.web.server import address_of, is_loopback  # an extra
 
     host, _ = address_of(listen)
     if not is_loopback(host):
         say(f"validator: {listen} is reached by other machines, and nothing is encrypted: use a proxy with TLS")
-    return RunningConsole(config, listen, say, read_only=read_only)
 
 
 def show_in_browser(url: str) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from validator.cli.table import VisibleConsole
 from validator.job.process import OUTPUT, parse_line
+from validator.kafka.broker import FREE_SPACE
 from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def describe(event: Event) -> str:
                 )
             return f"{'started' if event['started_here'] else 'was already running'}: bootstrap.servers {event['bootstrap_servers']}{moved}"
         case "broker ended":
-            return f"process {event['pid']} is gone; its log is {event['log']}"
+            full = f"its disk is full: {FREE_SPACE}; " if event["disk_full"] else ""
+            return f"process {event['pid']} is gone; {full}its log is {event['log']}"
         case "job ended":
             return f"exit code {event['exit_code']}: {event['reason']}; the lanes continue without it"
         case "topics":

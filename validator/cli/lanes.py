@@ -18,7 +18,16 @@ from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.job.lag import Lag, lags, newest_blocks
-from validator.job.orders import command_of, lane_reports, lost_inputs, place_of, remedy_of, unread_words, without_lane
+from validator.job.orders import (
+    ORDERED,
+    command_of,
+    lane_reports,
+    lost_inputs,
+    place_of,
+    remedy_of,
+    unread_words,
+    without_lane,
+)
 from validator.job.start_check import refusal_of
 from validator.kafka.open_transactions import open_transactions
 from validator.lanes.configured import (
@@ -95,7 +104,7 @@ def lanes(
             {
                 **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
                 **_unread(config, behind[lane], found.get(lane), reports.parked.get(lane)),
-                "parked": _parked(config, reports.parked.get(lane)),
+                "parked": _parked(config, reports.parked.get(lane), ordered=reports.has_order(lane, behind[lane])),
                 "audit": reports.audits.get(lane),
                 "audit_share": config.audit.share,
                 "transports": said.get(lane, []),
@@ -160,11 +169,11 @@ def _plugins_of(epoch: StartedEpoch | None) -> list[str] | None:
     return None if epoch is None else list(epoch.plugins)
 
 
-def _parked(config: Config, parked: dict[str, Any] | None) -> dict[str, Any] | None:
+def _parked(config: Config, parked: dict[str, Any] | None, *, ordered: bool) -> dict[str, Any] | None:
     if parked is None:
         return None
     shown = {name: value for name, value in parked.items() if name != "lane"}
-    return {**shown, "lost": lost_inputs(config, parked), "remedy": remedy_of(parked)}
+    return {**shown, "lost": lost_inputs(config, parked), "remedy": remedy_of(parked), "ordered": ordered}
 
 
 def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
@@ -255,7 +264,9 @@ def _parked_lines(row: dict[str, Any]) -> list[str]:
     ]
     if parked["lost"]:
         lines.append(f"NO LONGER IN KAFKA: inputs of {', '.join(parked['lost'])}")
-    if parked["state"] == "parked":
+    if parked["ordered"]:
+        lines.append(ORDERED)
+    elif parked["state"] == "parked":
         lines.append(
             f"what to do: {parked['remedy']}; then `{command_of(row['lane'], parked['fault'])}`"
             if row["configured"]

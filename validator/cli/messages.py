@@ -30,6 +30,7 @@ from validator.messages import (
     LaneFacts,
     QueueName,
     age,
+    content_of,
     ended_at,
     ends_of,
     holds,
@@ -142,7 +143,13 @@ def messages_of(
     told = teller.told(wanted)
     if status == WAITING:
         told = [each for each in told if stuck is None or (each.age or 0) >= stuck]
-        told.sort(key=lambda each: (queued_at(each.message) or 0, each.message["id"]))
+        told.sort(
+            key=lambda each: (
+                queued_at(each.message) or 0,
+                tuple(map(str, queue_of(each.message))),
+                each.message["number"],
+            )
+        )
     else:
         told.sort(key=lambda each: (-(ended_at(each.message) or 0), each.message["id"]))
     listed = told[:limit]
@@ -248,7 +255,7 @@ class _Teller:
             return [_Told(each, each["waits_blocks"], None, "") for each in messages]
         with working("looking at the lanes"):
             facts = _lane_facts(self._config, {each["lane"] for each in messages})
-        numbers = self._numbers({queue_of(each) for each in waiting})
+        numbers = self._numbers(waiting)
         told = []
         for each in messages:
             lane = facts[each["lane"]]
@@ -259,19 +266,17 @@ class _Teller:
             told.append(_Told(each, age(each, lane.executed_block), ahead, why))
         return told
 
-    def _numbers(self, queues: set[QueueName]) -> dict[QueueName, list[int]]:
-        """Return the numbers of the messages that wait in each queue."""
-        numbers: dict[QueueName, list[int]] = {queue: [] for queue in queues}
-        known = self._known if self._known is not None else self._of(queues)
-        for each in known:
+    def _numbers(self, messages: list[dict[str, Any]]) -> dict[QueueName, list[int]]:
+        """Return the numbers of the messages that wait in the queues of some messages."""
+        numbers: dict[QueueName, list[int]] = {queue_of(each): [] for each in messages}
+        for each in self._beside(messages) if self._known is None else self._known:
             if each["status"] == WAITING and queue_of(each) in numbers:
                 numbers[queue_of(each)].append(each["number"])
         return numbers
 
-    def _of(self, queues: set[QueueName]) -> list[dict[str, Any]]:
-        starts = tuple(
-            ".".join("relay" if each is None else str(each) for each in queue).encode() + b"." for queue in queues
-        )
+    def _beside(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Read the messages of the same queues, whose ids begin alike."""
+        starts = tuple({each["id"].encode()[: each["id"].rindex(".") + 1] for each in messages})
         with _reader(self._config, self._shown) as records:
             last = {each.key: each.value for each in records if each.key is not None and each.key.startswith(starts)}
         return [self._shown.decode(value) for value in last.values()]
@@ -328,7 +333,7 @@ def _list(told: list[_Told]) -> Any:
                 (
                     each.message["id"],
                     each.message["status"],
-                    _content(each.message),
+                    content_of(each.message),
                     count(each.age),
                     each.why or _end(each.message),
                 )
@@ -341,16 +346,6 @@ def _end(message: dict[str, Any]) -> str:
     last = message["legs"][-1]
     detail = f": {last['detail']}" if last["detail"] else ""
     return f"{last['step']} in block {count(last['block'])}{detail}"
-
-
-def _content(message: dict[str, Any]) -> str:
-    """Describe what a message holds: its XCM's instructions, or its size."""
-    payload = message["payload"]
-    if payload is None:
-        return "not seen"
-    size = plural(message["size"], "byte")
-    names = ", ".join(instruction for each in payload["messages"] for instruction in each["instructions"])
-    return names or f"{payload['form']}, {size}"
 
 
 def _way(told: _Told) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.table import Column, Table
@@ -14,11 +14,11 @@ from validator.cli.common import ConfigPath, Json, kafka_table, print_json
 from validator.cli.progress import working
 from validator.cli.table import print_table
 from validator.config import load_config
-from validator.kafka.topics import create_topics, list_topics
-from validator.topics import METRICS_TOPIC
+from validator.kafka.topics import TopicState, create_topics, list_topics, topic_config, topic_settings
+from validator.topics import DAY_MS, FOREVER, METRICS_TOPIC, MINUTE_MS, TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from validator.config import Config
 
@@ -83,24 +83,69 @@ def create(
 def list_(
     config_path: ConfigPath = None, bootstrap_servers: Bootstrap = "", prefix: Prefix = None, as_json: Json = False
 ) -> None:
-    """List the topics with their numbers of partitions and records.
+    """List the topics with their numbers of partitions and records, and how long each keeps its records.
 
-    The end of a transaction counts as a record, which no reader gets.
+    The end of a transaction counts as a record, which no reader gets. The retention is the cluster's; of a topic that is missing, or whose
+    settings the user may not see, it is the configured one, in parentheses.
     """
     config = load_config(config_path)
     with working("counting the records of every topic"):
         kafka = _kafka(config, bootstrap_servers)
         states = list_topics(kafka, prefix=config.topics.prefix if prefix is None else prefix)
+        settings = topic_settings(kafka, [state.name for state in states if state.partitions is not None])
+    wanted = _wanted_settings(config)
+    rows = [_row(state, settings.get(state.name), default) for state, default in zip(states, wanted, strict=True)]
     if as_json:
-        print_json(*map(asdict, states))
+        print_json(*rows)
         return
     numeric = (Column(name, justify="right", no_wrap=True) for name in ("partitions", "records"))
-    table = Table(Column("topic", no_wrap=True), "direction", "cleanup", *numeric, "purpose", box=None)
-    for state in states:
+    table = Table(Column("topic", no_wrap=True), "direction", "cleanup", "keeps", *numeric, "purpose", box=None)
+    for state, row in zip(states, rows, strict=True):
         absent = "no right" if state.hidden else "missing"
         numbers = [absent, ""] if state.partitions is None else [str(state.partitions), str(state.records)]
-        table.add_row(state.name, state.direction, state.cleanup, *numbers, state.purpose)
+        table.add_row(state.name, state.direction, row["cleanup"], _kept(row), *numbers, state.purpose)
     print_table(table)
+
+
+def _wanted_settings(config: Config) -> list[dict[str, str]]:
+    """Return the settings with which the topics would be created, in their order."""
+    kept = config.topics.retention_ms
+    return [topic_config(topic, kept.get(topic.name, topic.retention_ms)) for topic in TOPICS]
+
+
+def _row(state: TopicState, found: Mapping[str, str] | None, wanted: Mapping[str, str]) -> dict[str, Any]:
+    """Return what JSON has of a topic; ``found`` are its settings in the cluster, ``wanted`` stand for them if they are not known."""
+    settings = wanted if found is None else found
+    has_retention = "delete" in settings["cleanup.policy"]  # a compacted topic has values too, without effect
+    return {
+        **asdict(state),
+        "cleanup": settings["cleanup.policy"],
+        "retention_ms": int(settings.get("retention.ms", FOREVER)) if has_retention else None,
+        "retention_bytes": int(settings.get("retention.bytes", FOREVER)) if has_retention else None,
+        "retention_of": "configuration" if found is None else "cluster",
+    }
+
+
+def _kept(row: Mapping[str, Any]) -> str:
+    """Return in words what a topic keeps."""
+    if row["retention_ms"] is None:
+        words = "newest of each key"
+    else:
+        words = "forever" if row["retention_ms"] < 0 else duration(row["retention_ms"])
+        if row["retention_bytes"] >= 0:
+            words += f", at most {row['retention_bytes']} bytes of a partition"
+    return f"({words})" if row["retention_of"] == "configuration" else words
+
+
+_UNITS: Final = (("day", DAY_MS), ("hour", 60 * MINUTE_MS), ("minute", MINUTE_MS), ("second", 1_000))
+
+
+def duration(ms: int) -> str:
+    """Return a duration in the largest unit of which it is a whole number."""
+    for name, size in _UNITS:
+        if ms and ms % size == 0:
+            return f"{ms // size} {name}{'' if ms == size else 's'}"
+    return f"{ms} ms"
 
 
 def _create(config: Config, transports: Sequence[str]) -> dict[str, bool]:

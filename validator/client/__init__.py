@@ -23,7 +23,7 @@ from validator.client.records import (
     Signal,
     Verdict,
 )
-from validator.client.streams import Positions, Stream
+from validator.client.streams import PluginRecord, Positions, Stream
 from validator.errors import UserError
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "MessageRange",
     "MessageRef",
     "ParaHeadroom",
+    "PluginRecord",
     "Position",
     "Positions",
     "Producer",

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         Receipt,
         Verdict,
     )
-    from validator.client.streams import Positions, Stream
+    from validator.client.streams import PluginRecord, Positions, Stream
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound="Record | PluginRecord")
 
 
 class AsyncStream(Generic[R]):
@@ -155,6 +155,11 @@ class AsyncClient:
     async def receipts(self, *, follow: bool = False, **wanted: Any) -> AsyncStream[Receipt]:
         """Return the receipts of blocks."""
         return AsyncStream(await asyncio.to_thread(self._client.receipts, follow=follow, **wanted), follow=follow)
+
+    async def plugin_records(self, topic: str, *, follow: bool = False, **wanted: Any) -> AsyncStream[PluginRecord]:
+        """Return the records of a plugin's topic."""
+        stream = await asyncio.to_thread(self._client.plugin_records, topic, follow=follow, **wanted)
+        return AsyncStream(stream, follow=follow)
 
 
 async def connect(configuration: Configuration = None) -> AsyncClient:

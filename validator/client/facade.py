@@ -25,10 +25,11 @@ from validator.client.records import (
     Error,
     MessageRef,
     ParaHeadroom,
+    Position,
     Receipt,
     Verdict,
 )
-from validator.client.streams import BEGINNING, POLL_S, Start, Stream, Wanted, begin_of, read_record
+from validator.client.streams import BEGINNING, POLL_S, PluginRecord, Start, Stream, Wanted, begin_of, read_record
 from validator.codec.codec import RecordUnreadable
 from validator.codec.dry_runs import DryRunRequest
 from validator.codec.json_form import to_json
@@ -249,6 +250,31 @@ class Client:
         """Return the receipts of blocks."""
         return self._stream("receipts", Wanted(lane), start, follow)
 
+    def plugin_records(
+        self,
+        topic: str,
+        *,
+        lane: str | None = None,
+        para: int | None = None,
+        start: Start = "beginning",
+        follow: bool = False,
+    ) -> Stream[PluginRecord]:
+        """Return the records of a topic of an installed plugin, such as `journeys`. Raises `UserError` if no plugin has the topic."""
+        from validator.transports.runner import plugin_topics  # imports every plugin
+
+        there = plugin_topics(self._config)
+        if topic not in there:
+            raise UserError(f"topic: expected {', '.join(there) or 'none'}, found {topic!r}")
+        form = there[topic].form.format
+
+        def read(value: bytes, at: Position) -> PluginRecord:
+            try:
+                return PluginRecord(form.decode(value), at)
+            except RecordUnreadable as error:
+                raise UserError(f"{topic}: {error}") from None
+
+        return self._stream(topic, Wanted(lane, para), start, follow, read)
+
     def dry_run(
         self, lane: str, record: Mapping[str, Any], kind: str = "candidates", *, timeout_s: float = ASK_S_DEFAULT
     ) -> DryRun:
@@ -287,11 +313,18 @@ class Client:
             hint = f"; did you mean {close!r}?" if close else ""
             raise UserError(f"lane: expected {' or '.join(sorted(chains))}, found {lane!r}{hint}")
 
-    def _stream(self, topic: str, wanted: Wanted, start: Start, follow: bool) -> Stream[Any]:
+    def _stream(
+        self,
+        topic: str,
+        wanted: Wanted,
+        start: Start,
+        follow: bool,
+        read: Callable[[bytes, Position], PluginRecord] | None = None,
+    ) -> Stream[Any]:
         if wanted.lane is not None:
             self._check_lane(wanted.lane)
         why = partial(self._backend.why, wanted.lane)
-        return Stream(topic, self._backend.read(topic, begin_of(start)), wanted, follow=follow, why=why)
+        return Stream(topic, self._backend.read(topic, begin_of(start)), wanted, follow=follow, why=why, read=read)
 
 
 def connect(configuration: Configuration = None) -> Client:

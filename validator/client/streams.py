@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypedDict, TypeVar, cast
 
@@ -30,7 +32,27 @@ if TYPE_CHECKING:
     from validator.client.backend import Reading
     from validator.kafka.reader import TopicRecord
 
-R = TypeVar("R", bound=Record)
+
+@dataclass(frozen=True, slots=True)
+class PluginRecord:
+    """A record of a plugin's topic. Its schema names the ``fields``; hashes and payloads are bytes."""
+
+    fields: Mapping[str, Any]
+    at: Position
+
+    @property
+    def lane(self) -> str | None:
+        """The lane that it is about, if it names one."""
+        return self.fields.get("lane")
+
+    @property
+    def paras(self) -> tuple[int, ...]:
+        """The paras that it names."""
+        named = (self.fields.get(name) for name in ("para_id", "sender", "recipient"))
+        return tuple(para for para in named if isinstance(para, int))
+
+
+R = TypeVar("R", bound=Record | PluginRecord)
 
 POLL_S: Final = 0.2
 """Seconds that one poll of a topic waits for records."""
@@ -122,7 +144,7 @@ class Wanted(NamedTuple):
     rejected: bool = False
     error: str | None = None
 
-    def takes(self, record: Record) -> bool:
+    def takes(self, record: Record | PluginRecord) -> bool:
         """Return whether a record is wanted."""
         if self.lane is not None and record.lane != self.lane:
             return False
@@ -166,9 +188,17 @@ class Stream(Generic[R]):
     """
 
     def __init__(
-        self, topic: str, reading: Reading, wanted: Wanted, *, follow: bool, why: Callable[[], str] | None = None
+        self,
+        topic: str,
+        reading: Reading,
+        wanted: Wanted,
+        *,
+        follow: bool,
+        why: Callable[[], str] | None = None,
+        read: Callable[[bytes, Position], R] | None = None,
     ) -> None:
-        """``why`` says what the lanes wait for. It may raise `UserError`."""
+        """``why`` says what the lanes wait for. It may raise `UserError`. ``read`` is for topics of plugins."""
+        self._record = partial(read_record, topic) if read is None else read
         self._topic, self._reading, self._wanted, self._follow, self._why = topic, reading, wanted, follow, why
         self._lock = Lock()
         """Held while the reading is in use, so that it can be closed from another thread."""
@@ -288,7 +318,7 @@ class Stream(Generic[R]):
             raw = self._unread[0]
             at = Position(raw.partition, raw.offset)
             try:
-                record = read_record(self._topic, raw.value, at)
+                record = self._record(raw.value, at)
             except UserError as error:
                 words = str(error).removeprefix(f"{self._topic}: ")
                 return UserError(f"{self._topic}[{at.partition}]@{at.offset}: {words}") if is_first else None

@@ -19,25 +19,31 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
 from validator.console.channels import channel_page, channels_page
 from validator.console.context import ConsoleContext, Missing, Page, Query
 from validator.console.letters import Answer, Form, executed_blocks, letter_page, letters_page
-from validator.console.limits import FIELDS_MAX, FRAME_S, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
+from validator.console.limits import FRAME_S
+from validator.console.messages import message_page, messages_page
 from validator.console.model import KeptVerdict, LaneModel
 from validator.console.overview import overview_page, runtime_page
 from validator.console.paras import para_page, paras_page, stored_page
 from validator.console.rendering import parts, render
-from validator.console.security import Guard, Secrets, is_same
 from validator.console.verdicts import rule_page, verdict_page, verdicts_page
 from validator.errors import UserError
+from validator.hexadecimal import bare
 from validator.letters.dead_letters import DeadLetterOffset
+from validator.web.limits import FIELDS_MAX, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
+from validator.web.security import Guard, Secrets, is_same
+from validator.web.streams import CountedStream, Streams
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
+
+    from validator.console.journeys import KeptMessage
 
 
 PageOf = Callable[[ConsoleContext, dict[str, str], Query], Page]
@@ -52,6 +58,8 @@ PAGES: Final[tuple[tuple[str, PageOf], ...]] = (
     ("/lanes/{lane}/paras", paras_page),
     ("/lanes/{lane}/paras/{para:int}", para_page),
     ("/lanes/{lane}/paras/{para:int}/state", stored_page),
+    ("/lanes/{lane}/messages", messages_page),
+    ("/lanes/{lane}/messages/{id}", message_page),
     ("/lanes/{lane}/runtime", runtime_page),
     ("/dead-letters", letters_page),
     ("/dead-letters/{partition:int}/{offset:int}", letter_page),
@@ -67,20 +75,6 @@ NO_STORE: Final = {"cache-control": "no-store"}
 ATTEMPT_DIGITS_MAX: Final = 9
 
 
-class _CountedResponse(StreamingResponse):
-    """A stream that counts from the check of their number to the end of its answer, begun or not."""
-
-    def __init__(self, console: WebConsole, frames: AsyncIterator[str], **options: Any) -> None:
-        super().__init__(frames, **options)
-        self._console = console
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._console.streams -= 1
-
-
 @dataclass(slots=True)
 class WebConsole:
     """Answers requests about one console. ``say`` takes a line, or a traceback, for the log; ``stopping`` ends live updates."""
@@ -89,7 +83,7 @@ class WebConsole:
     secrets: Secrets
     say: Callable[[str], None]
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    streams: int = 0
+    streams: Streams = field(default_factory=Streams)
     pages: list[tuple[Route, PageOf]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -181,11 +175,9 @@ class WebConsole:
         found = self.live_page(unquote(target.path))
         if found is None:
             return PlainTextResponse("There is no live page at this address.\n", 404)
-        if self.streams >= STREAMS_MAX:
+        if self.streams.open >= STREAMS_MAX:
             return PlainTextResponse(f"{STREAMS_MAX} pages are live already: close one.\n", 503)
-        frames = self._frames(*found, query)
-        self.streams += 1
-        return _CountedResponse(self, frames, media_type="text/event-stream", headers=NO_STORE)
+        return CountedStream(self.streams, self._frames(*found, query))
 
     def live_page(self, path: str) -> tuple[PageOf, dict[str, str]] | None:
         """Return the page at an address with the values in it, None if no page there is live."""
@@ -316,6 +308,8 @@ def find(console: ConsoleContext, lane_name: str, wanted: str) -> str | None:
                     return f"{link}/verdicts?block={int(number)}"
             if (verdict := _by_hash(lane, wanted)) is not None:
                 return f"{link}/verdicts/{verdict.block}/{quote(verdict.kind, safe='')}/{verdict.index}"
+            if (message := _message(lane, wanted)) is not None:
+                return f"{link}/messages/{quote(message.id, safe='')}"
             if any(wanted in (error, error.rpartition("/")[2]) for error in lane.tally.error):
                 error = next(error for error in lane.tally.error if wanted in (error, error.rpartition("/")[2]))
                 return f"{link}/verdicts?rule={quote(error, safe='')}"
@@ -326,8 +320,18 @@ def find(console: ConsoleContext, lane_name: str, wanted: str) -> str | None:
 
 def _by_hash(lane: LaneModel, wanted: str) -> KeptVerdict | None:
     """Return the verdict whose record holds a hash or its beginning: an id, a candidate's hash, an MQC head."""
-    digits = wanted.removeprefix("0x").lower()
+    needle = _needle(wanted)
+    return None if needle is None else next((verdict for verdict in lane.newest() if needle in verdict.value), None)
+
+
+def _message(lane: LaneModel, wanted: str) -> KeptMessage | None:
+    """Return the message with an id, or whose record holds a hash or its beginning: of its payload, an XCM's topic."""
+    needle = _needle(wanted)
+    return lane.messages.get(wanted) or (None if needle is None else next(lane.messages.holding(needle), None))
+
+
+def _needle(wanted: str) -> bytes | None:
+    digits = bare(wanted).lower()
     if len(digits) < HASH_DIGITS_MIN or len(digits) % 2 or not re.fullmatch("[0-9a-f]+", digits):
         return None
-    needle = bytes.fromhex(digits)
-    return next((verdict for verdict in lane.newest() if needle in verdict.value), None)
+    return bytes.fromhex(digits)

@@ -7,6 +7,7 @@ reading is tried again.
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections import OrderedDict
@@ -16,23 +17,25 @@ from typing import TYPE_CHECKING, Final
 
 from validator.ask.state import document, restore, stored_lanes
 from validator.console.limits import (
+    JOURNEYS_AGAIN_S,
     LAG_INTERVAL_S,
     LAG_SHARE_MAX,
     LARGE_RECORDS_TAIL,
     RECORDS_TAIL,
     STATE_AGE_S,
-    STOP_S,
     VERDICTS_MAX,
 )
 from validator.console.model import COMPACTED, LARGE, TAILED, VERDICTS
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.job.lag import Lag, lags
 from validator.kafka.reader import TopicReader
 from validator.kafka.retry import ANSWER_S_MAX
 from validator.kafka.settings import SPARING, WHOLE
 from validator.lanes.configured import configured_codec, job_directory
+from validator.messages import JOURNEYS
 from validator.plugin.pack import use_artefacts
 from validator.waiting import FOLLOWER
+from validator.web.limits import STOP_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,6 +78,7 @@ class Follower:
                 )
             ]
             self._open = stack.pop_all()
+        self._look_for_messages_s = 0.0
 
     def start(self) -> None:
         """Begin to read."""
@@ -97,6 +101,7 @@ class Follower:
         failures = 0
         while not self._stopping.is_set():
             try:
+                self._look_for_messages()
                 for number, reader in enumerate(self._readers):
                     wait_s = 0 if number else POLL_S if self.caught_up.is_set() else FIRST_POLL_S
                     self._model.take(reader.poll(wait_s))
@@ -111,6 +116,20 @@ class Follower:
                 self._failed(UserError("the console has stopped reading because of a bug: its log has the traceback"))
                 self._say(traceback.format_exc())
                 return
+
+    def _look_for_messages(self) -> None:
+        """Begin to read the topic of messages once a job has made it."""
+        if not self._model.has_messages or time.monotonic() < self._look_for_messages_s:
+            return
+        try:
+            reader = self._reader((JOURNEYS,), None, WHOLE)
+        except Unavailable:
+            raise
+        except UserError:
+            self._look_for_messages_s = time.monotonic() + JOURNEYS_AGAIN_S
+            return
+        self._readers.append(self._open.enter_context(reader))
+        self._look_for_messages_s = math.inf
 
     def _failed(self, error: UserError) -> None:
         if self.stale_since_ms is None:

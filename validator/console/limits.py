@@ -35,6 +35,14 @@ LETTERS_MAX: Final = 1_000
 """Dead letters, without their bytes."""
 REPLAYS_MAX: Final = 10_000
 """Ledger entries of dead letters that were put back."""
+WAITING_MAX: Final = 50_000
+"""Messages of one lane that wait, half a KiB each; further ones are counted."""
+ENDED_MAX: Final = 10_000
+"""Messages of one lane that ended."""
+QUEUES_MAX: Final = 20_000
+"""Channels and paras of one lane whose messages' waits are counted."""
+WAITS_MAX: Final = 500
+"""Waits of each, of which the median is shown."""
 RATE_SECONDS: Final = 900
 """Seconds of which the console knows how many verdicts there were."""
 TEXT_MAX: Final = 2_000
@@ -46,6 +54,8 @@ RECORDS_TAIL: Final = 5_000
 """Offsets before the end of a partition of receipts, dispatches and channel events at which reading begins."""
 LARGE_RECORDS_TAIL: Final = 500
 """The same for topics whose records may have megabytes: blocks and dead letters."""
+JOURNEYS_AGAIN_S: Final = 30.0
+"""Seconds after which the topic of messages, if there was none, is looked for again."""
 LAG_INTERVAL_S: Final = 5.0
 """Seconds between two counts of what lanes have not consumed."""
 LAG_SHARE_MAX: Final = 0.1
@@ -59,6 +69,8 @@ ROWS_MAX: Final = 100
 """Verdicts of one page."""
 LIST_MAX: Final = 500
 """Rows of any other list."""
+VERDICTS_SEARCHED_MAX: Final = 20_000
+"""Last verdicts of a lane among which the last candidates of paras with waiting messages are looked for."""
 STRIP_BLOCKS: Final = 60
 """Blocks of the strip of accepted and rejected."""
 MAP_PARAS_MAX: Final = 60
@@ -72,27 +84,5 @@ RAW_SHOWN_MAX: Final = 4_096
 """Bytes of a dead letter that its page dumps."""
 RECORD_SHOWN_MAX: Final = 64 << 10
 """Characters of a dead letter's record that its form shows; longer ones are put back by the command."""
-FORM_BYTES_MAX: Final = 1 << 20
-"""Bytes of a posted form."""
-QUERY_MAX: Final = 2_000
-"""Characters of a query."""
-STREAMS_MAX: Final = 20
-"""Open streams of live updates."""
-REQUESTS_AT_ONCE_MAX: Final = 64
-"""Connections, those of streams not counted."""
-HEAD_S: Final = 10.0
-"""Seconds in which the whole head of a request has to arrive, after the connection was made or the last answer was given."""
-BODY_S: Final = 30.0
-"""Seconds in which the rest of a request has to arrive after its head."""
-ANSWER_S: Final = 30.0
-"""Seconds in which a client has to take what waits to be sent to it."""
-IDLE_S: Final = 5
-"""Seconds after an answer in which the next request has to begin."""
-FIELDS_MAX: Final = 50
-"""Fields of a query or a form."""
 FRAME_S: Final = 1.0
 """Seconds between two updates of a page."""
-HEARTBEAT_S: Final = 15.0
-"""Seconds after which a stream without news gets a comment."""
-STOP_S: Final = 2
-"""Seconds that open requests have when the console stops."""

@@ -12,6 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from validator.codec.json_form import shown_json
+from validator.console.journeys import KeptMessages
 from validator.console.limits import (
     BLOCK_TIMES_MAX,
     BLOCKS_MAX,
@@ -34,6 +35,7 @@ from validator.core.limits import UNREACHED
 from validator.errors import UserError
 from validator.kafka.reader import Newest
 from validator.lanes.parked import status_of
+from validator.messages import JOURNEYS
 from validator.topics import DEAD_LETTER_REPLAYS, DEAD_LETTERS, LANES
 
 if TYPE_CHECKING:
@@ -273,6 +275,8 @@ class LaneModel:
     status: Json | None = None
     status_ms: int = 0
     parked: Json | None = None
+    parked_ms: int = 0
+    """When the record that says so was written."""
     audit_fault: Json | None = None
     """The last fault that the audit in the job has found."""
     executed_block: int | None = None
@@ -291,6 +295,7 @@ class LaneModel:
     """By handler, kind of message and outcome."""
     failures: deque[Json] = field(default_factory=lambda: deque(maxlen=FAILURES_MAX))
     digests: deque[DigestSpan] = field(default_factory=lambda: deque(maxlen=DIGESTS_MAX))
+    messages: KeptMessages = field(default_factory=KeptMessages)
     _block_times: OrderedDict[int, int] = field(default_factory=OrderedDict)
 
     # --- records ---
@@ -342,7 +347,7 @@ class LaneModel:
             self.audit_fault = record
             return
         if "fault" in record:
-            self.parked = None if record["state"] == "running" else record
+            self.parked, self.parked_ms = (None if record["state"] == "running" else record), time_ms
             self.status = self.status and status_of(self.status, self.parked)
             return
         self.status, self.status_ms = status_of(record, self.parked), time_ms
@@ -438,7 +443,10 @@ COMPACTED: Final = ("headroom", LANES, DEAD_LETTER_REPLAYS)
 class Model:
     """Everything that the pages show. ``version`` grows with every record that was taken."""
 
-    def __init__(self, lanes: Iterable[str] = (), codec: Codec | None = None) -> None:
+    def __init__(
+        self, lanes: Iterable[str] = (), codec: Codec | None = None, message: Callable[[bytes], Json] | None = None
+    ) -> None:
+        """``message`` decodes a record of the topic `journeys`; None: no plugin declares the topic."""
         self.lock = RLock()
         self.version = 0
         self.lanes: OrderedDict[str, LaneModel] = OrderedDict()
@@ -448,6 +456,7 @@ class Model:
         self.strangers = 0
         """Records that are none of their topic, or belong to a lane beyond `LANES_MAX`."""
         self._codec = codec
+        self._message = message
         self._newest = Newest()
         self._takers: dict[str, Callable[[LaneModel, Json, TopicRecord], None]] = {
             VERDICTS: lambda lane, json, record: lane.take_verdict(json, record.value, record.timestamp_ms),
@@ -457,6 +466,7 @@ class Model:
             "headroom": lambda lane, json, _: lane.take_headroom(json),
             "channel-events": lambda lane, json, _: lane.take_event(json),
             "dispatches": lambda lane, json, _: lane.take_dispatch(json),
+            JOURNEYS: lambda lane, json, record: lane.messages.take(json, record.value),
         }
         for lane in sorted(lanes)[:LANES_MAX]:
             self.lanes[lane] = LaneModel(lane)
@@ -469,6 +479,17 @@ class Model:
                 self._take(record, json)
                 self.version += 1
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether a plugin declares the topic of messages, so that they can be read."""
+        return self._message is not None
+
+    def message(self, value: bytes) -> Json:
+        """Return a record of the topic `journeys` as JSON. Raises `UserError`."""
+        if self._message is None:
+            raise UserError(f"{JOURNEYS}: no installed plugin declares this topic")
+        return self._message(value)
+
     def not_put_back(self) -> list[KeptLetter]:
         """Return the dead letters that were not put back, newest first."""
         return [letter for letter in reversed(self.letters) if letter.place not in self.replayed]
@@ -480,6 +501,8 @@ class Model:
 
     def _decoded(self, record: TopicRecord) -> Json | None:
         try:
+            if record.topic == JOURNEYS:
+                return self.message(record.value)
             return shown_json(record.topic, record.value, self._codec)
         except UserError:
             return None

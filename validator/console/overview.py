@@ -15,7 +15,7 @@ from validator.console.names import LaneLink
 from validator.console.rendering import duration, latency_plot, rate_plot, strip
 from validator.errors import UserError
 from validator.job.lag import Lag
-from validator.job.orders import command_of, remedy_of
+from validator.job.orders import ORDERED, awaits_order, command_of, remedy_of
 from validator.lanes.configured import job_directory
 from validator.lanes.kept_start import kept_starts
 from validator.sentences import count, plural
@@ -60,7 +60,7 @@ def overview_page(console: ConsoleContext, path: dict[str, str], _query: Query) 
             "latency": latency,
             "latency_half": half,
             "latency_most": most,
-            "parked": parked_of(lane),
+            "parked": parked_of(lane, console.lag(lane.name)),
         },
     )
 
@@ -78,7 +78,7 @@ def lane_row(lane: LaneModel, lag: Lag | None) -> dict[str, Any]:
         "executed": lane.executed_block,
         "session": lane.session,
         "lag": lag,
-        "waits": "an order to resume" if lane.parked else waits(lane, lag),
+        "waits": _waits_parked(lane, lag) if lane.parked else waits(lane, lag),
         "account": account,
         "as_of_ms": lane.status_ms,
     }
@@ -113,11 +113,21 @@ def sentence(lane: LaneModel, lag: Lag | None, wrong: int) -> str:
     return f"{lane.name} {words.get(word, word.lower())}. {need}."
 
 
-def parked_of(lane: LaneModel) -> dict[str, Any] | None:
-    """Return why a lane is parked and what to do, None if it is not."""
+def parked_of(lane: LaneModel, lag: Lag | None) -> dict[str, Any] | None:
+    """Return why a lane is parked and what to do, or that it is ordered to resume; None if it is not parked."""
     if lane.parked is None:
         return None
-    return {**lane.parked, "remedy": remedy_of(lane.parked), "command": command_of(lane.name, lane.parked["fault"])}
+    ordered = ORDERED if _has_order(lane, lag) else None
+    to_do = {"remedy": remedy_of(lane.parked), "command": command_of(lane.name, lane.parked["fault"])}
+    return {**lane.parked, **to_do, "ordered": ordered}
+
+
+def _waits_parked(lane: LaneModel, lag: Lag | None) -> str:
+    return "the job to take the order to resume" if _has_order(lane, lag) else "an order to resume"
+
+
+def _has_order(lane: LaneModel, lag: Lag | None) -> bool:
+    return lag is not None and awaits_order(lane.parked, lane.parked_ms, lag)
 
 
 NAMED_MAX: Final = 6

@@ -95,7 +95,7 @@ class JobsBeside:
         self._on_event({**restart, "job": name})
 
     def _say_ended(self, name: str, code: int, reason: str | None) -> None:
-        """Say that a job has ended permanently."""
+        """Say that a job has ended and is not started again."""
         del self._failures[name]
         self._on_event({"event": "job ended", "job": name, "exit_code": code, "reason": reason})
 

@@ -148,7 +148,10 @@ class Service:
         })  # fmt: skip
 
     def _has_lost_broker(self) -> bool:
-        """Return, once for each process of the broker, whether it has ended, and say so; anybody may have started it again."""
+        """Return, once for each process of the broker, whether it has ended, and say so; anybody may have started it again.
+
+        One that has ended for want of space would only end again: whoever frees some starts it, and meanwhile the job waits.
+        """
         if self.broker is None:
             return False
         status = self.broker.status()
@@ -156,9 +159,10 @@ class Service:
             self._broker_pid = status.pid
         if status.running or self._broker_pid is None:
             return False
-        self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": status.log})
+        full = self.broker.has_full_disk()
+        self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": status.log, "disk_full": full})
         self._broker_pid = None
-        return True
+        return not full
 
     def stop(self, *, keep_broker: bool = False) -> None:
         """Stop the jobs, then the broker if it was started here and is not to be kept."""

@@ -29,6 +29,7 @@ HEALTH: Final = (
     "validator_lane_blocks_behind",
     "validator_lane_audit_fault_block",
     "validator_lane_silent",
+    "validator_job_dead_letters_total",
     "validator_metrics_kafka_up",
 )
 """The metrics that count."""
@@ -109,6 +110,9 @@ def judge(page: str) -> Health:
         shown = ", ".join(f"{lane} in block {block:.0f}" for lane, block in faults[:FAULTS_SHOWN_MAX])
         more = f" and {_lanes(len(faults) - FAULTS_SHOWN_MAX)} more" if len(faults) > FAULTS_SHOWN_MAX else ""
         line += f"; the audit has found a fault: {shown}{more}"
+    dead = sum(value for name, _, value in samples if name == "validator_job_dead_letters_total")
+    if dead:
+        line += f"; dead letters since the job started: {dead:.0f} (`validator dead-letters list`)"
     silent = [_lane(labels) for name, labels, value in samples if name == "validator_lane_silent" and value]
     if silent:
         shown = ", ".join(silent[:FAULTS_SHOWN_MAX])

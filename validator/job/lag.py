@@ -50,11 +50,15 @@ class NewestBlock(NamedTuple):
 
 @dataclass(slots=True)
 class Lag:
-    """A lane's own records that it has not consumed, and how many of them are blocks; ``complete`` unless there may be more."""
+    """A lane's own records that it has not consumed, and how many of them are blocks; ``complete`` unless there may be more.
+
+    ``order_ms`` is when the last order to the lane among these records was written, in Unix milliseconds.
+    """
 
     records: int = 0
     blocks: int = 0
     complete: bool = True
+    order_ms: int | None = None
 
 
 def lags(
@@ -120,7 +124,10 @@ def _count(
             if lane in found and record.offset >= starts[lane]:
                 source = Source(record.topic, record.partition, record.offset)
                 found[lane].records += 1
-                found[lane].blocks += kind is RecordKind.BLOCK and decode_order(record.value, source) is None
+                if kind is RecordKind.BLOCK and decode_order(record.value, source) is not None:
+                    found[lane].order_ms = max(record.timestamp_ms, found[lane].order_ms or 0)
+                else:
+                    found[lane].blocks += kind is RecordKind.BLOCK
 
 
 def _lane_of(codec: Codec, kind: RecordKind, record: TopicRecord) -> str:

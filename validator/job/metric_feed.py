@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the values of other processes to the endpoint: reports of workers and transports, and how far blocks have arrived.
+"""Brings the values of other processes to the endpoint: reports of workers and transports, how far blocks have arrived, and dead letters.
 
 It reads committed records as any consumer does, in a separate thread, and nothing waits for it. A report's increments are counted once,
 from the end that the topic had when the thread began: a counter begins at 0 with the process that serves it, as Prometheus expects. Until a
@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Final, Self
 
 from validator.codec.decode import decode_record
 from validator.codec.json_form import to_json
-from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, Newest, TopicReader, TopicRecord
+from validator.kafka.settings import SPARING
 from validator.lanes.meter import OUTCOMES
 from validator.lanes.parked import shortened
 from validator.metrics.limits import ARRIVALS_MAX, ARRIVALS_READ_AGAIN
 from validator.metrics.report import LANE, Report
-from validator.topics import LANES, METRICS
+from validator.topics import DEAD_LETTERS, LANES, METRICS
 from validator.waiting import UNFORESEEN_S
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from validator.metrics.store import MetricStore
 
 BLOCKS: Final = "blocks"
+
+LETTER_POLLS_MAX: Final = 100
+"""Polls of the dead letters between two polls of the reports, which wait for them."""
 
 END_S_MAX: Final = 2.0
 """Seconds that the end of the thread is waited for."""
@@ -100,6 +104,8 @@ class Feed:
         self._lock = threading.Lock()
         store.before_scrape.append(self.refresh)
         store.add("validator_metrics_reports_refused_total", 0)
+        for reason in DeadReason:
+            store.add("validator_job_dead_letters_total", 0, reason.name)
 
     def begin(self, ends: Mapping[int, int]) -> None:
         """Begin to count at the ends of the partitions of `metrics`, unless that was done before."""
@@ -124,6 +130,8 @@ class Feed:
             self._take_report(record)
         elif record.topic == LANES:
             self._take_status(record)
+        elif record.topic == DEAD_LETTERS:
+            self._take_letter(record)
         else:
             self._take_block(record)
 
@@ -188,6 +196,12 @@ class Feed:
                 with self._lock:
                     arrivals.execute(int(executed))
 
+    def _take_letter(self, record: TopicRecord) -> None:
+        """Count a dead letter: the topic has those of no lane too, which no worker reports."""
+        reason = dict(record.headers).get("reason", b"").decode("utf-8", "replace")
+        if reason in DeadReason.__members__:  # another program may have written anything
+            self._store.add("validator_job_dead_letters_total", 1, reason)
+
     def _take_block(self, record: TopicRecord) -> None:
         source = Source(record.topic, record.partition, record.offset)
         decoded = decode_record(self._codec, RecordKind.BLOCK, record.value, source, record.key)
@@ -223,6 +237,8 @@ class FeedThread(threading.Thread):
         self._end = threading.Event()
         self._blocks: dict[int, int] = {}
         """By partition of `blocks`, the next offset."""
+        self._letters: dict[int, int] | None = None
+        """By partition of `dead-letters`, the next offset; None until the first look, which says where counting begins."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -239,10 +255,12 @@ class FeedThread(threading.Thread):
                     TopicReader(self._kafka, self._prefix, [METRICS]) as reports,
                     TopicReader(self._kafka, self._prefix, [BLOCKS]) as blocks,
                     TopicReader(self._kafka, self._prefix, [LANES]) as statuses,
+                    TopicReader(self._kafka, self._prefix, [DEAD_LETTERS], reading=SPARING) as letters,
                 ):
                     self._feed.begin({partition: end for (_, partition), (_, end) in reports.spans().items()})
                     self._go_to_blocks(blocks)
-                    self._follow(reports, blocks, statuses)
+                    self._go_to_letters(letters)
+                    self._follow(reports, blocks, statuses, letters)
             except UserError:
                 self._pause()
             except Exception as error:  # noqa: BLE001 - such as what a registry's answer does to a parser
@@ -273,7 +291,26 @@ class FeedThread(threading.Thread):
             offsets[topic, partition] = self._blocks.get(partition, max(low, consumed - ARRIVALS_READ_AGAIN))
         reader.start_at(offsets)
 
-    def _follow(self, reports: TopicReader, blocks: TopicReader, statuses: TopicReader) -> None:
+    def _go_to_letters(self, reader: TopicReader) -> None:
+        """Begin where the topic ended at the first look, and later where the reader before was: each letter counts once."""
+        spans = {partition: span for (_, partition), span in reader.spans().items()}
+        if self._letters is None:
+            self._letters = {partition: end for partition, (_, end) in spans.items()}
+        known = self._letters
+        reader.start_at({(DEAD_LETTERS, each): max(low, known.get(each, low)) for each, (low, _) in spans.items()})
+
+    def _take_letters(self, reader: TopicReader) -> None:
+        """Take what has come of dead letters, of which a poll returns few: one may have 8 MiB."""
+        assert self._letters is not None
+        for _ in range(LETTER_POLLS_MAX):
+            found = reader.poll(0.0)
+            for record in found:
+                self._take(record)
+                self._letters[record.partition] = record.offset + 1
+            if not found:
+                return
+
+    def _follow(self, reports: TopicReader, blocks: TopicReader, statuses: TopicReader, letters: TopicReader) -> None:
         is_up = False
         while not self._end.is_set():
             for record in reports.poll(POLL_S):
@@ -283,6 +320,7 @@ class FeedThread(threading.Thread):
             for record in blocks.poll(0.0):
                 self._take(record)
                 self._blocks[record.partition] = record.offset + 1
+            self._take_letters(letters)
             if (
                 not is_up and reports.at_end and blocks.at_end and statuses.at_end
             ):  # not before: a record may end this each time that it is read

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,6 +57,17 @@ REMEDIES: Final[dict[str, str]] = {
 """By fault, what lets a lane continue."""
 
 
+ORDERED: Final = "an order to resume is written; the job takes it with its next batch"
+
+
+def awaits_order(parked: Mapping[str, Any] | None, parked_ms: int, lag: Lag) -> bool:
+    """Return whether an order to a parked lane is not taken: the lane writes a `LaneParked` record whenever it takes one.
+
+    ``parked_ms`` is when ``parked``, its last one, was written. Both times are the brokers' (`validator.kafka.topics`).
+    """
+    return parked is not None and parked["state"] == "parked" and (lag.order_ms or 0) > parked_ms
+
+
 WORDS_MAX: Final = 3
 """Lanes that one line names."""
 
@@ -64,15 +75,23 @@ WORDS_MAX: Final = 3
 @dataclass(frozen=True, slots=True)
 class LaneReports:
     """What the topic `lanes` says: by lane, the last status, the last record of a lane that is parked or resuming, and the last fault
-    that an audit in the job found."""
+    that an audit in the job found. ``parked_ms`` is when a record of ``parked`` was written, in Unix milliseconds."""
 
     statuses: dict[str, dict[str, Any]]
     parked: dict[str, dict[str, Any]]
     audits: dict[str, dict[str, Any]]
+    parked_ms: dict[str, int] = field(default_factory=dict)
 
-    def words(self, lanes: Iterable[str], unread: Mapping[str, str]) -> str:
-        """Return why no further block of some lanes is executed, for one line; ``unread`` is of `unread_words`, by lane."""
-        said = [self._words(lane, unread.get(lane)) for lane in lanes]
+    def has_order(self, lane: str, lag: Lag) -> bool:
+        """Return whether an order to resume a parked lane is written and the job has not taken it."""
+        return awaits_order(self.parked.get(lane), self.parked_ms.get(lane, 0), lag)
+
+    def words(self, lanes: Iterable[str], unread: Mapping[str, str], ordered: Collection[str] = ()) -> str:
+        """Return why no further block of some lanes is executed, for one line; ``unread`` is of `unread_words`, by lane.
+
+        Orders to resume the lanes ``ordered`` are written and not taken.
+        """
+        said = [self._words(lane, unread.get(lane)) + f"; {ORDERED}" * (lane in ordered) for lane in lanes]
         more = f"; {len(said) - WORDS_MAX} more lanes: see `validator lanes`" if len(said) > WORDS_MAX else ""
         return "; ".join(said[:WORDS_MAX]) + more
 
@@ -99,7 +118,7 @@ def lane_reports(config: Config, progress_s: float | None = None) -> LaneReports
 
     ``progress_s`` is of `TopicReader.read_to_end`.
     """
-    found = LaneReports({}, {}, {})
+    found = LaneReports({}, {}, {}, {})
     with TopicReader(config.kafka, config.topics.prefix, ["lanes"], newest=True) as reader:
         for record in reader.read_to_end(progress_s):
             shown = shown_json("lanes", record.value)
@@ -111,6 +130,7 @@ def lane_reports(config: Config, progress_s: float | None = None) -> LaneReports
                 found.parked.pop(shown["lane"], None)
             else:
                 found.parked[shown["lane"]] = shown
+                found.parked_ms[shown["lane"]] = record.timestamp_ms
     for lane, status in found.statuses.items():
         found.statuses[lane] = status_of(status, found.parked.get(lane))
     return found
@@ -144,7 +164,8 @@ def why_lanes_wait(config: Config, lane: str | None) -> Waits:
     behind = lags(config.kafka, config.topics.prefix, configured_codec(config), lanes, checkpoint, reports.parked)
     unread = {each: words for each in lanes if (words := unread_words(config, behind[each])) is not None}
     parked = any(reports.parked.get(each, {}).get("state") == "parked" for each in lanes)
-    return Waits(reports.words(lanes, unread) or "no lane is configured", bool(unread) or parked)
+    ordered = [each for each in lanes if reports.has_order(each, behind[each])]
+    return Waits(reports.words(lanes, unread, ordered) or "no lane is configured", bool(unread) or parked)
 
 
 def without_lane(lane: str, reason: str) -> str:

@@ -10,10 +10,12 @@ loopback address only, and admits only who can read the secret (`kept_secret`). 
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import re
 import secrets
+import shutil
 import socket
 import stat
 import subprocess
@@ -55,6 +57,13 @@ LOG_BYTES_MAX: Final = 16 << 20
 
 LOG_END_BYTES: Final = 256 << 10
 """Bytes at the end of the log in which a failed start looks for its error."""
+
+FREE_BYTES_MIN: Final = 64 << 10
+"""Bytes on its disk without which the broker is said to have ended for want of them."""
+
+FREE_SPACE: Final = "free space on its disk, then start it again (docs/failures.md, The embedded broker's disk is full)"
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 # Measured on 2 cores: 3 s to the first answer, 160 MB resident. A larger initial heap only makes the process larger, and
 # the optimising compiler would compete with Spark's start for the cores.
@@ -117,8 +126,6 @@ class EmbeddedBroker:
     def __init__(self, directory: Path, port: int | None = None) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / "broker.log"
-        self.started_here = False
-        """Whether this object's `start` started the process, rather than found it running."""
         self.moved_from: int | None = None
         """The port of the start before, if this object's `start` found it taken and chose another one."""
         self.stopped_in: str | None = None
@@ -128,7 +135,15 @@ class EmbeddedBroker:
         self._port = port
         self._jvm = _JVM
         self._process: subprocess.Popen[bytes] | None = None
+        self._started: tuple[int, str] | None = None
+        """Process and start time of what this object's `start` started last."""
         self._log_before = 0  # bytes written by earlier starts
+
+    @property
+    def started_here(self) -> bool:
+        """Whether this object's `start` started the folder's last process; one that somebody else has started since is not its own."""
+        record = None if self._started is None else read_record(self.directory)
+        return record is not None and (record.pid, record.started) == self._started
 
     @property
     def kafka(self) -> dict[str, object]:
@@ -154,8 +169,16 @@ class EmbeddedBroker:
         """Start the process unless it runs; return its bootstrap servers once it answers.
 
         Errors, in order: it runs on another port than the configured one, no Java, jars unavailable, the configured port is taken, the
-        process exits or does not answer (the message names its log file).
+        disk is full, the process exits or does not answer (the message names its log file).
         """
+        try:
+            return self._start(progress)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise UserError(f"the broker's folder {self.directory}: {error.strerror}: {FREE_SPACE}") from error
+
+    def _start(self, progress: Progress | None) -> str:
         make_private(self.directory)
         with alone(self.directory / "broker.lock"):
             running = self._running()
@@ -167,7 +190,7 @@ class EmbeddedBroker:
             if running is None:
                 self._stop_moved()
                 running = self._spawn(find_java(), ensure_jars(progress=progress))
-                self.started_here = True
+                self._started = running.pid, running.started
             if not running.admits:
                 self._wait_until_it_answers(running)
                 admit_clients(f"{HOST}:{running.port}", running.own, kept_secret(self.directory))
@@ -184,7 +207,7 @@ class EmbeddedBroker:
             stopped = record is not None and ours and self._stop_recorded(record)
             if self._process is not None:
                 self._process.wait()
-            self._process, self.started_here = None, False
+            self._process = self._started = None
             return stopped
 
     def status(self) -> BrokerStatus:
@@ -327,11 +350,25 @@ class EmbeddedBroker:
         stop_process(record.pid, record.started, patience_s=STOP_S_MAX)
         raise UserError(f"the broker did not answer within {START_S_MAX:.0f} s: {self._last_error()}")
 
-    def _last_error(self) -> str:
-        """Quote the last error in the end of the log, and name the file."""
+    def has_full_disk(self) -> bool:
+        """Return whether the disk is full, or the log of what was started here says that it was: Kafka ends when it cannot write.
+
+        The log itself may lack the room for that line.
+        """
+        try:
+            lines = self._log_end() if self.started_here else []
+            return any(os.strerror(code) in line for code in _FULL for line in lines) or not has_room(self.directory)
+        except OSError:
+            return False
+
+    def _log_end(self) -> list[str]:
         with self.log.open("rb") as log:
             log.seek(max(self._log_before, self.log.stat().st_size - LOG_END_BYTES))
-            lines = log.read(LOG_END_BYTES).decode(errors="replace").splitlines()
+            return log.read(LOG_END_BYTES).decode(errors="replace").splitlines()
+
+    def _last_error(self) -> str:
+        """Quote the last error in the end of the log, and name the file."""
+        lines = self._log_end()
         errors = [line.strip() for line in lines if "Exception" in line or "ERROR" in line or "Error:" in line]
         newer = "UnsupportedVersionException" in "".join(errors)
         hint = (
@@ -340,7 +377,13 @@ class EmbeddedBroker:
             if newer
             else ""
         )
+        if self.has_full_disk():
+            hint = f"; {FREE_SPACE}"
         return f"{errors[-1] if errors else 'it logged nothing'}{hint}; its log is {self.log}"
+
+
+def has_room(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free >= FREE_BYTES_MIN
 
 
 def new_cluster_id() -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from validator.errors import UserError
 from validator.kafka.refusals import is_lacking, line_of, why
@@ -51,7 +51,7 @@ class TopicState:
 
 
 def topic_config(topic: Topic, retention_ms: int) -> dict[str, str]:
-    """Return the topic-level options; ``retention_ms`` has no effect on a compacted topic."""
+    """Return the topic-level options; ``retention_ms`` has no effect on a topic that is only compacted."""
     limit = DEAD_LETTER_BYTES_MAX if topic.name == DEAD_LETTERS else MESSAGE_BYTES_MAX
     kept = {
         "cleanup.policy": topic.cleanup,
@@ -60,8 +60,10 @@ def topic_config(topic: Topic, retention_ms: int) -> dict[str, str]:
         # from more than an hour ahead
         "message.timestamp.type": "LogAppendTime",
     }
+    if "delete" in topic.cleanup:
+        kept["retention.ms"] = str(retention_ms)
     if topic.cleanup == "delete":
-        return kept | {"retention.ms": str(retention_ms)}
+        return kept
     return kept | {"min.cleanable.dirty.ratio": topic.dirty_ratio, "segment.ms": str(topic.segment_ms)}
 
 
@@ -182,6 +184,27 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Top
         )
         for topic in topics
     ]
+
+
+def topic_settings(kafka: KafkaTable, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return, by full name, the settings that topics have in the cluster, without the topics whose settings the user may not see.
+
+    Errors: `Unavailable` if no broker answers, `UserError` if it refuses.
+    """
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+
+    def ask(left_s: float) -> dict[str, dict[str, str]]:
+        found = {}
+        for resource, future in admin.describe_configs(resources, request_timeout=left_s).items():
+            try:
+                found[resource.name] = {entry.name: entry.value or "" for entry in future.result().values()}
+            except KafkaException as error:
+                if passes(error.args[0]):
+                    raise
+        return found
+
+    with _admin(kafka) as admin:
+        return answer(ask) if resources else {}
 
 
 def _partitions(admin: AdminClient, prefix: str, topics: Sequence[Topic], left_s: float) -> dict[str, list[int]]:

@@ -70,6 +70,7 @@ _JOB: Final = (
     ),
     _counter("job_batch_part_seconds", ("part",), Origin.JOB, "Duration of those batches by part, as Spark names the parts."),
     _gauge("job_last_batch_timestamp_seconds", (), Origin.JOB, "When the last batch with input records was completed, in Unix time."),
+    _counter("job_dead_letters", ("reason",), Origin.TOPICS, "Records that became dead letters, with or without a lane, by reason."),
     _gauge("job_unread_records", (), Origin.JOB, "Input records, of all lanes, that were left for the next one."),
     _gauge("metrics_kafka_up", (), Origin.JOB, "1 while the job's endpoint can read the topics that its values come from, else 0."),
     _counter("metrics_reports_refused", (), Origin.JOB, "Reports of workers and transports that could not be used."),

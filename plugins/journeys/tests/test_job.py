@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from played import played
-from validator_journeys import records
+from validator_journeys import records, waiting
 from validator_journeys.identity import parse
 from validator_journeys.job import JourneysJob, LaneJourneys, open_job
 
 from tests.hypothesis_profile import examples
+from validator.kafka.topics import topic_config
 from validator.plugin.job_api import JobContext, JobItem, JobRecord, OutputRecord, UserError
 
 NAMES = ("router", "router-on-inclusion", "early-hrmp")
@@ -107,7 +108,9 @@ def test_records_have_their_key_and_the_newest_of_each_is_the_message(name: str)
         newest[record.key] = records.decode(records.JOURNEYS, record.value)
     for key, found in newest.items():
         identity = parse(key.decode())
-        assert {field: found[field] for field in identity._fields} == identity._asdict()
+        fields = {field: found[field] for field in identity._fields}
+        assert fields | {"opened_at": fields["opened_at"] or 0} == identity._asdict()
+        assert fields["opened_at"] != 0, "an opening that nobody saw is null"
         assert (found["waits_blocks"] is None) == (found["status"] == "waiting" or len(found["legs"]) == 1)
     statuses = [found["status"] for found in newest.values()]
     assert statuses.count("waiting") == sum(
@@ -135,12 +138,55 @@ def test_lost_state_emits_nothing_again() -> None:
     job, blocks = job_of(name), items_of(name)
     half = len(blocks) // 2
     first = fresh(name, {}).process(in_order(job, [item for block in blocks[:half] for item in block]))
-    pages = job.recover(job.keys[0], (), {(records.RECEIPTS, 0): half, (records.VERDICTS, 0): 7})
+    pages = job.recover(job.keys[0], written(first), {(records.RECEIPTS, 0): half, (records.VERDICTS, 0): 7})
     state = fresh(name, pages)
     assert first + state.process(in_order(job, [item for block in blocks for item in block])) == whole(name)[0]
     store(state, pages)
+    assert whole(name)[1].items() <= pages.items()
+    assert not [page for page in pages if page.startswith(b"r")], "nothing is left of the recovery"
     again = fresh(name, pages)
     assert again.process(in_order(job, [item for block in blocks for item in block])) == []
+
+
+@pytest.mark.parametrize("name", ["router", "early-hrmp"])
+def test_lost_state_keeps_what_waited_when_its_inputs_are_gone(name: str) -> None:
+    job, blocks = job_of(name), items_of(name)
+    half = len(blocks) // 2
+    state = fresh(name, {})
+    first = state.process(in_order(job, [item for block in blocks[:half] for item in block]))
+    pages = job.recover(job.keys[0], written(first), {(records.RECEIPTS, 0): half})
+    recovered = fresh(name, pages)
+    rest = in_order(job, [item for block in blocks[half:] for item in block])
+    found = {record.value for record in recovered.process(rest)}
+    waited = {str(identity) for identity, _ in state.waiting.each()}
+    ended = {record.value for record in state.process(rest) if record.key.decode() in waited}
+    assert len(ended) > 5
+    assert ended <= found
+
+
+def written(output: list[OutputRecord]) -> list[JobRecord]:
+    return [JobRecord(record.topic, 0, at, record.key, record.value) for at, record in enumerate(output)]
+
+
+def test_inputs_too_far_ahead_are_dropped_farthest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "router"
+    job, blocks = job_of(name), items_of(name)
+    monkeypatch.setattr(waiting, "AHEAD_BYTES_MAX", 3_000)
+    state = fresh(name, {})
+    inputs = [item for block in blocks for item in block if item.topic in (records.CANDIDATES, records.DOWNWARD)]
+    assert state.process(in_order(job, inputs)) == []
+    pages: dict[bytes, bytes] = {}
+    store(state, pages)
+    kept = sorted(state.waiting.ahead)
+    assert 0 < sum(len(fact) for facts in state.waiting.ahead.values() for fact in facts.values()) <= 3_000
+    assert kept[-1] < len(blocks) // 2
+    assert fresh(name, pages).waiting.ahead == state.waiting.ahead
+    dropped = next(each.value for each in state.measures() if each.name == "dropped_inputs_total")
+    assert len(inputs) == dropped + sum(map(len, state.waiting.ahead.values()))
+    rest = [item for block in blocks for item in block if item not in inputs]
+    ended = {record.key for record in state.process(in_order(job, rest))}
+    horizontal = {record.key for record in whole(name)[0] if b".horizontal." in record.key}
+    assert horizontal <= ended, "messages are followed without their content"
 
 
 @pytest.mark.parametrize(
@@ -156,3 +202,11 @@ def test_lost_state_emits_nothing_again() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=rf"\[jobs.journeys\] {message}"):
         open_job(JobContext("journeys", options, {"polkadot": {"protocol": "router"}}))
+
+
+def test_topic_is_bounded_by_compaction_and_by_time() -> None:
+    (topic,) = job_of("router", retention_days=3).topics
+    config = topic_config(topic, topic.retention_ms)
+    assert config["cleanup.policy"] == "compact,delete"
+    assert config["retention.ms"] == str(3 * 24 * 3600 * 1000)
+    assert "segment.ms" in config

@@ -207,18 +207,21 @@ def test_late_and_repeated_facts_change_nothing() -> None:
     assert waiting.height == 8
 
 
-@pytest.mark.parametrize(
-    "value", [None, True, False, 0, -1, 2**63, -(2**70), b"", b"x", "é", (), (1, (b"", None), "a")]
-)
+@pytest.mark.parametrize("value", [None, True, False, 0, -1, 2**63, 2**127, b"", b"x", "é", (), (1, (b"", None), "a")])
 def test_plain_values_come_back(value: object) -> None:
     assert decode_plain(encode_plain(value)) == value
     assert type(decode_plain(encode_plain(value))) is type(value)
 
 
-@pytest.mark.parametrize("encoded", [b"", b"\x08", b"\x05\x04", b"\x00\x00"])
+@pytest.mark.parametrize("encoded", [b"", b"\xc1", b"\xc4\x04", b"\xc0\xc0", b"\xd4\x05\x00", b"\xa1\xff"])
 def test_what_is_no_plain_value_is_refused(encoded: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_plain(encoded)
+
+
+def test_value_without_a_plain_form_is_a_bug() -> None:
+    with pytest.raises(TypeError, match="expected a value that has a plain form"):
+        encode_plain((1.5, {1}))
 
 
 def test_a_waiting_message_takes_less_than_a_kibibyte() -> None:

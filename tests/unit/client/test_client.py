@@ -563,3 +563,36 @@ def test_asynchronous_stream_is_closed_while_a_task_follows(topic: Topic) -> Non
 
     asyncio.run(run())
     assert topic.is_closed
+
+
+JOURNEY = {
+    "id": "polkadot.downward.relay.2004.0.3", "lane": "polkadot", "kind": "downward", "sender": None, "recipient": 2004, "opened_at": None,
+    "number": 3, "status": "waiting", "payload_hash": None, "size": None, "mqc_head": bytes(32), "legs": [], "payload": None,
+}  # fmt: skip
+
+
+def test_records_of_a_plugin_have_the_fields_of_their_schema() -> None:
+    from validator_journeys import records
+
+    with client.in_memory({"chains": {"polkadot": {}}}) as lanes:
+        backend: Any = lanes._backend
+        for recipient in (2004, 2005):
+            value = records.formats()["journeys"].encode({**JOURNEY, "recipient": recipient})
+            backend._append("journeys", b"key", value)
+        (found,) = lanes.plugin_records("journeys", lane="polkadot", para=2004)
+        assert {name: found.fields[name] for name in JOURNEY} == JOURNEY
+        assert (found.lane, found.paras, found.at) == ("polkadot", (2004,), client.Position(0, 0))
+        assert [each.fields["recipient"] for each in lanes.plugin_records("journeys")] == [2004, 2005]
+        backend._append("journeys", b"key", b"x")
+        with pytest.raises(client.UserError, match=r"^journeys\[0\]@2: expected a record validator.journeys.Journey"):
+            list(lanes.plugin_records("journeys", start={0: 2}))
+        with pytest.raises(client.UserError, match=r"^topic: expected .*journeys, .*, found 'verdicts'"):
+            lanes.plugin_records("verdicts")
+
+
+def test_records_of_a_plugin_without_waiting() -> None:
+    async def found() -> list[Any]:
+        async with await aio.in_memory({"chains": {"polkadot": {}}}) as lanes:
+            return [each async for each in await lanes.plugin_records("journeys")]
+
+    assert asyncio.run(found()) == []

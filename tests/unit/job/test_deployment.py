@@ -71,7 +71,7 @@ class Broker:
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
         self.started_here = False
-        self.running = False
+        self.running = self.disk_full = False
         self.starts = 0
         self.bootstrap_servers = "localhost:1"
 
@@ -80,6 +80,9 @@ class Broker:
             self.running = self.started_here = True
             self.starts += 1
         return self.bootstrap_servers
+
+    def has_full_disk(self) -> bool:
+        return self.disk_full
 
     def with_login(self, bootstrap_servers: str) -> dict[str, object]:
         return {"bootstrap.servers": bootstrap_servers, "sasl.username": "validator"}
@@ -263,7 +266,7 @@ def test_broker_that_ended_is_named_and_started_again(make: Callable[..., Any]) 
     service.start()
     broker.running = False
     assert service.run(1) == exit_codes.STOPPED
-    assert {"event": "broker ended", "pid": 77, "log": "broker.log"} in events
+    assert {"event": "broker ended", "pid": 77, "log": "broker.log", "disk_full": False} in events
     assert broker.starts == 2
     service.stop()
 
@@ -288,6 +291,26 @@ def test_broker_that_ended_is_started_again_while_the_job_waits_for_it(
     assert service.run(1) == exit_codes.OK
     assert named(events, "broker", "broker ended") == ["broker", "broker ended", "broker"]
     assert broker.starts == 2
+
+
+def test_broker_that_ended_on_a_full_disk_is_left_to_who_frees_space(
+    make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "POLL_S", 0.01)
+    service, broker, events = make(WAITS)
+    service.start()
+    broker.running, broker.disk_full = False, True
+    append = events.append
+
+    def heard(event: dict[str, Any]) -> None:
+        append(event)
+        if event["event"] == "broker ended":
+            (tmp_path / "job" / "end").touch()
+
+    service._on_event = heard
+    assert service.run(restarts_max=1) == exit_codes.OK
+    assert {"event": "broker ended", "pid": 77, "log": "broker.log", "disk_full": True} in events
+    assert broker.starts == 1
 
 
 def test_broker_that_ended_is_reported_at_once(

@@ -56,6 +56,21 @@ def test_job_is_healthy_while_its_query_runs(served: tuple[JobFigures, MetricSto
     assert asked(address.replace("127.0.0.1", "0.0.0.0"), tmp_path)[0] == 0
 
 
+def test_dead_letters_are_mentioned_and_are_no_reason_to_restart(
+    served: tuple[JobFigures, MetricStore, str], tmp_path: Path
+) -> None:
+    figures, store, address = served
+    figures.note({"event": "ready"})
+    store.set("validator_lane_blocks_behind", 0, "kusama")
+    store.set("validator_lane_blocks_behind", 0, "polkadot")
+    for reason, count in (("UNKNOWN_LANE", 2), ("LATE", 1), ("FORK", 0)):
+        store.add("validator_job_dead_letters_total", count, reason)
+    assert asked(address, tmp_path) == (
+        0,
+        "the job runs: 2 lanes, 0 parked, 0 blocks behind; dead letters since the job started: 3 (`validator dead-letters list`)\n",
+    )
+
+
 def test_what_is_not_known_is_not_printed_as_0(served: tuple[JobFigures, MetricStore, str], tmp_path: Path) -> None:
     figures, store, address = served
     figures.note({"event": "ready"})

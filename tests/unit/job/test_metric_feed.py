@@ -10,10 +10,10 @@ from typing import ClassVar, Self
 import pytest
 
 from tests.codecs import codec_for
-from validator.codec.encode import Encoder, LaneStatus
+from validator.codec.encode import Encoder, LaneStatus, encode_dead_letter
 from validator.codec.json_form import encode_input
 from validator.core.counters import Counters
-from validator.core.inputs import RecordKind
+from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.errors import Unavailable
 from validator.job import metric_feed
 from validator.job.metric_feed import Feed, FeedThread
@@ -34,9 +34,12 @@ class Reader:
     """A reader of topics whose polls a test has prepared (`validator.kafka.reader.TopicReader`)."""
 
     polls: ClassVar[list[Exception | list[TopicRecord]]] = []
+    letters: ClassVar[list[list[TopicRecord]]] = []
+    ends: ClassVar[dict[str, dict[int, int]]] = {}
+    starts: ClassVar[list[tuple[str, Mapping[tuple[str, int], int]]]] = []
     at_end = caught_up = True
 
-    def __init__(self, kafka: object, prefix: str, topics: list[str]) -> None:
+    def __init__(self, kafka: object, prefix: str, topics: list[str], reading: object = None) -> None:
         self._topic = topics[0]
 
     def __enter__(self) -> Self:
@@ -46,12 +49,14 @@ class Reader:
         pass
 
     def spans(self) -> Mapping[tuple[str, int], tuple[int, int]]:
-        return {(self._topic, 0): (0, 0)}
+        return {(self._topic, each): (0, end) for each, end in self.ends.get(self._topic, {0: 0}).items()}
 
     def start_at(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        pass
+        self.starts.append((self._topic, offsets))
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:
+        if self._topic == "dead-letters" and self.letters:
+            return self.letters.pop(0)
         if self._topic != "metrics" or not self.polls:
             return []
         found = self.polls.pop(0)
@@ -114,6 +119,49 @@ def test_record_that_nobody_can_take_is_left_out(monkeypatch: pytest.MonkeyPatch
     with FeedThread({}, "p.", Picky(store, [LANE_NAME], codec_for()), store, {}, tell=lines.append):
         assert taken.get(timeout=AWAITED_S_MAX) == b"good"
     assert lines == ["metrics go without metrics[0]@7: KeyError: b'bad'"]
+
+
+@pytest.mark.usefixtures("reads")
+def test_dead_letters_are_counted_by_reason_with_or_without_a_lane_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting begins at the end that the topic has when the job starts, and continues there after Kafka was away."""
+
+    def letter(partition: int, offset: int, lane: str, reason: DeadReason) -> TopicRecord:
+        made = encode_dead_letter(DeadLetter(lane, reason, "", Source("blocks", 0, offset), b""))
+        return TopicRecord("dead-letters", partition, offset, made.key, made.value, 0, made.headers)
+
+    stranger = TopicRecord("dead-letters", 0, 8, None, b"", 0, (("reason", b"HUNGRY"),))
+    found = [letter(0, 7, "", DeadReason.UNDECODABLE), stranger, letter(0, 9, "polkadto", DeadReason.UNKNOWN_LANE)]
+    found.append(letter(1, 4, LANE_NAME, DeadReason.LATE))
+    monkeypatch.setattr(Reader, "letters", [found[:2], found[2:]])
+    monkeypatch.setattr(Reader, "starts", [])
+    monkeypatch.setattr(Reader, "ends", {"dead-letters": {0: 7, 1: 4}})
+    counts: Queue[str] = Queue()
+
+    class Noted(MetricStore):
+        def add(self, name: str, value: float, *labels: str) -> None:
+            super().add(name, value, *labels)
+            if name == "validator_job_dead_letters_total" and value:
+                counts.put(*labels)
+
+    store = Noted([LANE_NAME])
+    feed = Feed(store, [LANE_NAME], codec_for())
+    with FeedThread({}, "p.", feed, store, {}) as thread:
+        assert [counts.get(timeout=AWAITED_S_MAX) for _ in range(3)] == ["UNDECODABLE", "UNKNOWN_LANE", "LATE"]
+        monkeypatch.setattr(Reader, "ends", {"dead-letters": {0: 20, 1: 5, 2: 3}})
+        monkeypatch.setattr(Reader, "polls", [Unavailable("away")])
+        while len([topic for topic, _ in Reader.starts if topic == "dead-letters"]) < 2:
+            assert thread.is_alive()
+    begun = [offsets for topic, offsets in Reader.starts if topic == "dead-letters"]
+    assert begun[0] == {("dead-letters", 0): 7, ("dead-letters", 1): 4}
+    assert begun[1] == {("dead-letters", 0): 10, ("dead-letters", 1): 5, ("dead-letters", 2): 0}, "2 was added since"
+    samples = {
+        sample.labels["reason"]: sample.value
+        for metric in store.collect()
+        for sample in metric.samples
+        if sample.name == "validator_job_dead_letters_total"
+    }
+    assert sorted(samples) == sorted(DeadReason.__members__), "Prometheus sees a counter grow only if it began at 0"
+    assert {reason for reason, value in samples.items() if value} == {"UNDECODABLE", "UNKNOWN_LANE", "LATE"}
 
 
 def test_earlier_report_from_a_former_partition_does_not_replace_the_newest() -> None:

@@ -34,8 +34,8 @@ class Identity(NamedTuple):
     """Which message it is.
 
     ``sender`` is None for downward messages, ``recipient`` for upward ones. ``opened_at`` is the block in which the channel was opened or,
-    for a queue of the relay chain, in which the para was last offboarded; 0 if neither was seen. ``number`` counts from 1; messages that
-    waited when the lane or the job began may have numbers up to 0.
+    for a queue of the relay chain, in which the para was last offboarded; 0 if neither was seen, which a record shows as null. ``number``
+    counts from 1; messages that waited when the lane or the job began may have numbers up to 0.
     """
 
     lane: str
@@ -46,7 +46,9 @@ class Identity(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        return f"{self.lane}.{self.kind}.{_end(self.sender)}.{_end(self.recipient)}.{self.opened_at}.{self.number}"
+        lane, kind, sender, recipient, opened_at, number = self
+        sender_text, recipient_text = (RELAY if end is None else end for end in (sender, recipient))
+        return f"{lane}.{kind.value}.{sender_text}.{recipient_text}.{opened_at}.{number}"
 
 
 class IdentityError(ValueError):
@@ -76,10 +78,6 @@ def parse(text: str) -> Identity:
         _parse_u32("opened_at", opened_at),
         _parse_number(number),
     )
-
-
-def _end(para: int | None) -> str:
-    return RELAY if para is None else str(para)
 
 
 def _parse_end(name: str, text: str, *, relay: bool) -> int | None:

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from validator.plugin.job_api import (
-    DAY_MS,
     Job,
     JobContext,
     JobItem,
@@ -32,9 +31,10 @@ from validator.plugin.job_api import (
 from validator.plugin.protocol_api import U32_MAX
 from validator_journeys import records
 from validator_journeys.facts import Place, Source, encode_fact
+from validator_journeys.options import numbers
 from validator_journeys.pages import changes, restore
 from validator_journeys.plain import decode_plain, encode_plain
-from validator_journeys.waiting import Step, Waiting
+from validator_journeys.waiting import Channels, Step, Waiting
 
 JOB: Final = "journeys"
 
@@ -60,13 +60,8 @@ class Options:
         where = f"[jobs.{context.name}]"
         options = dict(context.options)
         chains = _chains(where, options.pop("chains", None), context.chains)
-        for key, value in options.items():
-            if key not in _RANGES:
-                raise UserError(f"{where} {key}: no such key; there are chains, {', '.join(_RANGES)}")
-            least, most = _RANGES[key]
-            if type(value) is not int or not least <= value <= most:
-                raise UserError(f"{where} {key}: expected {least} to {most}, found {value!r}")
-        return cls(chains, {lane: context.chains[lane]["protocol"] for lane in chains}, **options)
+        given = numbers(context, options, _RANGES, "chains")
+        return cls(chains, {lane: context.chains[lane]["protocol"] for lane in chains}, **given)
 
 
 def _chains(where: str, named: Any, configured: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
@@ -86,6 +81,7 @@ METRICS: Final = (
     PluginMetric("oldest_age_blocks", "Blocks since the message that has waited longest was queued; 0 if none waits."),
     PluginMetric("pending_candidates", "Candidates that wait for their inclusion."),
     PluginMetric("blocks_ahead", "Blocks with inputs whose receipt has not come."),
+    PluginMetric("dropped_inputs_total", "Inputs too far ahead that were dropped: their messages have no content."),
     PluginMetric("ended_messages_total", "Messages that ended, by kind, and by fate or outcome.", ("kind", "outcome")),
     PluginMetric("overdue_messages_total", "Messages that had waited longer than timeout_blocks when they ended."),
 )
@@ -112,15 +108,15 @@ class JourneysJob:
         records.EVENTS,
     )
     effects: ClassVar = (records.RECEIPTS,)
-    remembered: ClassVar = ()
+    remembered: ClassVar = (records.JOURNEYS,)
+    """Which messages wait, and their numbers."""
 
     options: Options
 
     @property
     def topics(self) -> tuple[Topic, ...]:
         """The topic of messages."""
-        retention_ms = self.options.retention_days * DAY_MS
-        return (Topic(records.JOURNEYS, None, "compact", retention_ms, "where each message is, and what became of it"),)
+        return (records.journeys_topic(self.options.retention_days),)
 
     @property
     def forms(self) -> dict[str, TopicForm]:
@@ -153,43 +149,65 @@ class JourneysJob:
 
     def restore(self, key: str, pages: Mapping[bytes, bytes]) -> KeyedState:
         """Return a lane's state."""
-        lane = key.split("/", 1)[0]
-        channels = records.channels_of(self.options.protocols[lane])
-        silent = decode_plain(pages[_RECOVERED]) if _RECOVERED in pages else ()
-        pages = {name: page for name, page in pages.items() if name != _RECOVERED}
-        return LaneJourneys(restore(lane, channels, pages), set(pages), self.options.timeout_blocks, dict(silent))
+        lane, channels = self._lane(key)
+        own = {name: page for name, page in pages.items() if not name.startswith(_RECOVERED)}
+        recovered = None
+        if _RECOVERED in pages:
+            theirs = {
+                name[1:]: page for name, page in pages.items() if name.startswith(_RECOVERED) and name != _RECOVERED
+            }
+            recovered = Recovered(dict(decode_plain(pages[_RECOVERED])), restore(lane, channels, theirs), tuple(theirs))
+        return LaneJourneys(restore(lane, channels, own), set(own), self.options.timeout_blocks, recovered)
 
     def recover(
-        self,
-        key: str,  # noqa: ARG002
-        found: Iterable[JobRecord],  # noqa: ARG002
-        consumed: Mapping[tuple[str, int], int],
+        self, key: str, found: Iterable[JobRecord], consumed: Mapping[tuple[str, int], int]
     ) -> dict[bytes, bytes]:
-        """Return the page that says up to which receipts everything has been emitted: the output follows from receipts alone."""
+        """Return up to which receipts everything has been emitted, since the output follows from receipts alone, and what waited then."""
         below = [(partition, end) for (topic, partition), end in sorted(consumed.items()) if topic == records.RECEIPTS]
-        return {_RECOVERED: encode_plain(below)}
+        remembered = records.remembered(*self._lane(key), (record.value for record in found))
+        pages = {_RECOVERED + name: page for name, page in changes(remembered, set()) if page is not None}
+        return {_RECOVERED: encode_plain(below), **pages}
+
+    def _lane(self, key: str) -> tuple[str, Channels]:
+        lane = key.split("/", 1)[0]
+        return lane, records.channels_of(self.options.protocols[lane])
 
 
 _RECOVERED: Final = b"r"
+"""The page of a `Recovered`, and the first byte of the names of its other pages."""
 
 
 def _key(lane: str) -> str:
     return f"{lane}/{JOB}"
 
 
+class Recovered(NamedTuple):
+    """What a state without a checkpoint begins with.
+
+    ``silent_below`` are, by partition, the offsets of receipts up to which the output is on Kafka already. ``waiting`` are the queues after
+    these receipts, as the output says, and ``pages`` the names of the pages that hold them.
+    """
+
+    silent_below: Mapping[int, int]
+    waiting: Waiting
+    pages: tuple[bytes, ...]
+
+
 class LaneJourneys:
     """The state of one lane (`validator.plugin.job_api.KeyedState`).
 
-    ``silent_below`` are, by partition, the offsets of receipts up to which the output is on Kafka already.
+    One that was recovered emits nothing until the first receipt whose output is not on Kafka.
     """
 
     def __init__(
-        self, waiting: Waiting, stored: set[bytes], timeout_blocks: int, silent_below: Mapping[int, int]
+        self, waiting: Waiting, stored: set[bytes], timeout_blocks: int, recovered: Recovered | None = None
     ) -> None:
         self.waiting = waiting
         self._stored = stored
         self._timeout_blocks = timeout_blocks
-        self._silent_below = silent_below
+        self._recovered = recovered
+        self._gone: tuple[bytes, ...] = ()
+        """The pages of a recovered state that is no longer needed."""
         self._ended: Counter[tuple[str, str]] = Counter()
         self._overdue = 0
 
@@ -202,15 +220,26 @@ class LaneJourneys:
                 block, source, index, fact = plain
                 self.waiting.add(Place(block, Source(source), index), fact)
                 continue
+            silent = self._recovered is not None and self._is_silent(self._recovered, partition, offset)
             steps = self.waiting.apply(plain)
-            if offset >= self._silent_below.get(partition, 0):
+            if not silent:
                 output += map(records.encode_step, steps)
                 self._count(steps)
         return output
 
+    def _is_silent(self, recovered: Recovered, partition: int, offset: int) -> bool:
+        """Return whether the output of a receipt is on Kafka; before the first one whose output is not, take what waited there."""
+        if offset < recovered.silent_below.get(partition, 0):
+            return True
+        self.waiting.adopt(recovered.waiting)
+        self._recovered, self._gone = None, (_RECOVERED, *(_RECOVERED + name for name in recovered.pages))
+        return False
+
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Return the pages that have changed."""
-        return changes(self.waiting, self._stored)
+        """Yield the pages that have changed."""
+        yield from changes(self.waiting, self._stored)
+        yield from ((name, None) for name in self._gone)
+        self._gone = ()
 
     def measures(self) -> Iterator[Measure]:
         """Yield the lane's figures."""
@@ -226,6 +255,7 @@ class LaneJourneys:
         yield Measure("oldest_age_blocks", 0 if oldest is None else waiting.height - oldest)
         yield Measure("pending_candidates", sum(map(len, waiting.pending.values())))
         yield Measure("blocks_ahead", len(waiting.ahead))
+        yield Measure("dropped_inputs_total", waiting.dropped_inputs)
         for labels, count in sorted(self._ended.items()):
             yield Measure("ended_messages_total", count, labels)
         yield Measure("overdue_messages_total", self._overdue)

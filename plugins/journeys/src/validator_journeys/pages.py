@@ -67,9 +67,8 @@ def restore(lane: str, channels: Channels, pages: Mapping[bytes, bytes]) -> Wait
         elif kind == _PENDING:
             waiting.pending[int.from_bytes(rest)] = _read_pending(reader)
         elif kind == _AHEAD:
-            waiting.ahead[int.from_bytes(rest)] = dict(
-                reader.items(lambda: ((reader.u8(), reader.u32()), reader.bytes()))  # noqa: B023 - called at once
-            )
+            facts = reader.items(lambda: ((reader.u8(), reader.u32()), reader.bytes()))  # noqa: B023 - called at once
+            waiting.keep_ahead(int.from_bytes(rest), dict(facts))
         reader.end()
     return waiting
 

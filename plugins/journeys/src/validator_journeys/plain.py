@@ -1,66 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plain form: bytes of None, booleans, integers, bytes, text, and tuples of them. Equal values have the same bytes."""
+"""The plain form: MessagePack of None, booleans, integers, bytes, text, and tuples of them. Equal values have the same bytes."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from validator.plugin.protocol_api import DecodeError, Reader, Writer
+import msgpack
 
-_NONE, _FALSE, _TRUE, _NATURAL, _NEGATIVE, _BYTES, _TEXT, _TUPLE = range(8)
-_CONSTANTS: Final = {_NONE: None, _FALSE: False, _TRUE: True}
+from validator.plugin.protocol_api import DecodeError
+
+_NATURAL: Final = 0
+"""The extension type of an integer of more than 64 bits, big-endian: amounts have up to 128."""
 
 
 def encode_plain(value: Any) -> bytes:
     """Return the plain form of a value."""
-    out = Writer()
-    _write(out, value)
-    return bytes(out.buffer)
+    encoded: bytes = msgpack.packb(value, default=_large)
+    return encoded
 
 
 def decode_plain(encoded: bytes) -> Any:
-    """Return the value of a plain form. Raises `DecodeError`."""
-    reader = Reader(encoded)
-    value = _read(reader)
-    reader.end()
-    return value
+    """Return the value of a plain form, whose tuples are plain ones. Raises `DecodeError`."""
+    try:
+        return msgpack.unpackb(encoded, use_list=False, ext_hook=_extension)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise DecodeError(f"plain value: {error or type(error).__name__}") from error
 
 
-def _write(out: Writer, value: Any) -> None:
-    if value is None:
-        out.u8(_NONE)
-    elif isinstance(value, bool):
-        out.u8(_TRUE if value else _FALSE)
-    elif isinstance(value, int):
-        out.u8(_NATURAL if value >= 0 else _NEGATIVE)
-        out.compact(abs(value))
-    elif isinstance(value, bytes):
-        out.u8(_BYTES)
-        out.bytes(value)
-    elif isinstance(value, str):
-        out.u8(_TEXT)
-        out.bytes(value.encode())
-    else:
-        out.u8(_TUPLE)
-        out.compact(len(value))
-        for each in value:
-            _write(out, each)
+def _large(value: Any) -> msgpack.ExtType:
+    if not isinstance(value, int) or value < 0:
+        raise TypeError(f"expected a value that has a plain form, found {value!r}")
+    return msgpack.ExtType(_NATURAL, value.to_bytes(-(-value.bit_length() // 8)))
 
 
-def _read(reader: Reader) -> Any:
-    kind = reader.u8()
-    if kind in _CONSTANTS:
-        return _CONSTANTS[kind]
-    match kind:
-        case 3:
-            return reader.compact()
-        case 4:
-            return -reader.compact()
-        case 5:
-            return reader.bytes()
-        case 6:
-            return reader.bytes().decode()
-        case 7:
-            return tuple(reader.items(lambda: _read(reader)))
-        case _:
-            raise DecodeError(f"plain value at offset {reader.position - 1} is of kind {kind}, expected one below 8")
+def _extension(kind: int, data: bytes) -> int:
+    if kind != _NATURAL:
+        raise ValueError(f"no extension has type {kind}")
+    return int.from_bytes(data)

@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
-from validator.plugin.job_api import OutputRecord, RecordFormat, RecordUnreadable, SchemaSet, TopicForm, schemas
+from validator.plugin.job_api import (
+    DAY_MS,
+    OutputRecord,
+    RecordFormat,
+    RecordUnreadable,
+    SchemaSet,
+    Topic,
+    TopicForm,
+    schemas,
+)
 from validator.plugin.protocol_api import LimitError, RecordType, installed_protocol
-from validator_journeys.content import content_of, summary_of
+from validator_journeys.content import content_from, content_of
 from validator_journeys.facts import (
     BlockFact,
     CandidateFact,
@@ -25,7 +33,20 @@ from validator_journeys.facts import (
     VerdictFact,
 )
 from validator_journeys.identity import parse
-from validator_journeys.waiting import CLOSED, OPENED, By, Channels, Step
+from validator_journeys.parts import SCHEMA, encode_journey, own_schemas
+from validator_journeys.waiting import (
+    CHUNK_MESSAGES,
+    CLOSED,
+    OPENED,
+    By,
+    Channels,
+    Queue,
+    Queued,
+    QueueName,
+    Step,
+    Waiting,
+    pack,
+)
 
 JOURNEYS: Final = "journeys"
 BLOCKS: Final = "blocks"
@@ -39,7 +60,6 @@ RECEIPTS: Final = "receipts"
 RECORD_BYTES_MAX: Final = 64 * 1024
 """Maximum bytes of a record of `journeys`."""
 
-_SCHEMA: Final = "validator.journeys.Journey"
 _OF_LANES: Final = {
     BLOCKS: "validator.Block",
     DOWNWARD: "validator.DownwardMessage",
@@ -61,11 +81,16 @@ _DROPPED: Final = "messages_dropped"
 @cache
 def formats() -> dict[str, RecordFormat]:
     """Return the format of each topic's records; candidates have one for each protocol (`candidate_reader`)."""
-    own = SchemaSet.read(files("validator_journeys") / "schemas")
     return {
-        JOURNEYS: RecordFormat(own, _SCHEMA),
+        JOURNEYS: RecordFormat(own_schemas(), SCHEMA),
         **{topic: RecordFormat(schemas(), name) for topic, name in _OF_LANES.items()},
     }
+
+
+def journeys_topic(retention_days: int) -> Topic:
+    """Return the topic of messages."""
+    purpose = "where each message is, and what became of it"
+    return Topic(JOURNEYS, None, "compact,delete", retention_days * DAY_MS, purpose)
 
 
 def forms() -> dict[str, TopicForm]:
@@ -226,28 +251,79 @@ def encode_step(step: Step) -> OutputRecord:
     identity, queued, end, content = step
     if queued is not None and queued.content is not None:
         content = queued.content
-    legs = []
+    lane, kind, sender, recipient, opened_at, number = identity
+    text = str(identity)
+    legs, status = [], "waiting"
     if queued is not None:
-        legs.append({"step": "queued", "block": queued.block, **_by(queued.by), "detail": None})
+        legs.append(_leg("queued", queued.block, queued.by, None))
     if end is not None:
-        legs.append({"step": str(end.fate), "block": end.block, **_by(end.by), "detail": end.detail})
-    datum = {
-        "id": str(identity),
-        **identity._asdict(),
-        "status": "waiting" if end is None else str(end.fate),
+        status = end.fate.value
+        legs.append(_leg(status, end.block, end.by, end.detail))
+    summary, journey = b"", None
+    if content is not None:
+        summary, journey = content.summary, content.topic
+    head = {
+        "id": text,
+        "lane": lane,
+        "kind": kind.value,
+        "sender": sender,
+        "recipient": recipient,
+        "opened_at": opened_at or None,
+        "number": number,
+        "status": status,
         "payload_hash": content and content.hash,
         "size": content and content.size,
         "mqc_head": queued and queued.mqc_head,
-        "payload": None if content is None else summary_of(content),
+    }
+    tail = {
         "legs": legs,
         "waits_blocks": None if queued is None or end is None else end.block - queued.block,
-        "journey": None,
+        "journey": journey and journey.hex(),
     }
-    datum["kind"] = str(identity.kind)
-    return OutputRecord(JOURNEYS, str(identity).encode(), formats()[JOURNEYS].encode(datum))
+    return OutputRecord(JOURNEYS, text.encode(), encode_journey(head, summary, tail))
 
 
-def _by(by: By | None) -> dict[str, Any]:
-    if by is None:
-        return {"by": None, "index": None, "candidate_hash": None}
-    return {"by": by.kind, "index": by.index, "candidate_hash": by.candidate_hash}
+def remembered(lane: str, channels: Channels, values: Iterable[bytes]) -> Waiting:
+    """Return what waits in a lane's queues, and how they are numbered, according to records of `journeys`."""
+    newest: dict[str, dict[str, Any]] = {}
+    found = Waiting(lane, channels)
+    for value in values:
+        record = decode(JOURNEYS, value)
+        if record["lane"] != lane:
+            continue
+        queue = found.queues.setdefault(_queue_of(record, channels), Queue())
+        queue.opened_at = max(queue.opened_at, record["opened_at"] or 0)
+        if record["kind"] == "upward":
+            queue.numbered = max(queue.numbered, record["number"])
+            queue.unseen = max(queue.unseen, 1 - record["number"])
+        if record["status"] == "waiting":
+            newest[record["id"]] = record
+        else:
+            newest.pop(record["id"], None)
+    for record in sorted(newest.values(), key=lambda each: each["number"]):
+        name = _queue_of(record, channels)
+        (leg,) = record["legs"]
+        by = By(leg["by"], leg["index"], leg["candidate_hash"])
+        queued = Queued(leg["block"], by, record["sender"], record["mqc_head"], content_from(record))
+        found.queues[name].waiting[record["number"]] = pack(queued)
+        found.touched_chunks[name].add(record["number"] // CHUNK_MESSAGES)
+    for name in found.queues:
+        found.touched_chunks.setdefault(name, set())
+    return found
+
+
+def _queue_of(record: Mapping[str, Any], channels: Channels) -> QueueName:
+    own = channels is Channels.OWN_QUEUES or record["kind"] == "upward"
+    return (record["sender"] if own else None), record["recipient"]
+
+
+def _leg(step: str, block: int, by: By | None, detail: str | None) -> dict[str, Any]:
+    kind, index, candidate_hash = by or (None, None, None)
+    return {
+        "step": step,
+        "block": block,
+        "by": kind,
+        "index": index,
+        "candidate_hash": candidate_hash,
+        "detail": detail,
+    }

@@ -14,6 +14,7 @@ numbered 0, -1 and so on.
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ from validator_journeys.plain import decode_plain, encode_plain
 
 CHUNK_MESSAGES: Final = 64
 """Messages of a queue whose numbers share a chunk, which is stored together."""
+AHEAD_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Bytes of facts of blocks that are not applied yet. Above, inputs of the farthest blocks are dropped: their messages have no content."""
 
 
 class Channels(StrEnum):
@@ -148,7 +151,12 @@ class Waiting:
         self.queues: dict[QueueName, Queue] = {}
         self.pending: dict[int, list[Kept]] = {}
         self.ahead: dict[int, dict[tuple[int, int], bytes]] = {}
-        """By block that is not applied yet, facts by source and index."""
+        """By block that is not applied yet, facts by source and index (`ahead_bytes` of all)."""
+        self.ahead_bytes = 0
+        self.dropped_inputs = 0
+        """Since the state was restored."""
+        self._farthest: list[int] = []
+        """A heap of the negative numbers of blocks that are, or were, ahead."""
         self.touched_chunks: dict[QueueName, set[int]] = defaultdict(set)
         """By queue; a queue whose own numbers have changed is there too."""
         self.touched_pending: set[int] = set()
@@ -159,10 +167,49 @@ class Waiting:
         block, source, index = place
         if block <= self.height:
             return
-        facts = self.ahead.setdefault(block, {})
+        facts = self.ahead.get(block)
+        if facts is None:
+            facts = self.ahead[block] = {}
+            heapq.heappush(self._farthest, -block)
         if (source, index) not in facts:
             facts[source, index] = fact
+            self.ahead_bytes += len(fact)
             self.touched_ahead.add(block)
+            if self.ahead_bytes > AHEAD_BYTES_MAX:
+                self._drop_farthest_inputs()
+
+    def keep_ahead(self, block: int, facts: dict[tuple[int, int], bytes]) -> None:
+        """Take the stored facts of a block."""
+        self.ahead[block] = facts
+        self.ahead_bytes += sum(map(len, facts.values()))
+        heapq.heappush(self._farthest, -block)
+
+    def _drop_farthest_inputs(self) -> None:
+        """Drop inputs, the farthest block's first, until facts fit. The facts of outputs stay: the receipt of their block comes next."""
+        passed = []
+        while self.ahead_bytes > AHEAD_BYTES_MAX and self._farthest:
+            block = -heapq.heappop(self._farthest)
+            facts = self.ahead.get(block)
+            if facts is None:
+                continue
+            inputs = [place for place in facts if place[0] <= Source.DOWNWARD]
+            for place in inputs:
+                self.ahead_bytes -= len(facts.pop(place))
+            self.dropped_inputs += len(inputs)
+            self.touched_ahead.add(block)
+            if facts:
+                passed.append(-block)
+            else:
+                del self.ahead[block]
+        for each in passed:
+            heapq.heappush(self._farthest, each)
+
+    def _take_ahead(self, block: int) -> dict[tuple[int, int], bytes] | None:
+        facts = self.ahead.pop(block, None)
+        if facts is not None:
+            self.ahead_bytes -= sum(map(len, facts.values()))
+            self.touched_ahead.add(block)
+        return facts
 
     def apply(self, block: int) -> list[Step]:
         """Apply a block whose facts are complete, and return the steps of its messages; an earlier block changes nothing."""
@@ -170,17 +217,26 @@ class Waiting:
             return []
         self.height = block
         for earlier in [each for each in self.ahead if each < block]:  # inputs of blocks that the lane passed over
-            del self.ahead[earlier]
-            self.touched_ahead.add(earlier)
-        facts = self.ahead.pop(block, None)
+            self._take_ahead(earlier)
+        facts = self._take_ahead(block)
         if facts is None:
             return []
-        self.touched_ahead.add(block)
         decoded = {
             (Source(source), index): decode_fact(Source(source), facts[source, index])
             for source, index in sorted(facts)
         }
         return _Application(self, block, decoded).run()
+
+    def adopt(self, remembered: Waiting) -> None:
+        """Take the queues of which records of an earlier process are on Kafka as these records say they are.
+
+        This state has seen the same blocks again, perhaps not from the first one: it may lack messages and openings.
+        """
+        for name, theirs in remembered.queues.items():
+            own = self.queues.get(name, Queue())
+            theirs.opened_at = max(theirs.opened_at, own.opened_at)
+            self.queues[name] = theirs
+            self.touched_chunks[name] |= {number // CHUNK_MESSAGES for number in (*own.waiting, *theirs.waiting)}
 
     def oldest(self) -> int | None:
         """Return the block in which the message that has waited longest was queued."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask the console: its token, the addresses that it answers to, and the headers of every answer.
+"""Who may ask a server: its token, the addresses that it answers to, and the headers of every answer.
 
 It defends against other users of the machine (the token), other pages in the same browser (cookie with SameSite=Strict, form token,
 Origin), names that are made to resolve to this machine (Host), and markup in records (the content security policy; templates escape
@@ -16,14 +16,16 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
-from validator.console.limits import FORM_BYTES_MAX, QUERY_MAX
+from validator.web.limits import FORM_BYTES_MAX, QUERY_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_BYTES: Final = 32
 OPEN_PATHS: Final = frozenset({"/healthz", "/static/console.css", "/static/console.js"})
-"""Paths that need no token: they say nothing about anybody's data."""
+"""Paths of the console that need no token: they say nothing about anybody's data."""
 
 POLICY: Final = "; ".join(
     (
@@ -56,7 +58,7 @@ def _random() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What one start of a console gives away: the token of its address, the cookie that it is changed for, the token of its forms."""
+    """What one start of a server gives away: the token of its address, the cookie that it is changed for, the token of its forms."""
 
     token: str = field(default_factory=_random)
     session: str = field(default_factory=_random)
@@ -68,24 +70,34 @@ def is_same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
+def in_words(_status: int, words: str) -> tuple[str, bytes]:
+    """Return the type and the body of an answer: a line of text."""
+    return "text/plain; charset=utf-8", f"{words}\n".encode()
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """Lets requests through to ``app``, or answers them itself.
 
-    Checks, in order: the Host header names an IP address, localhost or the name that the console listens on; the request is not too large;
-    it carries the token, the cookie or, as a program, the bearer token; a request that changes something has the console's own Origin.
-    ``port`` makes cookies of several consoles on one machine different.
+    Checks, in order: the Host header names an IP address, localhost or the name that the server listens on; the request is not too large;
+    a request that changes something has the server's own Origin; it carries the token, the cookie or, as a program, the bearer token.
+    ``port`` makes cookies of several servers on one machine different. ``body_max`` 0 refuses every method but GET and HEAD.
     """
 
     app: ASGIApp
     secrets: Secrets
     host: str
     port: int
+    name: str = "console"
+    open_paths: frozenset[str] = OPEN_PATHS
+    query_max: int = QUERY_MAX
+    body_max: int = FORM_BYTES_MAX
+    answer: Callable[[int, str], tuple[str, bytes]] = in_words
 
     @property
     def cookie(self) -> str:
         """The cookie's name."""
-        return f"validator-console-{self.port}"
+        return f"validator-{self.name}-{self.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request (ASGI)."""
@@ -103,30 +115,31 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         refused = self._refused(scope, headers)
         if refused is not None:
-            await _answer(guarded, *refused)
+            await self._answer(guarded, *refused)
         elif (entered := self._entering(scope)) is not None:
-            await _answer(guarded, 303, "", entered)
-        elif scope["path"] not in OPEN_PATHS and not self._is_known(headers):
-            await _answer(guarded, 401, "This console needs the token of the address that it printed when it started.")
+            await self._answer(guarded, 303, "", entered)
+        elif scope["path"] not in self.open_paths and not self._is_known(headers):
+            words = f"This {self.name} needs the token of the address that it printed when it started."
+            await self._answer(guarded, 401, words, [(b"www-authenticate", b"Bearer")])
         else:
             await self.app(scope, receive, guarded)
 
     def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
         if not self._is_own(host):
-            return 421, "This console does not answer to that host name: use the address that it printed."
-        if max(len(scope.get("query_string", b"")), len(scope["path"])) > QUERY_MAX:
-            return 414, f"The address is too long: expected at most {QUERY_MAX} characters."
+            return 421, f"This {self.name} does not answer to that host name: use the address that it printed."
+        if max(len(scope.get("query_string", b"")), len(scope["path"])) > self.query_max:
+            return 414, f"The address is too long: expected at most {self.query_max} characters."
         length = headers.get("content-length", "0")
-        is_small = length.isdecimal() and len(length) <= len(str(FORM_BYTES_MAX)) and int(length) <= FORM_BYTES_MAX
+        is_small = length.isdecimal() and len(length) <= len(str(self.body_max)) and int(length) <= self.body_max
         if "transfer-encoding" in headers or not is_small:
-            return 413, f"The request is too large: expected at most {FORM_BYTES_MAX} bytes, with their length."
+            return 413, f"The request is too large: expected at most {self.body_max} bytes, with their length."
         if scope["method"] not in ("GET", "HEAD"):
-            if scope["method"] != "POST":
-                return 405, "Expected GET or POST."
+            if scope["method"] != "POST" or not self.body_max:
+                return 405, f"Expected GET{' or POST' if self.body_max else ''}."
             origin = headers.get("origin", "")
             if origin.partition("://")[2] != host or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-                return 403, "A form has to be sent from a page of this console."
+                return 403, f"A form has to be sent from a page of this {self.name}."
         return None
 
     def _is_own(self, host: str) -> bool:
@@ -162,13 +175,16 @@ class Guard:
             return False
         return found is not None and is_same(found.value, self.secrets.session)
 
-
-async def _answer(send: Send, status: int, words: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    body = f"{words}\n".encode()
-    common = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        (b"cache-control", b"no-store"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": [*common, *(headers or [])]})
-    await send({"type": "http.response.body", "body": body})
+    async def _answer(
+        self, send: Send, status: int, words: str, headers: list[tuple[bytes, bytes]] | None = None
+    ) -> None:
+        kind, body = self.answer(status, words) if words else ("text/plain; charset=utf-8", b"")
+        common = [
+            (b"content-type", kind.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+        ]
+        if status == 405:
+            common.append((b"allow", b"GET, HEAD, POST" if self.body_max else b"GET, HEAD"))
+        await send({"type": "http.response.start", "status": status, "headers": [*common, *(headers or [])]})
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of server-sent events: how many are open at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import StreamingResponse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Receive, Scope, Send
+
+NO_STORE = {"cache-control": "no-store"}
+
+
+@dataclass(slots=True)
+class Streams:
+    """How many streams are open."""
+
+    open: int = 0
+
+
+class CountedStream(StreamingResponse):
+    """A stream of events that counts from the check of their number to the end of its answer, begun or not."""
+
+    def __init__(self, streams: Streams, events: AsyncIterator[str], **options: Any) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=NO_STORE, **options)
+        self._streams = streams
+        streams.open += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer (ASGI)."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.open -= 1
