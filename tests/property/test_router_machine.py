@@ -371,12 +371,13 @@ class RouterMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Continue with a Router made from the pages of this one."""
-        before = pages(self.router)
+        before, events = pages(self.router), self.router.env.events.events
         self.router = ROUTER.from_pages(
             before, ChainSettings(enactment=self.enactment, upward_messages=self.dispatcher, rules=self.epochs)
         )
         assert pages(self.router) == before
         self.router.begin_block(self.now)
+        self.router.env.events.events.extend(events)  # a lane restarts between blocks, and has emitted them by then
 
     @rule()
     def root(self) -> None:
