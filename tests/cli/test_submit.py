@@ -18,6 +18,7 @@ import pytest
 from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import codec_for
 from validator import exit_codes
+from validator.cli import submit as command
 from validator.codec.json_form import to_json
 from validator.kafka import sender
 from validator.kafka.broker import EmbeddedBroker
@@ -223,6 +224,7 @@ def test_interrupted_submit_says_what_was_sent(
 ) -> None:
     monkeypatch.setattr(sender, "Producer", Slow)
     monkeypatch.setattr(sender.RecordSender, "check", lambda *_: None)
+    monkeypatch.setattr(command, "_heights", lambda _: {})
     monkeypatch.setattr(Slow, "moment", moment)
     monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "127.0.0.1:1")
     monkeypatch.chdir(tmp_path)
