@@ -42,7 +42,7 @@ from validator.plugin.job_api import JobItem, JobRecord
 from validator.topics import INPUT_TOPICS
 
 PREFIX: Final = "bench."
-BLOCKS: Final = 16
+BLOCKS: Final = 64
 LANES: Final = ("bench-a", "bench-b")
 WARM_BLOCKS: Final = 3
 OUTPUTS: Final = (records.VERDICTS, records.DISPATCHES, records.EVENTS, records.RECEIPTS)

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from statistics import median
 from typing import Any
 
+import duckdb
 import pytest
 from validator_journeys.job import open_job
 
 from tests.cli.follower import LANE, Follower, follower, invoke, lines
 from tests.codecs import encoded
+from tests.docs.pages import DOCS, blocks
 from tests.sending import send
 from validator import exit_codes
 from validator.kafka.reader import TopicReader
@@ -129,8 +133,31 @@ def test_what_is_not_there_is_one_line(chain: Follower, arguments: list[str], me
     assert (done.exit_code, done.stderr) == (code, f"validator: {message}\n")
 
 
-def test_without_the_job_the_topic_is_missing(tmp_path: Any, kafka: dict[str, object]) -> None:
+def test_without_the_job_the_topic_is_missing(tmp_path: Path, kafka: dict[str, object]) -> None:
     alone = follower(tmp_path, kafka, "no-messages.", blocks=1)
     done = invoke("message", "polkadot.horizontal.1.2.3.4", alone.option())
     assert done.exit_code == exit_codes.USER_ERROR
     assert "start the job journeys, which creates it" in done.stderr
+
+
+def test_query_of_the_page(
+    chain: Follower, newest: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert invoke("export", "journeys", "--parquet=journeys", chain.option()).exit_code == exit_codes.OK
+    page = (DOCS / "journeys.md").read_text(encoding="utf-8")
+    query = next(block.content for block in blocks(page) if "read_parquet" in block.content)
+    found = {row[1:4]: row[4:] for row in duckdb.sql(query).fetchall()}
+    expected: dict[Any, list[dict[str, Any]]] = {}
+    for each in newest.values():
+        expected.setdefault((each["kind"], each["sender"], each["recipient"]), []).append(each)
+    assert found == {
+        ends: (
+            len(messages),
+            sum(each["status"] == "waiting" for each in messages),
+            median(waits)
+            if (waits := [each["waits_blocks"] for each in messages if each["waits_blocks"] is not None])
+            else None,
+        )
+        for ends, messages in expected.items()
+    }

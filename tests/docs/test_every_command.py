@@ -66,6 +66,7 @@ NOT_RUN: Final = {
     ),
     "python add_partitions.py 4 validator.blocks validator.candidates": "tests/added_partitions.py makes the same call",
     "validator topics list": "tests/cli/ runs it",
+    "validator export journeys --parquet journeys": "the same for messages: tests/cli/test_messages.py",
     "validator export verdicts --parquet verdicts": "it needs a topic; tests/cli/test_parquet.py runs it, and the query on what it writes",
     "make demo": "tests/cli/test_demo.py runs `validator demo`; make sets up this very environment",
     "make demo-real": "tests/cli/test_demo.py runs what it runs",

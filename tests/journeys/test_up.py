@@ -18,9 +18,8 @@ from tests.cli.follower import invoke, lines
 from tests.journeys import judge
 from tests.sending import send
 from tests.unit.lanes.chains import chain
+from validator.client import connect
 from validator.config.toml import to_toml
-
-pytestmark = pytest.mark.spark
 
 PREFIX = "journeys."
 SETTINGS = SimulationSettings(
@@ -35,6 +34,7 @@ SETTINGS = SimulationSettings(
 
 
 @pytest.mark.long
+@pytest.mark.spark
 def test_reader_sees_what_became_of_each_message(tmp_path: Path, kafka: dict[str, Any]) -> None:
     of = chain(SETTINGS)
     config = tmp_path / "validator.toml"
@@ -68,6 +68,58 @@ def test_reader_sees_what_became_of_each_message(tmp_path: Path, kafka: dict[str
         assert up.stop() == 0
     finally:
         up.kill()
+
+
+TOPIC = "ab" * 32
+SMALL = {
+    "host_configuration": {"preset": "polkadot-2023"},
+    "genesis_paras": [{"para_id": para, "balance": 10**12} for para in (2000, 2004)],
+}
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_journey_is_closed_when_its_message_is_received(tmp_path: Path, kafka: dict[str, Any]) -> None:
+    """An XCM of version 3, ClearOrigin and SetTopic, goes from 2000 to 2004."""
+    config = tmp_path / "validator.toml"
+    config.write_text(
+        to_toml({
+            "kafka": kafka,
+            "topics": {"prefix": "closed."},
+            "job": {"directory": str(tmp_path / "job"), "master": "local[2]", "driver_memory": "1g"},
+            "chains": {"polkadot": SMALL},
+            "jobs": {"journeys": {}, "journeys-closed": {}},
+        })
+    )  # fmt: skip
+    up = Running("up", "--json", "--config", str(config))
+    try:
+        up.wait_for(lambda: len(up.events("ready")) == 3)
+        with connect(config) as client:
+            producer = client.producer("polkadot")
+            with producer.block(1) as block:
+                block.request("init_open_channel", origin=2000, recipient=2004, max_places=8, max_message_size=1024)
+                block.request("accept_open_channel", origin=2004, sender=2000)
+                block.change_session()
+            with producer.block(2) as block:
+                sent = {"recipient": 2004, "data": bytes.fromhex("0003080a2c" + TOPIC)}
+                block.candidate(2000, hrmp_watermark=1, horizontal_messages=[sent])
+            with producer.block(3) as block:
+                block.candidate(2004, hrmp_watermark=2)
+            (closed,) = client.plugin_records("journeys-closed", follow=True).take(1, PATIENCE_S)
+            (waiting, received) = client.plugin_records("journeys", para=2004)
+        assert (closed.fields["id"], closed.fields["status"], closed.fields["blocks"]) == (TOPIC, "complete", 1)
+        assert [leg["message"] for leg in closed.fields["legs"]] == ["polkadot.horizontal.2000.2004.1.1"]
+        assert (waiting.fields["status"], received.fields["status"]) == ("waiting", "received")
+        assert received.fields["journey"] == TOPIC
+        assert up.stop() == 0
+    finally:
+        up.kill()
+
+
+def test_changes_of_lanes_are_not_for_jobs_of_plugins() -> None:
+    done = invoke("run", "--job", "journeys", "--accept-change", "polkadot:5")
+    assert done.exit_code == 2
+    assert done.stderr == "validator: --accept-change: expected only without --job: it is for changes of lanes\n"
 
 
 def send_blocks(kafka: dict[str, Any], of: Any, first: int, last: int) -> None:

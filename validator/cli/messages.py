@@ -255,7 +255,7 @@ class _Teller:
             return [_Told(each, each["waits_blocks"], None, "") for each in messages]
         with working("looking at the lanes"):
             facts = _lane_facts(self._config, {each["lane"] for each in messages})
-        numbers = self._numbers({queue_of(each) for each in waiting})
+        numbers = self._numbers(waiting)
         told = []
         for each in messages:
             lane = facts[each["lane"]]
@@ -266,19 +266,17 @@ class _Teller:
             told.append(_Told(each, age(each, lane.executed_block), ahead, why))
         return told
 
-    def _numbers(self, queues: set[QueueName]) -> dict[QueueName, list[int]]:
-        """Return the numbers of the messages that wait in each queue."""
-        numbers: dict[QueueName, list[int]] = {queue: [] for queue in queues}
-        known = self._known if self._known is not None else self._of(queues)
-        for each in known:
+    def _numbers(self, messages: list[dict[str, Any]]) -> dict[QueueName, list[int]]:
+        """Return the numbers of the messages that wait in the queues of some messages."""
+        numbers: dict[QueueName, list[int]] = {queue_of(each): [] for each in messages}
+        for each in self._beside(messages) if self._known is None else self._known:
             if each["status"] == WAITING and queue_of(each) in numbers:
                 numbers[queue_of(each)].append(each["number"])
         return numbers
 
-    def _of(self, queues: set[QueueName]) -> list[dict[str, Any]]:
-        starts = tuple(
-            ".".join("relay" if each is None else str(each) for each in queue).encode() + b"." for queue in queues
-        )
+    def _beside(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Read the messages of the same queues, whose ids begin alike."""
+        starts = tuple({each["id"].encode()[: each["id"].rindex(".") + 1] for each in messages})
         with _reader(self._config, self._shown) as records:
             last = {each.key: each.value for each in records if each.key is not None and each.key.startswith(starts)}
         return [self._shown.decode(value) for value in last.values()]

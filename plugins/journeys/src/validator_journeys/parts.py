@@ -53,7 +53,7 @@ def _parts() -> _Parts:
 
 
 def encode_summary(summary: Mapping[str, Any]) -> bytes:
-    """Return the summary of a payload in the form that records have."""
+    """Return the bytes of a payload's summary in a record."""
     stream = BytesIO()
     schemaless_writer(stream, _parts().summary, summary)
     return stream.getvalue()
