@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selects output records in JSON form, by what a reader knows of them: the lane, the paras, the kind, the outcome, the error."""
+"""Selects output records in JSON form, by what a reader knows of them: the lane, the block, the paras, the kind, the outcome, the error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class RecordFilter:
     ``para`` is any para that the record is about. ``sender`` and ``recipient`` are the fields of these names; a record that lists
     ``messages`` without a sender has its para as their sender, and the messages' recipients. ``kind`` is also the ``event`` of a channel
     event, ``outcome`` also ``accepted`` or ``rejected`` for a verdict. ``rejected`` takes verdicts with an error, and dispatches whose
-    outcome is not ``ok``; ``error`` takes verdicts with an error of a kind, or of a kind below it.
+    outcome is not ``ok``; ``error`` takes verdicts with an error of a kind, or of a kind below it. ``from_block`` and ``to_block`` are the
+    first and the last block.
     """
 
     lane: str | None = None
@@ -34,6 +35,8 @@ class RecordFilter:
     outcome: str | None = None
     rejected: bool = False
     error: str | None = None
+    from_block: int | None = None
+    to_block: int | None = None
 
     def takes(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record is wanted."""
@@ -52,10 +55,19 @@ class RecordFilter:
             return False
         if self.rejected and outcome in (None, ACCEPTED, "ok"):
             return False
+        if not self._takes_block(record.get("block")):
+            return False
         if self.error is not None:
             error = record.get("error")
             return isinstance(error, Mapping) and is_below(error["kind"], self.error)
         return True
+
+    def _takes_block(self, block: int | None) -> bool:
+        if self.from_block is None and self.to_block is None:
+            return True
+        if block is None or (self.from_block is not None and block < self.from_block):
+            return False
+        return self.to_block is None or block <= self.to_block
 
 
 def _recipients(record: Mapping[str, Any]) -> set[Any]:

@@ -18,6 +18,8 @@ from validator.codec.json_form import encode_json, to_json
 from validator.codec.schemas import schemas
 from validator.core.types import BlockNumber
 from validator.history.audit import Audit, Finding
+from validator.lanes.configured import job_directory, lane_definition
+from validator.lanes.kept_start import keep_start, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +99,47 @@ def test_forged_verdict_is_a_fault_with_both_sides(
     assert "para_id 4242" in finding["detail"]
     assert (summary["ok"], summary["faults"]) == (False, 1)
     assert "1 fault" in result.stdout
+
+
+@pytest.mark.parametrize(("block", "exit_code"), [(20, 0), (11, 1)])
+def test_live_lane_may_wait_for_its_last_block_but_not_have_a_gap(
+    job: Callable[..., Job], block: int, exit_code: int
+) -> None:
+    followed = job(blocks=20)
+    records = followed.chain.records
+    missing = next(at for at, (kind, each) in enumerate(records) if kind == "candidates" and each["block"] == block)
+    followed.follow([each for at, each in enumerate(records) if at != missing])
+    result = audit(followed)
+    assert result.exit_code == exit_code, result.output
+    assert f"{block - 1} blocks up to block {block - 1}" in result.stdout
+    *findings, summary = answers(followed)
+    stops = [each["detail"] for each in findings if each["check"] == "history"]
+    assert stops == ([summary["stopped"]] if exit_code else [])
+    assert summary["unused"] > 0
+    if exit_code:
+        assert summary["stopped"].startswith("stopped after block 10: waiting for 1 of ")
+
+
+def test_other_limits_than_the_job_s_are_named_first(job: Callable[..., Job]) -> None:
+    followed = job(blocks=12)
+    followed.follow(followed.chain.records)
+    config = followed.chain.config
+    keep_start(job_directory(config) / "lanes", LANE, start_of(config, lane_definition(config, LANE)))
+    limit = "hrmp_max_message_num_per_candidate"
+    lines_of = followed.chain.config_path.read_text(encoding="utf-8").splitlines()
+    changed = "\n".join(f"{limit} = 1" if line.startswith(limit) else line for line in lines_of)
+    followed.chain.config_path.write_text(changed, encoding="utf-8")
+    result = audit(followed)
+    assert result.exit_code == 1, result.output
+    first = result.stdout.splitlines()[1]
+    assert first.startswith("  the records were made with another runtime (digest ")
+    assert f"the job began with other keys: host_configuration.{limit} was " in first
+    assert first.endswith(", is 1")
+    (verdicts,) = [line for line in result.stdout.splitlines() if line.startswith("verdicts  ") and "emitted" in line]
+    assert "OutboundHrmp/MoreMessagesThanPermitted" in verdicts
+    pages = [line for line in result.stdout.splitlines() if line.startswith("stored pages  ")]
+    assert len(pages) <= 2, "one line for all paras about which the same is said"
+    assert answers(followed)[0]["check"] == "configuration"
 
 
 def test_two_deployments_are_compared_to_the_first_difference(kafka: dict[str, object], tmp_path: Path) -> None:

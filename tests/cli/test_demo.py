@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 from validator_simulators import SimulationSettings
 from validator_simulators.demo.comparison import Comparison
+from validator_simulators.demo.messages import Messages
 from validator_simulators.demo.screen import PHASES, DemoProgress, DemoScreen, print_summary
 from validator_simulators.relay_chain.recording import SHIPPED
 
@@ -41,6 +42,9 @@ def test_every_verdict_of_the_demo_matches_the_model(tmp_path: Path) -> None:
     assert summary["dispatches_agreed"] == summary["dispatches_expected"] > 50
     assert len(summary["rejected"]) > 15
     assert summary["channels_opened"] > 0
+    messages = summary["messages"]
+    assert messages["queued"] == messages["received"] + messages["dropped"] + messages["waiting"] > 100
+    assert "queued by candidate" in messages["example"]
     account = summary["accounting"]
     assert account["consumed"] == summary["records"] == account["accepted"] + account["rejected"]
     assert summary["seconds"]["first_verdict"] is not None
@@ -118,6 +122,7 @@ def test_summary_reports_success_or_problems(ok: bool) -> None:
     summary: dict[str, Any] = {
         "ok": ok, "blocks": 10, "records": 5, "verdicts": 5, "agreed": 4, "disagreed": 1, "missing": 0, "dispatches_agreed": 3,
         "dispatches_expected": 3, "rejected": {"OutboundHrmp/NotSorted": 2}, "channels_opened": 1, "channels_closed": 0,
+        "messages": Messages().summary(),
         "accounting": dict.fromkeys(("consumed", "accepted", "rejected", "duplicate", "dead", "waiting"), 1),
         "seconds": {"first_verdict": None, "total": 61.0}, "latency_ms": {"p50": None, "p99": None},
         "partner": "the model", "problems": ["verdicts/x/1/candidate/0: expected this, found that"], "directory": "somewhere",

@@ -56,6 +56,31 @@ def test_code_prints_its_entry_in_any_case(wanted: str) -> None:
     assert "saturate at zero" in entry["text"]
 
 
+@pytest.mark.parametrize("wanted", ["init_open_channel", "hrmp_init_open_channel", "hrmpInitOpenChannel"])
+def test_call_prints_the_rules_of_every_protocol_that_has_it(
+    wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for protocol in ("router", "early-hrmp"):
+        (tmp_path / "validator.toml").write_text(f'[chains.one]\nprotocol = "{protocol}"\n', encoding="utf-8")
+        found = [entry["protocol"] for entry in entries(wanted)]
+        assert found[0] == protocol
+        assert {"router", "early-hrmp", "xcmp"} <= set(found)
+    names = [entry["name"] for entry in entries(wanted, "--protocol", "router")]
+    assert "R-45" in names
+    assert "R-50" not in names, "a rule of another call"
+
+
+def test_several_codes_and_what_a_verdict_prints_as_rule() -> None:
+    kind = "OutboundHrmp/MoreMessagesThanPermitted"
+    (entry,) = entries(kind)
+    assert entries(entry["rule"]) == [entry]
+    assert [each["name"] for each in entries("R-12", "I-06", kind, "R-12")] == ["R-12", "I-06", kind]
+    result = run("R-12", "I-0x")
+    assert result.exit_code == 2
+    assert "found 'I-0x'" in result.stderr
+
+
 def test_kind_prints_clause_fields_and_rule() -> None:
     (entry,) = entries("OutboundHrmp/CapacityExceeded")
     assert entry["clauses"] == ["router.txt verify_outbound_hrmp 1.4"]

@@ -91,7 +91,7 @@ QUICK: Final = {
 }
 """Commands that take less than two seconds, and why."""
 
-LOGS: Final = {"up", "run", "console", "transport run", "messages run"}
+LOGS: Final = {"up", "run", "console", "serve", "transport run", "messages run"}
 """Commands that write a log until they are stopped."""
 
 SHOWS: Final = ("working", "counting", "jar_progress", "until_first", "Live", "Progress")

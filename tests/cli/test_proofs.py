@@ -12,6 +12,8 @@ from typer.testing import CliRunner, Result
 
 from validator.cli import proofs
 from validator.cli.main import app
+from validator.plugin.runtime import installed_protocol
+from validator.replay.scenario import suite_names
 
 HASH = "ab" * 32
 HEADS = {"heads": {"2000": HASH, "2001": "cd" * 32, "7": "00" * 32}, "recipient": 2001}
@@ -28,6 +30,21 @@ def proved() -> dict[str, Any]:
     assert (result.exit_code, result.stderr) == (0, "")
     document: dict[str, Any] = json.loads(result.stdout)
     return document
+
+
+def test_help_lists_the_kinds_and_the_protocols_that_have_proofs() -> None:
+    with_proofs = {
+        each.name: each.proofs.kinds
+        for name in suite_names()
+        if (each := installed_protocol(name)) is not None and each.proofs is not None
+    }
+    for command in ("prove", "verify"):
+        text = " ".join(CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300"}).stdout.split())
+        for protocol, kinds in with_proofs.items():
+            assert protocol in text
+            assert ", ".join(kinds) in text
+        assert "Without proofs: early-hrmp, router." in text
+    assert with_proofs.keys() == {"xcmp", "xcmp-network"}
 
 
 def test_proof_verifies_its_claim_and_no_other() -> None:

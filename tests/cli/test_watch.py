@@ -389,7 +389,7 @@ def test_every_topic_of_transports_and_jobs_is_listed() -> None:
 
 def test_rows_have_the_columns_that_the_plugin_names_and_no_line_ends() -> None:
     shown = watched(NAME, Config())
-    row = dict(zip(shown.columns, shown.row(shown.decode(value_of())), strict=True))
+    row = dict(zip(shown.columns, shown.row(shown.topic.decode(value_of())), strict=True))
     assert row == {
         "lane": "polkadot", "block": "7", "kind": "DownwardHead", "para id": "2000", "recipient": "", "lane says": "head\\n1",
         "chain says": "head 2", "reason": "ours", "follows block": "",
@@ -414,7 +414,7 @@ def test_rows_of_nested_records_and_hashes_are_short_on_a_terminal_alone() -> No
 def test_answers_of_dry_runs_have_a_row_and_all_their_fields_in_json() -> None:
     shown = watched("dry-run-answers", Config())
     answer = DryRunAnswer(b"\x01\x02", 0, 7, "polkadot", refused="kind: expected candidates")
-    record = shown.decode(encode_answer(answer))
+    record = shown.topic.decode(encode_answer(answer))
     assert dict(zip(shown.columns, shown.row(record), strict=True)) == {
         "lane": "polkadot", "correlation": "0x0102", "partition": "0", "offset": "7", "executed block": "", "complete": "no",
         "refused": "kind: expected candidates",
@@ -422,7 +422,7 @@ def test_answers_of_dry_runs_have_a_row_and_all_their_fields_in_json() -> None:
     assert record["verdicts"] == []
     asked = watched("dry-run-requests", Config())
     request = DryRunRequest("polkadot", b"a", "candidates", "{}")
-    assert asked.decode(encode_request(request)) == {**request._asdict(), "correlation": "0x61"}
+    assert asked.topic.decode(encode_request(request)) == {**request._asdict(), "correlation": "0x61"}
 
 
 def test_topic_that_nobody_has_is_refused_with_a_suggestion() -> None:

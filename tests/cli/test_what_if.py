@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 BLOCKS = 60
 LIMIT = "hrmp_max_message_num_per_candidate"
+LIMITED = "OutboundHrmp/MoreMessagesThanPermitted"
 
 
 @pytest.fixture(scope="module")
@@ -280,8 +283,55 @@ def test_what_was_not_executed_is_said(folder: Path, tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in kept))
     own = f"--own={folder / 'validator.toml'}"
     result = invoke("what-if", f"--lane={LANE}", own, f"--records={tmp_path}", f"--sweep={LIMIT}=1")
-    assert result.exit_code == 0, result.output
-    assert re.search(r"[0-9]+ records after block 8 were not executed: waiting for [0-9]+ of", result.stderr)
+    assert result.exit_code == 1, result.output
+    assert re.search(
+        r"stopped after block 8: waiting for [0-9]+ of .* of block 9; .* records are unused", result.stderr
+    )
+
+
+@pytest.fixture(scope="module")
+def changing(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the records with a session change that sets the limit that tests change."""
+    out = tmp_path_factory.mktemp("changing") / "chain"
+    shutil.copytree(folder, out)
+    records = lines((out / "blocks.jsonl").read_text("utf-8"))
+    change = records[29]["session_change"] or {"outgoing": [], "onboarding": []}
+    records[29]["session_change"] = {**change, "new_config": {LIMIT: 2}}
+    (out / "blocks.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records), "utf-8")
+    return out
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_limit_and_session_change_are_the_same_in_both_ways(changing: Path, *, is_set: bool) -> None:
+    """A limit that --set names holds; one of another file is set again as a lane under that file would do."""
+    other = f"--set={LIMIT}=1" if is_set else f"--config={with_limit(changing, LIMIT, 1)}"
+    *differences, summary = answers(changing, other, "--limit=10000")
+    *causes, each_block = answers(changing, other, "--limit=10000", "--each-block")
+    place = itemgetter("block", "kind", "index")
+    assert causes
+    assert set(map(place, causes)) <= set(map(place, differences))
+    assert sum(each_block["causes"]["changes"].values()) == len(causes) < len(differences)
+    assert {
+        each["other"]["error"]["permitted"] for each in causes if each["block"] > 30 and LIMITED in str(each["other"])
+    } == ({1} if is_set else set())
+    assert summary["session_limits"] == [{"block": 30, "limit": LIMIT, "value": 2, "held": is_set}]
+    words = (
+        "the value asked for holds through the session change in block 30, which sets 2"
+        if is_set
+        else "reset to 2 by the session change in block 30"
+    )
+    assert f"  {LIMIT}: {words}\n" in ask(changing, other).stdout
+
+
+def test_sweep_of_each_block(changing: Path) -> None:
+    swept = answers(changing, f"--sweep={LIMIT}=1,2", "--each-block", "--limit=0")
+    alone = answers(changing, f"--set={LIMIT}=1", "--each-block", "--limit=0")
+    assert swept[0]["causes"] == alone[0]["causes"]
+    printed = ask(changing, f"--sweep={LIMIT}=1,2", "--each-block").stdout
+    caused = sum(swept[0]["causes"]["changes"].values())
+    (row,) = [line.split() for line in printed.splitlines() if line.startswith(f"{LIMIT}=1 ")]
+    assert row[1] == str(caused)
+    assert "causes" in printed
 
 
 def test_sweep_is_read() -> None:

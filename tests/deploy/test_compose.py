@@ -22,7 +22,13 @@ CONFIG = ROOT / "deploy" / "compose" / "validator.toml"
 def test_default_is_broker_and_job() -> None:
     assert {name for name, each in SERVICES.items() if "profiles" not in each} == {"kafka", "topics", "job"}
     profiles = {name: each["profiles"] for name, each in SERVICES.items() if "profiles" in each}
-    assert {each for found in profiles.values() for each in found} == {"console", "monitoring", "registry", "ui"}
+    assert {each for found in profiles.values() for each in found} == {
+        "console",
+        "monitoring",
+        "registry",
+        "serve",
+        "ui",
+    }
     comment = (ROOT / "docker-compose.yml").read_text(encoding="utf-8").partition("x-validator")[0]
     assert all(f"--profile {each}" in comment for found in profiles.values() for each in found)
 

@@ -29,7 +29,7 @@ class Container:
     """The entry point with a service's command, in the environment of a service."""
 
     def __init__(self, folder: Path, kafka: dict[str, Any]) -> None:
-        self.folder, self.metrics, self.console = folder, free_port(), free_port()
+        self.folder, self.metrics, self.console, self.serve = folder, free_port(), free_port(), free_port()
         self.config = folder / "validator.toml"
         text = CONFIG.read_text(encoding="utf-8").replace("/var/lib/validator", str(folder))
         text = text.replace("0.0.0.0:9464", f"127.0.0.1:{self.metrics}")
@@ -41,7 +41,11 @@ class Container:
 
     def command(self, arguments: list[str]) -> list[str]:
         """Return a command with the paths and ports of this machine."""
-        places = {"/etc/validator/validator.toml": str(self.config), "0.0.0.0:8480": f"127.0.0.1:{self.console}"}
+        places = {
+            "/etc/validator/validator.toml": str(self.config),
+            "0.0.0.0:8480": f"127.0.0.1:{self.console}",
+            "0.0.0.0:8481": f"127.0.0.1:{self.serve}",
+        }
         return [places.get(each, each) for each in arguments]
 
     @contextmanager
@@ -97,9 +101,10 @@ def test_job_of_the_image_is_healthy_until_it_ends(container: Container) -> None
     assert container.health()[0] == 1
 
 
-def test_console_of_the_service_wants_its_token(container: Container) -> None:
+@pytest.mark.parametrize(("service", "port", "page"), [("console", 8480, "/"), ("serve", 8481, "/openapi.json")])
+def test_server_of_the_service_wants_its_token(container: Container, service: str, port: int, page: str) -> None:
     log = container.folder / "output"
-    with container.running(OWN["console"]["command"]) as console:
+    with container.running(OWN[service]["command"]) as console:
         found: list[re.Match[str]] = []
 
         def said() -> bool:
@@ -107,15 +112,15 @@ def test_console_of_the_service_wants_its_token(container: Container) -> None:
             found.extend(re.finditer(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", log.read_text(encoding="utf-8")))
             return bool(found)
 
-        wait_until(said, "the console prints its address", log)
+        wait_until(said, f"{service} prints its address", log)
         address, token = found[0].groups()
-        program = OWN["console"]["healthcheck"]["test"][1:]
-        check = [each.replace("http://127.0.0.1:8480", address) for each in program]
+        program = OWN[service]["healthcheck"]["test"][1:]
+        check = [each.replace(f"http://127.0.0.1:{port}", address) for each in program]
         assert subprocess.run(check, env=container.environment, check=False).returncode == 0
-        with urlopen(Request(f"{address}/", headers={"Authorization": f"Bearer {token}"})) as answer:
+        with urlopen(Request(f"{address}{page}", headers={"Authorization": f"Bearer {token}"})) as answer:
             assert b"polkadot" in answer.read()
         with pytest.raises(OSError, match="401"):
-            urlopen(f"{address}/")
+            urlopen(f"{address}{page}")
         console.send_signal(signal.SIGTERM)
-        wait_until(lambda: console.poll() is not None, "the console ends", log)
+        wait_until(lambda: console.poll() is not None, f"{service} ends", log)
     assert console.returncode == 0

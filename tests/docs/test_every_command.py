@@ -95,6 +95,7 @@ NOT_RUN: Final = {
 """Commands that no page's test runs, each with its reason."""
 
 ELSEWHERE: Final = {
+    "http.md": "tests/serve/test_page.py",
     "journeys.md": "tests/journeys/test_up.py",
     "xcmp-bodies.md": "tests/bodies/test_docs.py",
     "xcmp-networking.md": "plugins/simulators/tests/test_network_reference.py",

@@ -10,9 +10,11 @@ import pytest
 
 from tests.codecs import codec_for
 from tests.docs.pages import DOCS, blocks
-from validator.codec.json_form import encode_input, encode_json, shown_json
+from validator.client.topics import readable_topics
+from validator.codec.json_form import encode_input, encode_json
+from validator.config import Config
 from validator.errors import UserError
-from validator.topics import INPUT_TOPICS, OUTPUT_TOPICS
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,14 +69,12 @@ def is_output(record: dict[str, Any]) -> bool:
     bare = dict(record)
     if isinstance(bare.get("error"), dict):
         bare["error"] = {name: value for name, value in bare["error"].items() if name != "rule"}
-    codec = codec_for()
-    for topic in OUTPUT_TOPICS:
-        for name in codec.names(topic):
+    for topic in readable_topics(Config()).values():
+        for schema in topic.schemas:
             try:
-                value = encode_json(codec.schemas[name], bare)
+                shown = topic.decode(encode_json(schema, bare)).items()
             except UserError:
                 continue
-            shown = shown_json(topic, value, codec).items()
             if json.dumps({key: each for key, each in shown if key in bare or each not in (None, [])}) == json.dumps(
                 bare
             ):

@@ -4,7 +4,7 @@
 Each line pins one distribution, with the SHA-256 of its archives for Linux and macOS and CPython 3.11 to 3.14, and names after ``#`` who
 needs it: `run` (the program and its plugins), `build` (what builds them, and pyspark) or an extra of pyproject.toml. `make setup`,
 `make dist` and the Dockerfile take the lines of some groups. Who needs a distribution is read from the metadata of this environment,
-which has to have every extra (`make setup EXTRAS=bench,browser,deploy,docs`); if it lacks one, that group stays as it was.
+which has to have every extra (`make setup EXTRAS=bench,browser,contract,deploy,docs`); if it lacks one, that group stays as it was.
 """
 
 from __future__ import annotations

@@ -13,13 +13,14 @@ VERDICT = {
     "lane": "polkadot",
     "kind": "candidate",
     "para_id": 2000,
+    "block": 7,
     "ok": False,
     "error": {"kind": "OutboundHrmp/NoSuchChannel"},
     "messages": [{"recipient": 2001, "sequence_number": 7}, {"recipient": 2002, "sequence_number": 1}],
 }
 ACCEPTED = VERDICT | {"ok": True, "error": None}
 DISPATCH = {"lane": "polkadot", "kind": "remark", "para_id": 2000, "outcome": "unsupported", "messages": []}
-EVENT = {"lane": "kusama", "event": "opened", "sender": 2000, "recipient": 2001}
+EVENT = {"lane": "kusama", "block": 8, "event": "opened", "sender": 2000, "recipient": 2001}
 RECEIPT = {"lane": "polkadot", "accepted": 3, "rejected": 1}
 RECORDS = {"verdict": VERDICT, "accepted": ACCEPTED, "dispatch": DISPATCH, "event": EVENT, "receipt": RECEIPT}
 
@@ -46,6 +47,11 @@ RECORDS = {"verdict": VERDICT, "accepted": ACCEPTED, "dispatch": DISPATCH, "even
         ({"error": "OutboundHrmp"}, "verdict"),
         ({"error": "OutboundHrmp/NoSuchChannel"}, "verdict"),
         ({"error": "Outbound"}, ""),
+        ({"from_block": 7}, "verdict accepted event"),
+        ({"from_block": 8}, "event"),
+        ({"to_block": 7}, "verdict accepted"),
+        ({"from_block": 0, "to_block": 6}, ""),
+        ({"from_block": 7, "to_block": 7, "rejected": True}, "verdict"),
         ({"lane": "polkadot", "recipient": 2001, "outcome": "accepted"}, "accepted"),
     ],
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,26 +27,35 @@ from validator.cli.common import (
     say,
     terminated_as_interrupted,
 )
-from validator.cli.export import inputs_of
+from validator.cli.export import emitted_documents, inputs_of
 from validator.cli.progress import counting, working
 from validator.cli.table import cells, cut_on_terminal, print_table, table_of
 from validator.config import load_config
 from validator.config.explain import chain_of
 from validator.errors import UserError
 from validator.history.against import Deployment, compare_deployments, different_settings
-from validator.history.audit import FINDINGS_MAX, Topics
+from validator.history.audit import FINDINGS_MAX, Finding, Topics
 from validator.history.audit import audit as audit_lane
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
+from validator.lanes.kept_start import changed_keys, kept_starts, start_of
 from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from validator.ask.state import RestoredState
     from validator.config import Config
     from validator.history.against import Against
-    from validator.history.audit import Audit, Finding
+    from validator.history.audit import Audit
+    from validator.history.emitted import OtherRuntime
+    from validator.lanes.definition import LaneDefinition
 
 FINDINGS_SHOWN = 50
 """Faults of a check, or differences, that a table shows."""
+CHANGES_SHOWN = 5
+"""Keys of a configuration that a note names."""
+SUBJECTS_SHOWN = 5
+"""Subjects of one line of a table about which the same was found."""
 NOTES_SHOWN = 5
 """Notes of a check that a table shows: a lane that is new has a note for each of its channels."""
 
@@ -72,8 +81,10 @@ def audit(
     """Execute a lane's whole history again, and check everything that it has emitted and stored. The job may be running.
 
     Checks: every invariant of the protocol after each block; verdicts, dispatches, events and receipts with their state roots on the
-    topics; the pages in the checkpoint; deposits that do not add up; what is left of paras that are gone; channels that nobody uses. Exit
-    code 1 if there is a fault. With --against: the first block whose receipts two deployments do not share, and why.
+    topics; the pages in the checkpoint; records that no block uses; deposits that do not add up; what is left of paras that are gone;
+    channels that nobody uses. Exit code 1 if there is a fault. With --records, what was emitted is compared if the folder has
+    verdicts.jsonl and so on, as `validator watch TOPIC --json` writes them. With --against: the first block whose receipts two deployments
+    do not share, and why.
     """
     if against is not None and records is not None:
         raise UserError("expected --against or --records, found both")
@@ -110,7 +121,31 @@ def _audit(config: Config, lane: str, records: Path | None, every: int) -> Audit
             stored = _stored(config, lane)
         progress = stack.enter_context(counting(f"lane {lane}: executing its history"))
         inputs = inputs_of(config, definition, records, progress)
-        return audit_lane(inputs, definition, topics=topics, stored=stored, every=every)
+        emitted = {} if records is None else emitted_documents(records)
+        result = audit_lane(inputs, definition, topics=topics, stored=stored, every=every, documents=emitted)
+    if result.other_runtime is not None:
+        result.notes += 1
+        result.findings.insert(0, _other_runtime(config, definition, result.other_runtime))
+    return result
+
+
+def _other_runtime(config: Config, definition: LaneDefinition, found: OtherRuntime) -> Finding:
+    """Return the note that the emitted records were made with another runtime, with the keys that the job's kept start has otherwise."""
+    try:
+        kept = kept_starts(job_directory(config) / "lanes").get(definition.name)
+        changes = [] if kept is None else list(changed_keys(kept, start_of(config, definition)))
+    except UserError:
+        changes = []
+    differ = "its program, limits or plugins differ from those of this configuration"
+    if changes:
+        shown = [f"{each.path} was {each.before}, is {each.now}" for each in changes[:CHANGES_SHOWN]]
+        more = [f"and {len(changes) - CHANGES_SHOWN} more keys"] if len(changes) > CHANGES_SHOWN else []
+        differ = f"the job began with other keys: {', '.join([*shown, *more])}"
+    detail = (
+        f"the records were made with another runtime (digest {found.there} in block {found.block}, this configuration gives {found.here}): "
+        f"{differ}"
+    )
+    return Finding("configuration", "runtime", detail, fault=False, block=found.block)
 
 
 def _stored(config: Config, lane: str) -> RestoredState | None:
@@ -149,6 +184,9 @@ def _summary(result: Audit) -> dict[str, Any]:
     return {
         "lane": result.lane,
         "ok": not result.faults,
+        "stopped": result.stopped or None,
+        "unused": result.unused,
+        "refused": result.refused,
         "records": result.records,
         "blocks": result.blocks,
         "last_block": result.last_block,
@@ -163,27 +201,45 @@ def _tables(result: Audit) -> Group:
     words = "no fault" if not result.faults else f"{result.faults:,} fault{'s' if result.faults > 1 else ''}"
     parts: list[Any] = [
         Text(f"{result.lane} · {result.blocks:,} blocks up to block {result.last_block} · {result.records:,} records"),
+        *([Text(f"  {result.stopped}")] if result.stopped else []),
+        *([Text(f"  records that no block takes: {result.refused:,}")] if result.refused else []),
+        *(Text(f"  {each.detail}") for each in result.findings[:1] if each.check == "configuration"),
         Text(f"  {words}, {result.notes:,} note{'' if result.notes == 1 else 's'}"),
         Text(""),
     ]
     table = table_of("check", "made", numbers=1)
     for name, times in result.checks.items():
         table.add_row(*cells((name, f"{times:,}")))
-    for name, reason in result.skipped.items():
-        table.add_row(*cells((name, f"not made: {reason}")))
     parts.append(table)
+    if result.skipped:
+        table = table_of(
+            "check", "not made, since"
+        )  # apart: the longest reason would decide how wide the numbers' column is
+        for name, reason in result.skipped.items():
+            table.add_row(*cells((name, reason)))
+        parts += [Text(""), table]
     if result.findings:
         shown, left_out = _shown(result)
         table = table_of("found by", "block", "about", "what")
-        for finding in shown:
+        for finding, subjects in _grouped(shown):
             sort = "" if finding.fault else " (note)"
             block = "" if finding.block is None else str(finding.block)
-            table.add_row(*cells((f"{finding.check}{sort}", block, finding.subject, finding.detail)))
+            table.add_row(*cells((f"{finding.check}{sort}", block, subjects, finding.detail)))
         parts += [Text(""), table]
         parts += [Text(f"  and {number:,} more: {check}") for check, number in left_out.items()]
         if left_out:
             parts.append(Text(f"  --json prints the first {FINDINGS_MAX:,}"))
     return Group(*parts)
+
+
+def _grouped(findings: list[Finding]) -> Iterator[tuple[Finding, str]]:
+    """Yield findings with their subjects; those that say the same of several subjects are one."""
+    groups: dict[Finding, list[str]] = {}
+    for finding in findings:
+        groups.setdefault(replace(finding, subject=""), []).append(finding.subject)
+    for finding, subjects in groups.items():
+        more = len(subjects) - SUBJECTS_SHOWN
+        yield finding, ", ".join(subjects[:SUBJECTS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _shown(result: Audit) -> tuple[list[Finding], dict[str, int]]:

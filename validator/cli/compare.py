@@ -59,11 +59,11 @@ def compare(
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the committed records of an output topic with expected ones. Exit code 1 if any differs, is missing or is not expected.
+    """Compare the committed verdicts or dispatches with expected ones. Exit code 1 if any differs, is missing or is not expected.
 
     Records belong together by lane, block, kind and index. A record must have every member of the expected one; its other members do not
     matter, nor do lanes about which nothing is expected. Prints a line for each difference and the counts; with --json, an object for
-    each, then one with the counts.
+    each, then one with the counts. `audit` compares events and receipts with a second execution.
     """
     if topic not in PLACES:
         hint = did_you_mean(topic, PLACES)

@@ -34,7 +34,9 @@ from validator.config import load_config
 from validator.config.explain import chain_of
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.core.limits import U32_MAX
+from validator.document import parse_document
 from validator.errors import UserError
+from validator.history.emitted import COMPARED
 from validator.history.engine import RECORDS_PER_STEP, by_block, recorded_inputs
 from validator.lanes.configured import configured_codec, lane_definition
 from validator.plugin.pack import use_artefacts
@@ -42,7 +44,7 @@ from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import IO
+    from typing import IO, Any
 
     from validator.codec.codec import Codec
     from validator.config import Config
@@ -261,6 +263,21 @@ def file_inputs(folder: Path, definition: LaneDefinition, progress: Progress) ->
             progress(sum(read.values()), total)
         yield item
     progress(total, total)
+
+
+def emitted_documents(folder: Path) -> dict[str, Iterator[dict[str, Any]]]:
+    """Return, by topic, the records of the files that a folder has of what a lane has emitted, as `validator watch --json` prints them."""
+    paths = {topic: folder / f"{topic}.jsonl" for topic in COMPARED}
+    return {topic: _documents(path) for topic, path in paths.items() if path.exists()}
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    with opened(str(path)) as (stream, name):
+        for number, line in lines(stream, name):
+            node = parse_document(line, f"{name}, line {number}")
+            node["lane"].text()
+            node["block"].integer()
+            yield node.object()
 
 
 def _item(definition: LaneDefinition, topic: str, line: bytes, where: str, number: int) -> Iterator[Input | DeadLetter]:

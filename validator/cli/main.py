@@ -42,6 +42,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "message",
         "messages-of",
         "console",
+        "serve",
         "explain",
         "rules",
         "replay",
@@ -90,6 +91,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "message": ("validator.cli.messages:message", "Show where a message is, and why it waits."),
     "messages-of": ("validator.cli.messages:messages_of", "List a para's messages, those first that wait longest."),
     "console": ("validator.cli.console:console", "Serve local web pages that show the lanes live."),
+    "serve": (
+        "validator.cli.serve:serve",
+        "Serve what the topics hold over HTTP: JSON, server-sent events, OpenAPI.",
+    ),
     "explain": (
         "validator.cli.rules:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",

@@ -45,7 +45,7 @@ from validator.visible import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from validator.cli.watch import Watched
+    from validator.client.topics import ReadableTopic
     from validator.config import Config
     from validator.kafka.reader import TopicRecord
 
@@ -81,7 +81,7 @@ def message(
     - `validator message 0x9f…` shows the messages with this payload, or with this topic
     """
     config = connected(config_path)
-    shown = watched(JOURNEYS, config)
+    shown = watched(JOURNEYS, config).topic
     digest = to_hex(from_hex(name)) if _HASH.fullmatch(name.lower()) else None
     if digest is None and name.count(".") < len(QueueName._fields):
         raise UserError(f"ID: expected LANE.KIND.SENDER.RECIPIENT.OPENED_AT.NUMBER or 32 bytes in hex, found {name!r}")
@@ -132,7 +132,7 @@ def messages_of(
     if stuck is not None and status != WAITING:
         raise UserError(f"--stuck needs --status {WAITING}, found {status}")
     config = connected(config_path)
-    shown = watched(JOURNEYS, config)
+    shown = watched(JOURNEYS, config).topic
     queues: dict[QueueName, _Waits] = {}
     with terminated_as_interrupted(), _reader(config, shown) as records:
         found = _of_para(shown, records, para, lane)
@@ -170,7 +170,7 @@ def messages_of(
 
 
 @contextmanager
-def _reader(config: Config, shown: Watched) -> Iterator[Iterator[TopicRecord]]:
+def _reader(config: Config, shown: ReadableTopic) -> Iterator[Iterator[TopicRecord]]:
     """Yield the records of the topic, of each key the last one."""
     with (
         TopicReader(config.kafka, config.topics.prefix, [JOURNEYS], newest=True, missing=shown.missing) as reader,
@@ -187,7 +187,7 @@ def _reader(config: Config, shown: Watched) -> Iterator[Iterator[TopicRecord]]:
         yield records()
 
 
-def _named(shown: Watched, records: Iterable[TopicRecord], name: str) -> list[dict[str, Any]]:
+def _named(shown: ReadableTopic, records: Iterable[TopicRecord], name: str) -> list[dict[str, Any]]:
     last = None
     for record in records:
         if record.key == name.encode():
@@ -195,7 +195,7 @@ def _named(shown: Watched, records: Iterable[TopicRecord], name: str) -> list[di
     return [] if last is None else [shown.decode(last.value)]
 
 
-def _of_hash(shown: Watched, records: Iterable[TopicRecord], digest: str) -> list[dict[str, Any]]:
+def _of_hash(shown: ReadableTopic, records: Iterable[TopicRecord], digest: str) -> list[dict[str, Any]]:
     raw, last = from_hex(digest), dict[bytes | None, dict[str, Any]]()
     for record in records:
         if raw in record.value:
@@ -205,7 +205,7 @@ def _of_hash(shown: Watched, records: Iterable[TopicRecord], digest: str) -> lis
     return sorted(last.values(), key=lambda each: each["id"])
 
 
-def _of_para(shown: Watched, records: Iterable[TopicRecord], para: int, lane: str | None) -> list[dict[str, Any]]:
+def _of_para(shown: ReadableTopic, records: Iterable[TopicRecord], para: int, lane: str | None) -> list[dict[str, Any]]:
     last, text = dict[bytes | None, bytes](), str(para).encode()
     for record in records:
         parts = (record.key or b"").rsplit(b".", 5)
@@ -246,7 +246,7 @@ class _Told(NamedTuple):
 class _Teller:
     """Says why messages wait. ``known`` are messages whose queues were read completely; others are read again."""
 
-    def __init__(self, config: Config, shown: Watched, known: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, config: Config, shown: ReadableTopic, known: list[dict[str, Any]] | None = None) -> None:
         self._config, self._shown, self._known = config, shown, known
 
     def told(self, messages: list[dict[str, Any]]) -> list[_Told]:

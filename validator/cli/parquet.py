@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from validator.cli.watch import Watched
     from validator.client.backend import Reading
     from validator.client.streams import Begin
+    from validator.client.topics import ReadableTopic
     from validator.codec.schemas import Json, Schema
     from validator.config import Config
     from validator.kafka.reader import TopicRecord
@@ -70,8 +70,8 @@ def export_parquet(topic: str, folder: Path, config: Config) -> dict[str, Any]:
         import pyarrow  # noqa: F401 - an extra
     except ImportError:
         raise not_installed("pyarrow", "parquet", for_="--parquet") from None
-    shown = watched(topic, config)
-    forms = {schema.name: _Form(schema) for schema in _schemas(topic, shown)}
+    shown = watched(topic, config).topic
+    forms = {schema.name: _Form(schema) for schema in shown.schemas}
     with _held(folder):
         begin = _begin(folder, topic)
         with TopicReader(config.kafka, config.topics.prefix, [topic], missing=shown.missing) as reader:
@@ -89,13 +89,6 @@ def export_parquet(topic: str, folder: Path, config: Config) -> dict[str, Any]:
                 done += len(records)
                 progress(min(done, total), total)
     return {"folder": str(folder), "records": done, "files": files, **kept}
-
-
-def _schemas(topic: str, shown: Watched) -> tuple[Schema, ...]:
-    """Return the schemas of a topic's records, as the program reads them."""
-    if shown.schema is not None:
-        return (shown.schema,)
-    return tuple(shared_codec().schemas[name] for name in shared_codec().names(topic))
 
 
 @contextmanager
@@ -186,7 +179,7 @@ class _Folder(NamedTuple):
     partition: int
 
 
-def _write(folder: Path, shown: Watched, forms: Mapping[str, _Form], records: list[TopicRecord]) -> int:
+def _write(folder: Path, shown: ReadableTopic, forms: Mapping[str, _Form], records: list[TopicRecord]) -> int:
     """Write a file for each partition, lane, span of blocks and kind of record. Return how many."""
     import pyarrow as pa
     from pyarrow import parquet

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -20,11 +22,42 @@ from validator.plugin.runtime import installed_protocol
 DOCUMENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of a JSON document."""
 
+PROTOCOLS: Final = "validator.protocols"
+"""The group of entry points of protocols."""
+
 _STANDARD_INPUT: Final = Path("-")
 
-Kind = Annotated[str, typer.Argument(help="The kind of proof, one of the protocol's kinds.")]
+
+def _offered() -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the kinds of proof of each installed protocol that has any, and the protocols that have none; a damaged one is left out."""
+    kinds: dict[str, tuple[str, ...]] = {}
+    without: list[str] = []
+    for name in sorted({found.name for found in discover(PROTOCOLS)}):
+        with suppress(UserError):
+            definition = installed_protocol(name)
+            if definition is not None and definition.proofs is not None:
+                kinds[name] = tuple(definition.proofs.kinds)
+            elif definition is not None:
+                without.append(name)
+    return kinds, without
+
+
+def _kinds_in_words(kinds: Mapping[str, tuple[str, ...]]) -> str:
+    by_kinds: dict[tuple[str, ...], list[str]] = {}
+    for name, each in kinds.items():
+        by_kinds.setdefault(each, []).append(name)
+    return (
+        "; ".join(f"{', '.join(each)} ({', '.join(names)})" for each, names in by_kinds.items()) or "none is installed"
+    )
+
+
+_KINDS, _WITHOUT = _offered()  # this module is loaded only by the two commands
+
+Kind = Annotated[str, typer.Argument(help=f"The kind of proof: {_kinds_in_words(_KINDS)}.")]
 File = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.")]
-ProtocolName = Annotated[str, typer.Option("--protocol", help="The protocol of the proof.")]
+ProtocolName = Annotated[
+    str, typer.Option("--protocol", help=f"The protocol of the proof. Without proofs: {', '.join(_WITHOUT) or 'none'}.")
+]
 
 
 def prove(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> None:
@@ -50,7 +83,7 @@ def verify(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> 
 def _proofs(protocol: str, kind: str) -> ProofFormat:
     definition = installed_protocol(protocol)
     if definition is None:
-        known = ", ".join(sorted(found.name for found in discover("validator.protocols")))
+        known = ", ".join(sorted(found.name for found in discover(PROTOCOLS)))
         raise UserError(f"--protocol: {protocol!r} is not installed; installed are {known}")
     if definition.proofs is None:
         raise UserError(f"--protocol: {protocol!r} has no proofs")

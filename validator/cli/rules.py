@@ -214,9 +214,9 @@ def explain(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CODE]",
-            help="A code (R-12, I-06), an error kind, a clause, which may be several words, a feature or profile of rules by "
-            "height, a limit, or the kind of a request. Case does not matter.",
+            metavar="[CODE]...",
+            help="Codes (R-12, I-06), error kinds, a clause, which may be several words, features or profiles of rules by "
+            "height, limits, kinds of requests, or what a verdict prints as `rule`. Case does not matter.",
         ),
     ] = None,
     protocol: Annotated[
@@ -234,9 +234,13 @@ def explain(
         _list([entry for page in pages for entry in page.entries], as_json=as_json)
         return
     wanted = " ".join(words)
-    entries = find_entries(pages, wanted) or find_feature_or_profile(pages, wanted) or find_named(pages, wanted)
-    if len({entry.protocol for entry in entries}) > 1:
-        entries = _configured_first(entries)
+    entries = _find(pages, wanted)
+    if not entries and len(words) > 1:
+        each_word = [_find(pages, word) for word in words]
+        if all(each_word):
+            entries = list({id(entry): entry for found in each_word for entry in found}.values())
+        elif any(each_word):
+            wanted = next(word for word, found in zip(words, each_word, strict=True) if not found)
     if not entries:
         close = " or ".join(map(repr, close_features_and_profiles(pages, wanted) or close_names(pages, wanted)))
         where = f"protocol {protocol}" if protocol else "any installed protocol"
@@ -353,16 +357,33 @@ def find_feature_or_profile(pages: Iterable[RulesPage], wanted: str) -> list[Rul
 
 
 def find_named(pages: Iterable[RulesPage], wanted: str) -> list[RuleEntry]:
-    """Return the rules of a function of a source, else those that name a limit or the kind of a request in their text.
+    """Return, of each page, the rules of a function of a source, else those that name a limit or the kind of a request in their text.
 
-    Names that others use lead to the same (`NAMES`).
+    Names that others use lead to the same (`NAMES`): each protocol's sources have their own name of a call.
     """
     name = snake_case(wanted.strip())
-    names = {name, *(each.ours for each in NAMES if name in each.theirs and each.where in (LIMITS, KINDS))}
-    rules = [entry for page in pages for entry in page.entries if entry.sort is Sort.RULE]
-    in_source = [entry for entry in rules if any(name in text.split() for text in (*entry.clauses, *entry.sources))]
-    in_text = [entry for entry in rules if any(f"`{each}`" in f"{entry.title}\n{entry.text}" for each in names)]
-    return in_source or in_text
+    same = [each for each in NAMES if name in (each.ours, *each.theirs) and each.where in (LIMITS, KINDS)]
+    names = {name, *(each for row in same for each in (row.ours, *row.theirs))}
+    found: list[RuleEntry] = []
+    for page in pages:
+        rules = [entry for entry in page.entries if entry.sort is Sort.RULE]
+        in_source = [entry for entry in rules if _names_in(entry) & names]
+        in_text = [entry for entry in rules if any(f"`{each}`" in f"{entry.title}\n{entry.text}" for each in names)]
+        found += in_source or in_text
+    return found
+
+
+def _names_in(entry: RuleEntry) -> set[str]:
+    return {word for text in (*entry.clauses, *entry.sources) for word in text.split()}
+
+
+def _find(pages: Sequence[RulesPage], wanted: str) -> list[RuleEntry]:
+    """Return what a code, a name or the address that a verdict prints as `rule` names, that of a configured protocol first."""
+    at_address = [entry for page in pages for entry in page.entries if entry.reference == wanted]
+    entries = (
+        at_address or find_entries(pages, wanted) or find_feature_or_profile(pages, wanted) or find_named(pages, wanted)
+    )
+    return _configured_first(entries) if len({entry.protocol for entry in entries}) > 1 else entries
 
 
 def close_features_and_profiles(pages: Iterable[RulesPage], wanted: str) -> list[str]:

@@ -34,29 +34,24 @@ from validator.cli.common import (
 from validator.cli.progress import until_first, working
 from validator.cli.rows import ACCEPTED, COLUMNS, HASH_CHARACTERS, NUMBERS, REJECTED, ROWS, Row, shortened
 from validator.cli.table import FittedTable, PlainTable, VisibleConsole, cut, print_table
-from validator.codec.codec import RecordUnreadable
+from validator.client.topics import ReadableTopic, RuleNames, output_topic, plugins_topics, readable_topics
 from validator.codec.framing import framed_id
-from validator.codec.json_form import datum_to_json, shown_json
 from validator.config import load_config
 from validator.config.explain import no_chain
 from validator.errors import UserError
-from validator.hexadecimal import PREFIX, to_hex
+from validator.hexadecimal import PREFIX
 from validator.kafka.reader import TopicReader
-from validator.plugin.rule_pages import RuleReferences, installed_pages
-from validator.record_filter import PARA_FIELDS, RecordFilter
-from validator.topics import TOPICS
+from validator.record_filter import RecordFilter
 from validator.visible import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
 
-    from validator.codec.schemas import Schema
     from validator.config import Config
     from validator.job.orders import Waits
     from validator.kafka.reader import TopicRecord
-    from validator.transports.runner import PluginTopic
 
 
 TAIL_FOLLOWING: Final = 20
@@ -126,7 +121,7 @@ def watch(
         raise UserError(f"--reject-only needs the topic verdicts, found it with {topic}")
     if error is not None and topic != "verdicts":
         raise UserError(f"--error needs the topic verdicts, found it with {topic}")
-    if para is not None and not shown.has_para:
+    if para is not None and not shown.topic.has_para:
         raise UserError(f"--para: {topic} do not belong to a para; --lane LANE shows those of one lane")
     if from_beginning and tail is not None:
         raise UserError("expected --from-beginning or --tail, found both")
@@ -139,7 +134,7 @@ def watch(
     wanted = RecordFilter(lane=lane, para=para, rejected=reject_only, error=error)
     with (
         terminated_as_interrupted(),
-        TopicReader(kafka_table(config), config.topics.prefix, [topic], missing=shown.missing) as reader,
+        TopicReader(kafka_table(config), config.topics.prefix, [topic], missing=shown.topic.missing) as reader,
     ):
         try:
             if tail is not None:
@@ -148,7 +143,8 @@ def watch(
             waited = _Waited(config, topic, wanted, count, timeout)
             chunks = waited.bounded(_chunks(reader, shown, waited, framed, follow=follow or count is not None))
             if as_json and topic == "verdicts":
-                chunks = _with_rules(chunks, {name: chain.protocol for name, chain in config.chains.items()})
+                rules = RuleNames({name: chain.protocol for name, chain in config.chains.items()})
+                chunks = ([rules.add(record) for record in chunk] for chunk in chunks)
             _show(shown, chunks, as_json=as_json, follow=follow, waited=waited)
             sys.stdout.flush()
         except KeyboardInterrupt:
@@ -182,7 +178,7 @@ def _selects(wanted: RecordFilter, shown: Watched) -> Callable[[TopicRecord], bo
 
     def selects(record: TopicRecord) -> bool:
         try:
-            return wanted.takes(shown.decode(record.value))
+            return wanted.takes(shown.topic.decode(record.value))
         except UserError:
             return False
 
@@ -196,7 +192,7 @@ def _chunks(
         records = []
         for read in reader.poll(0.2):
             try:
-                record = shown.decode(read.value)
+                record = shown.topic.decode(read.value)
             except UserError as error:  # a foreign record; show the others
                 if not framed.takes(read):
                     say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
@@ -260,26 +256,6 @@ class _Waited:
         return why_lanes_wait(self._config.model_copy(update={"kafka": kafka_table(self._config)}), self.wanted.lane)
 
 
-def _with_rules(chunks: Iterable[list[dict[str, Any]]], protocols: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
-    """Add to each rejection, after its clause, the page and anchor of its error; null if no installed protocol has it."""
-    references: RuleReferences | None = None
-    for chunk in chunks:
-        if references is None and not all(record["ok"] for record in chunk):
-            references = RuleReferences(
-                installed_pages()[0]
-            )  # as late as possible, since it imports every protocol's plugin
-        yield [
-            record if record["ok"] or references is None else _with_rule(record, references, protocols)
-            for record in chunk
-        ]
-
-
-def _with_rule(record: dict[str, Any], references: RuleReferences, protocols: Mapping[str, str]) -> dict[str, Any]:
-    error = record["error"]
-    rule = references.of(error["kind"], error["clause"], protocols.get(record["lane"]))
-    return {**record, "error": {**error, "rule": rule}}
-
-
 def _check_reader() -> None:
     """Raise `BrokenPipeError` if nobody reads standard output any more. Writing would show it too, but no further record may arrive."""
     try:
@@ -297,11 +273,11 @@ def _show(
 ) -> None:
     console = VisibleConsole()
     if console.is_terminal and not as_json and not follow:
-        with working(f"reading {shown.name}", waited.why):
+        with working(f"reading {shown.topic.name}", waited.why):
             rows = [shown.row(record) for chunk in chunks for record in chunk]
         console.print(_table(shown, rows))
         return
-    what = f"waiting for {shown.name}"
+    what = f"waiting for {shown.topic.name}"
     first_only = follow or sys.stderr.isatty()  # a spinner would stay over what is printed
     with nullcontext() if first_only else working(what, waited.why):
         chunks = until_first(chunks, what, waited.why, waited.stuck) if first_only else chunks
@@ -384,14 +360,12 @@ def begin_with_last(
 CELL_CHARACTERS: Final = 80
 """Characters of a list or an object in a cell on a terminal."""
 
-_OF_NO_PARA: Final = ("receipts", "dead-letters", "lanes")
-
 
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A topic that can be watched, and how its records are shown."""
 
-    name: str
+    topic: ReadableTopic
     columns: Row
     numbers: frozenset[str]
     """Headings of right-aligned columns."""
@@ -399,31 +373,13 @@ class Watched:
     """Returns a record's cells in full, as a pipe gets them."""
     short: Callable[[Row], Row]
     """Shortens them for a terminal."""
-    decode: Callable[[bytes], dict[str, Any]]
-    """Returns a record in JSON form. Raises `UserError`."""
-    has_para: bool
-    missing: str
-    """What to do if the topic does not exist."""
-    schema: Schema | None = None
-    """Of a plugin's records; the job's topics may have several."""
 
 
 def watched(topic: str, config: Config) -> Watched:
     """Return how a topic is watched. Raises `UserError` if it is neither an output topic nor one of an installed plugin."""
     if topic in ROWS:
-        return Watched(
-            topic,
-            COLUMNS[topic],
-            NUMBERS,
-            ROWS[topic],
-            partial(shortened, COLUMNS[topic]),
-            partial(shown_json, topic),
-            topic not in _OF_NO_PARA,
-            "create the topics with `validator topics create`",
-        )
-    from validator.transports.runner import plugin_topics  # imports every plugin
-
-    there = plugin_topics(config)
+        return Watched(output_topic(topic), COLUMNS[topic], NUMBERS, ROWS[topic], partial(shortened, COLUMNS[topic]))
+    there = plugins_topics(config)
     if topic in there:
         return _of_plugin(there[topic])
     known = [*ROWS, *there]
@@ -432,41 +388,21 @@ def watched(topic: str, config: Config) -> Watched:
 
 def watchable(config: Config) -> list[dict[str, Any]]:
     """Return every topic that can be watched: ``topic``, ``owner`` and ``purpose``."""
-    from validator.transports.runner import plugin_topics  # imports every plugin
-
-    own = [
-        {"topic": each.name, "owner": "job", "purpose": each.purpose}
-        for name in ROWS
-        for each in TOPICS
-        if each.name == name
-    ]
-    return own + [
-        {"topic": each.name, "owner": each.owner, "purpose": each.purpose} for each in plugin_topics(config).values()
+    return [
+        {"topic": each.name, "owner": each.owner, "purpose": each.purpose} for each in readable_topics(config).values()
     ]
 
 
-def _of_plugin(topic: PluginTopic) -> Watched:
-    schema = topic.form.format.schema
-    fields = {field["name"]: field["type"] for field in schema.source["fields"]}
-    columns = tuple(name for name in topic.form.columns or fields if name in fields)
+def _of_plugin(topic: ReadableTopic) -> Watched:
+    fields = {field["name"]: field["type"] for field in topic.schemas[0].source["fields"]}
+    columns = tuple(name for name in topic.columns or fields if name in fields)
     headings = tuple(name.replace("_", " ") for name in columns)
-
-    def decode(value: bytes) -> dict[str, Any]:
-        try:
-            return datum_to_json(schema, topic.form.format.decode(value), digits=to_hex)
-        except RecordUnreadable as error:
-            raise UserError(f"{topic.name}: {error}") from None
-
     return Watched(
-        topic.name,
+        topic,
         headings,
         frozenset(heading for name, heading in zip(columns, headings, strict=True) if _is_number(fields[name])),
         lambda record: tuple(printable(_cell(record[name])) for name in columns),
         lambda row: tuple(map(_short, row)),
-        decode,
-        any(name in fields for name in PARA_FIELDS),
-        f"start the {topic.owner}, which creates it",
-        schema,
     )
 
 

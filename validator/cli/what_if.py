@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from validator import exit_codes
 from validator.cli.common import Json, OneLane, lane_of, print_json, say, terminated_as_interrupted
 from validator.cli.export import inputs_of
 from validator.cli.progress import counting
@@ -101,7 +102,8 @@ def what_if(
 
     Limits, handlers, rules by height and modes may differ; the protocol may not. Both configurations execute the inputs in this process;
     the job may run. Without --from-block, each begins with its own first state. With it, the other one begins with the lane's state before
-    that block, and limits that both files give alike keep the values in force there.
+    that block, and limits that both files give alike keep the values in force there. Exit code 1 if the inputs end early, or no block
+    takes a record of a file.
     """
     if config is None and sweep is None and rules is None and not set_:
         raise UserError(
@@ -124,7 +126,7 @@ def what_if(
 
         draw = drawing(plots, ("svg", "png") if image == "both" else (image,))
     with terminated_as_interrupted():
-        replay_ = partial(replay, from_block=from_block, to_block=to_block, each_block=each_block)
+        replay_ = partial(replay, from_block=from_block, to_block=to_block, each_block=each_block, live=records is None)
         replayed = _replay(mine, lane, config, swept, changes, records, replay_)
     if replayed.blocks == 0:
         raise UserError(f"lane {lane}: no block could be executed: {replayed.waits_for}")
@@ -132,11 +134,34 @@ def what_if(
         print_json(*difference_documents(replayed, limit), *summary_documents(replayed))
     else:
         print_table(tables(replayed, limit))
-    if replayed.left:
-        say(f"{replayed.left:,} records after block {replayed.last_block} were not executed: {replayed.waits_for}")
+    complete = _say_what_is_unused(replayed, is_file=records is not None)
     if draw is not None:
         for path in draw(replayed):
             say(f"{path} written")
+    if not complete:
+        raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+def _say_what_is_unused(replayed: Replayed, *, is_file: bool) -> bool:
+    """Say why the inputs end early and, of files, which records no block takes; return whether nothing is wrong with the inputs."""
+    if replayed.stopped:
+        say(f"lane {replayed.lane}: {replayed.stopped}")
+    if not is_file:  # the job has written the others to `dead-letters`
+        return not replayed.stopped
+    for each in replayed.refused[:REFUSED_SHOWN]:
+        say(
+            f"{each.source.topic}.jsonl, line {each.source.offset}: no block takes it: {each.reason.name.lower()}: {each.detail}"
+        )
+    if len(replayed.refused) > REFUSED_SHOWN:
+        say(f"and {len(replayed.refused) - REFUSED_SHOWN:,} more")
+    return not replayed.stopped and not replayed.refused
+
+
+SESSION_LIMITS_MAX: Final = 1_000
+"""Session changes that set a changed limit, of a configuration in JSON."""
+
+REFUSED_SHOWN: Final = 20
+"""Records that no block takes of which a line is printed."""
 
 
 def _replay(
@@ -183,6 +208,7 @@ def tables(replayed: Replayed, limit: int) -> Group:
             f"{replayed.records:,} records{dead}"
         )
     ]
+    parts += map(Text, _session_limits(replayed))
     if len(replayed.comparisons) > 1:
         parts += [Text(""), _sweep(replayed)]
         return Group(*parts)
@@ -190,14 +216,35 @@ def tables(replayed: Replayed, limit: int) -> Group:
     return Group(*parts, *_comparison(replayed, comparison, limit))
 
 
+def _session_limits(replayed: Replayed) -> Iterator[str]:
+    """Yield a line for each changed limit that recorded session changes set."""
+    by_limit: dict[tuple[str, bool], dict[int, int]] = {}
+    for each in (found for comparison in replayed.comparisons for found in comparison.session_limits):
+        by_limit.setdefault((each.limit, each.held), {})[each.block] = each.value
+    for (limit, held), values in by_limit.items():
+        (block, value), *later = sorted(values.items())
+        more = f" (and of {len(later):,} later ones)" if later else ""
+        if held:
+            yield f"  {limit}: the value asked for holds through the session change in block {block}, which sets {value}{more}"
+        else:
+            yield f"  {limit}: reset to {value} by the session change in block {block}{more}"
+
+
 def _sweep(replayed: Replayed) -> Table:
     changes = list(Change)
+    caused = any(each.causes is not None for each in replayed.comparisons)
+    least = ("least places left", "least upward messages left", "most downward waiting")
     table = table_of(
-        "configuration", *(_WORDS[each] for each in changes), "least places left", "least upward left", "most downward waiting",
-        numbers=len(changes) + 3,
-    )  # fmt: skip
-    rows = [("own", [0] * len(changes), replayed.levels)]
-    rows += [(each.name, [each.count(change) for change in changes], each.levels) for each in replayed.comparisons]
+        "configuration",
+        *(["causes"] if caused else []),
+        *(_WORDS[each] for each in changes),
+        *least,
+        numbers=len(changes) + len(least) + caused,
+    )
+    rows = [("own", [0] * (len(changes) + caused), replayed.levels)]
+    for each in replayed.comparisons:
+        causes = [] if each.causes is None else [sum(each.causes.kinds.values())]
+        rows.append((each.name, [*causes, *(each.count(change) for change in changes)], each.levels))
     for name, counts, levels in rows:
         table.add_row(
             *cells(
@@ -357,7 +404,10 @@ def summary_documents(replayed: Replayed) -> Iterator[dict[str, Any]]:
             "first_block": replayed.first_block,
             "last_block": replayed.last_block,
             "blocks": replayed.blocks,
+            "stopped": replayed.stopped or None,
+            "refused": len(replayed.refused),
             "records": replayed.records,
+            "session_limits": [found._asdict() for found in each.session_limits[:SESSION_LIMITS_MAX]],
             "verdicts": each.verdicts,
             **_counts(each),
             **({} if each.causes is None else {"causes": _counts(each.causes)}),

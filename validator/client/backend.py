@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from threading import Condition
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import uuid4
 
 from confluent_kafka import OFFSET_BEGINNING
@@ -23,6 +23,8 @@ from validator.errors import UserError
 from validator.job.lag import lags
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.kafka.sender import RecordSender
+from validator.kafka.settings import WHOLE
+from validator.kafka.settings import Reading as ConsumerReading
 from validator.kafka.topics import id_of
 from validator.lanes.configured import configured_codec, job_directory
 from validator.lanes.processor import LaneProcessor
@@ -40,6 +42,17 @@ TOGETHER_MAX: Final = 10_000
 """Records that are read before the topic's id is asked again; an answer takes longer than a poll. A last poll may exceed it."""
 TOGETHER_BYTES: Final = 16 * 1024 * 1024
 """The same for bytes of their values."""
+
+
+class Manner(NamedTuple):
+    """How a Kafka backend reads: the consumer, how long Kafka may take to answer, and the bounds of what one poll returns."""
+
+    reading: ConsumerReading = WHOLE
+    patience_s: float | None = None
+    together_max: int = TOGETHER_MAX
+    together_bytes: int = TOGETHER_BYTES
+
+
 ASK_AGAIN_S: Final = 2.0
 """Seconds without records after which a stream asks whether its topic was made again, or has further partitions."""
 
@@ -52,8 +65,21 @@ class Reading(Protocol):
         """The id of the topic that is read, None if Kafka names none."""
 
     @property
+    def spans(self) -> Mapping[int, tuple[int, int]]:
+        """By partition, the first available offset and the one after the last, as they were when reading began."""
+
+    @property
     def at_end(self) -> bool:
         """Whether every partition has been read to its end at least once."""
+
+    def go_to(self, offsets: Mapping[int, int]) -> None:
+        """Continue at offsets, of every partition."""
+
+    def begin_again(self, begin: Begin) -> None:
+        """Begin as a new reading of the topic would. Raises `UserError` as `Backend.read` does."""
+
+    def rest(self) -> None:
+        """Fetch nothing until `begin_again`."""
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
@@ -93,8 +119,8 @@ class Backend(Protocol):
 class KafkaBackend:
     """The Kafka cluster of a configuration, which names its address; connections are made when they are first needed."""
 
-    def __init__(self, config: Config) -> None:
-        self._config, self._kafka, self._prefix = config, config.kafka, config.topics.prefix
+    def __init__(self, config: Config, manner: Manner = Manner()) -> None:  # noqa: B008 - it is frozen
+        self._config, self._kafka, self._prefix, self._manner = config, config.kafka, config.topics.prefix, manner
         self._sender: RecordSender | None = None
         self._inputs_exist = False
 
@@ -112,7 +138,7 @@ class KafkaBackend:
 
     def read(self, topic: str, begin: Begin) -> Reading:
         """Read committed records."""
-        return _KafkaReading(self._kafka, self._prefix, topic, begin)
+        return _KafkaReading(self._kafka, self._prefix, topic, begin, self._manner)
 
     def ask(self, request: DryRunRequest, timeout_s: float) -> DryRunAnswer:
         """Write the request, and read what is answered from then on."""
@@ -162,16 +188,11 @@ class _KafkaReading:
     topic of the positions: an id never comes back.
     """
 
-    def __init__(self, kafka: KafkaTable, prefix: str, topic: str, begin: Begin) -> None:
-        self._topic, self._name = topic, prefix + topic
-        self._reader = TopicReader(kafka, prefix, [topic])
+    def __init__(self, kafka: KafkaTable, prefix: str, topic: str, begin: Begin, manner: Manner) -> None:
+        self._topic, self._name, self._manner = topic, prefix + topic, manner
+        self._reader = TopicReader(kafka, prefix, [topic], reading=manner.reading, patience_s=manner.patience_s)
         try:
-            self.topic_id = self._now()[0]
-            self._asked_s = time.monotonic()
-            spans = {partition: span for (_, partition), span in self._reader.spans().items()}
-            offsets = begin.resolved(self._name, self.topic_id, spans)
-            self._reader.start_at({(topic, partition): offset for partition, offset in offsets.items()})
-            self._reader.begin()
+            self.begin_again(begin)
         except BaseException:
             self._reader.close()
             raise
@@ -189,12 +210,33 @@ class _KafkaReading:
             self._look_at_topic()
             raise
         size = sum(len(record.value) for record in records)
-        while records and len(records) < TOGETHER_MAX and size < TOGETHER_BYTES and (more := self._reader.poll(0)):
+        most, bytes_max = self._manner.together_max, self._manner.together_bytes
+        while records and len(records) < most and size < bytes_max and (more := self._reader.poll(0)):
             records += more
             size += sum(len(record.value) for record in more)
         if records or time.monotonic() - self._asked_s >= ASK_AGAIN_S:
             self._look_at_topic()
         return records
+
+    def begin_again(self, begin: Begin) -> None:
+        """Begin as a new reading would."""
+        self.topic_id, partitions = self._now()
+        self._asked_s = time.monotonic()
+        if partitions:
+            self._reader.start_at({(self._topic, each): OFFSET_BEGINNING for each in partitions})
+        self.spans: Mapping[int, tuple[int, int]] = {
+            partition: span for (_, partition), span in self._reader.spans().items()
+        }
+        self.go_to(begin.resolved(self._name, self.topic_id, self.spans))
+
+    def rest(self) -> None:
+        """Fetch nothing until the next beginning."""
+        self._reader.rest()
+
+    def go_to(self, offsets: Mapping[int, int]) -> None:
+        """Continue at offsets, of every partition."""
+        self._reader.start_at({(self._topic, partition): offset for partition, offset in offsets.items()})
+        self._reader.begin()
 
     def _look_at_topic(self) -> None:
         self._asked_s = time.monotonic()
@@ -315,6 +357,7 @@ class _MemoryReading:
     def __init__(self, changed: Condition, records: list[TopicRecord], offset: int, topic_id: str) -> None:
         self._changed, self._records, self._offset = changed, records, offset
         self.topic_id = topic_id
+        self.spans: Mapping[int, tuple[int, int]] = {0: (0, len(records))}
 
     @property
     def at_end(self) -> bool:
@@ -329,6 +372,18 @@ class _MemoryReading:
             found = self._records[self._offset :]
             self._offset = len(self._records)
             return found
+
+    def go_to(self, offsets: Mapping[int, int]) -> None:
+        """Continue at an offset."""
+        self._offset = offsets[0]
+
+    def begin_again(self, begin: Begin) -> None:
+        """Begin as a new reading would."""
+        self.spans = {0: (0, len(self._records))}
+        self._offset = begin.resolved("topic", self.topic_id, self.spans)[0]
+
+    def rest(self) -> None:
+        """Nothing is fetched."""
 
     def positions(self) -> dict[int, int]:
         """Return the offset that comes next, of the only partition."""

@@ -76,6 +76,14 @@ Start: TypeAlias = Literal["beginning", "now"] | Positions | Mapping[str, Any] |
 """Where a stream begins: with the first record, with what arrives from now on, at positions kept before, or at offsets by partition."""
 
 
+class PositionsForeign(UserError):
+    """Positions that a topic never had: they belong to another one."""
+
+
+class PositionsExpired(UserError):
+    """Positions behind which Kafka has removed records, for example after retention."""
+
+
 class Begin(NamedTuple):
     """A `Start` that was checked: offsets by partition, None for what arrives from now on, and the topic that they are of."""
 
@@ -85,11 +93,11 @@ class Begin(NamedTuple):
     def resolved(self, topic: str, topic_id: str | None, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Return the offset that comes first in each partition: that of its first record where the positions have none.
 
-        ``topic`` has the prefix; ``spans`` are the first available offset and the one after the last. Raises `UserError`: the positions
-        belong to another topic; a partition does not exist; Kafka does not have what comes next there.
+        ``topic`` has the prefix; ``spans`` are the first offset and the one after the last. Raises `PositionsForeign`: the positions
+        belong to another topic, a partition does not exist or ends before its offset; `PositionsExpired`: records behind it are gone.
         """
         if self.topic_id is not None and topic_id is not None and self.topic_id != topic_id:
-            raise UserError(
+            raise PositionsForeign(
                 f"start: expected positions of {topic}, whose id is {topic_id}, found id {self.topic_id}: the topic was deleted and made "
                 "again since they were kept, or they belong to another one; start='beginning' reads what there is"
             )
@@ -97,13 +105,14 @@ class Begin(NamedTuple):
             return {partition: end for partition, (_, end) in spans.items()}
         for partition, offset in sorted(self.offsets.items()):
             if partition not in spans:
-                raise UserError(
+                raise PositionsForeign(
                     f"start: expected a partition of {topic}, which has 0 to {max(spans)}, found {partition}"
                 )
             first, end = spans[partition]
             if not first <= offset <= end:
                 there = f"offsets from {first} to {end - 1}" if end > first else "no records"
-                raise UserError(
+                refused = PositionsExpired if offset < first else PositionsForeign
+                raise refused(
                     f"start: expected the next offset of partition {partition}, found {offset}, but {topic}[{partition}] has {there}: "
                     "leave the partition out to begin with what there is"
                 )

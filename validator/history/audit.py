@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from validator.ask.plain_view import view_of
@@ -14,12 +15,12 @@ from validator.core.handlers.state import FIRST_OWNER
 from validator.core.levels import LevelChoice, Levels
 from validator.core.limits import U32_MAX
 from validator.core.outcomes import ChannelEventKind, InputKind
-from validator.history.emitted import COMPARED, Emitted, EmittedDiffers
-from validator.history.engine import Engine, NotExecuted, Replica
+from validator.history.emitted import COMPARED, Emitted, EmittedDiffers, EmittedInFile, OtherRuntime
+from validator.history.engine import Engine, NotExecuted, Replica, stopped
 from validator.history.verification import compare_pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from validator.ask.state import RestoredState
     from validator.core.inputs import DeadLetter, Input
@@ -63,6 +64,14 @@ class Audit:
     """The first `FINDINGS_MAX`."""
     waits_for: str = ""
     """What the lane waits for at the end of its inputs."""
+    stopped: str = ""
+    """Why the history ends early, if it does: what its next block lacks, and how many records no block has used."""
+    unused: int = 0
+    """Records that are there and belong to no executed block."""
+    refused: int = 0
+    """Records that no block takes."""
+    other_runtime: OtherRuntime | None = None
+    """Where the emitted records name another runtime than the definition's."""
     failed: str = ""
     """Why the block after the last one cannot be executed, if that is why the audit ended."""
     skipped: dict[str, str] = field(default_factory=dict)
@@ -93,17 +102,22 @@ def audit(
     topics: Topics | None = None,
     stored: RestoredState | None = None,
     every: int = 1,
+    documents: Mapping[str, Iterator[dict[str, Any]]] = MappingProxyType({}),
 ) -> Audit:
     """Execute a lane's inputs from its first block, and return what is wrong.
 
-    Invariants are checked after every block whose number is a multiple of ``every``, at session changes and at the end. ``topics`` None
-    leaves out what was emitted, ``stored`` None the checkpoint. Ends before a block in which a handler fails (`Observer.failed`). Raises
-    `UserError` if an input cannot be read.
+    Invariants are checked after every block whose number is a multiple of ``every``, at session changes and at the end. Without ``topics``
+    the inputs are of files, which must be complete, and what was emitted is in ``documents``, by topic; ``stored`` None leaves out the
+    checkpoint. Ends before a block in which a handler fails (`Observer.failed`). Raises `UserError` if a record cannot be read.
     """
-    observer = Observer(definition, stored, every)
+    observer = Observer(definition, stored, every, live=topics is not None)
     with ExitStack() as stack:
         if topics is None:
-            observer.result.skipped["emitted records"] = "no topics to compare with"
+            for name in COMPARED:
+                if name in documents:
+                    observer.emitted.append(EmittedInFile(documents[name], name, definition.name))
+                else:
+                    observer.result.skipped[name] = f"the folder has no {name}.jsonl to compare with"
         else:
             for name in COMPARED:
                 observer.emitted.append(
@@ -115,6 +129,7 @@ def audit(
         except NotExecuted as failed:
             observer.failed(failed)
     observer.result.records = engine.records + engine.dead
+    observer.refused(engine.refused, engine.refused_count)
     observer.end()
     return observer.result
 
@@ -122,7 +137,10 @@ def audit(
 class Observer:
     """Checks each block that a lane executes again."""
 
-    def __init__(self, definition: LaneDefinition, stored: RestoredState | None = None, every: int = 1) -> None:
+    def __init__(
+        self, definition: LaneDefinition, stored: RestoredState | None = None, every: int = 1, *, live: bool = False
+    ) -> None:
+        self._live = live
         failing = f"lane {definition.name}: its inputs cannot be executed again"
         self.replica = Replica.create(definition, failing)
         self.lane = self.replica.lane
@@ -133,6 +151,8 @@ class Observer:
         self.queues = QueueLedger()
         self._session_before: int | None = None
         self.emitted: list[Emitted] = []
+        self._differing: list[Emitted] = []
+        """Those of ``emitted`` whose records differ."""
         self.result = Audit(definition.name)
         if self.protocol.invariants is None:
             self.result.skipped["invariants"] = f"protocol {self.protocol.name} has none that a program could check"
@@ -142,12 +162,16 @@ class Observer:
     def end(self) -> None:
         """Make the checks of the state at the end; one in the middle of a block that failed says nothing."""
         result, lane = self.result, self.lane
+        result.other_runtime = min(
+            (each.other_runtime for each in (*self.emitted, *self._differing) if each.other_runtime), default=None
+        )
         if result.failed:
             result.skipped["orphans, channels"] = "the block after the last one failed halfway"
             for finding in self.ledger.findings(()):
                 result.add(finding)
             return
         result.waits_for = lane.waits_for()
+        self._history()
         if result.last_block is not None and result.last_block % self._every:
             self._invariants(result.last_block)
         if self._stored is not None and "stored pages" not in result.checks:
@@ -162,6 +186,33 @@ class Observer:
             for finding in self.queues.findings(lane.rules.levels(result.last_block, ALL)):
                 result.add(finding)
         result.made("queues", len(self.queues.gone))
+
+    def refused(self, letters: Iterable[DeadLetter], number: int) -> None:
+        """Note the records that no block takes: in files a fault, on topics what the job has written to `dead-letters`, too."""
+        self.result.refused = number
+        for letter in letters:
+            topic, partition, offset = letter.source
+            place = f"{topic}[{partition}]@{offset}" if self._live else f"{topic}.jsonl, line {offset}"
+            detail = f"{letter.reason.name.lower()}: {letter.detail}"
+            self.result.add(Finding("inputs", place, detail, fault=not self._live, block=letter.block))
+
+    def _history(self) -> None:
+        """Note a history that ends before all its records are used, or before what the lane has emitted or stored."""
+        result, lane = self.result, self.lane
+        result.unused, last = lane.counters.waiting, lane.executed_block
+        result.stopped = stopped(lane, live=self._live)
+        beyond = [f"{each.name} have later blocks" for each in self.emitted if each.has_since(last + 1)]
+        if self._stored is not None and (stored := self._stored.processor.lane.executed_block) > last:
+            beyond.append(f"the checkpoint is after block {stored}")
+        if beyond:
+            result.stopped = result.stopped or f"stopped after block {last}: {result.waits_for}"
+            result.stopped += f"; {', '.join(beyond)}"
+        if result.stopped:
+            result.add(Finding("history", "inputs", result.stopped, block=last))
+        for each in self.emitted:
+            if each.ended_before is not None:
+                detail = f"they end before block {each.ended_before}, so nothing was compared from there on"
+                result.add(Finding(each.name, "end", detail, fault=not self._live, block=each.ended_before))
 
     def observe(self, given: Sequence[Executed]) -> None:
         (executed,) = given
@@ -197,13 +248,15 @@ class Observer:
             self.result.add(Finding("invariants", "state", str(error), block=block))
 
     def _compare(self, emitted: Emitted, block: BlockNumber, output: list[Any]) -> None:
-        self.result.made(emitted.name)
         try:
             emitted.compare(block, [record for record in output if record.topic == emitted.name])
         except EmittedDiffers as error:
             detail = f"emitted {error.there}, executed again {error.here}"
             self.result.add(Finding(emitted.name, "topic", detail, block=error.block))
             self.emitted.remove(emitted)  # whatever follows differs because of this
+            self._differing.append(emitted)
+        if emitted.ended_before is None:
+            self.result.made(emitted.name)
 
     def _pages(self, block: BlockNumber, stored: RestoredState) -> None:
         ours = stored.processor.lane

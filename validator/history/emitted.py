@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from validator.codec.json_form import comparable_json, to_json
+from validator.codec.json_form import comparable_json, error_fields, shown_json, to_json, without_clause
 from validator.errors import UserError
+from validator.hexadecimal import bare
 from validator.history.engine import Engine, Replica, recorded_inputs
+from validator.history.expectation import has
 from validator.kafka.reader import TopicReader
 from validator.lanes.definition import job_codec
 from validator.lanes.kept_start import OPTION
@@ -107,15 +109,30 @@ def emitted_values(reader: TopicReader, lane: str) -> Iterator[bytes]:
     return (record.value for record in reader.read_to_end() if record.key == key)
 
 
+class OtherRuntime(NamedTuple):
+    """The first block whose records carry another runtime digest than a second execution gives them; both in hex."""
+
+    block: BlockNumber
+    there: str
+    here: str
+
+
 class Emitted:
     """What a lane has emitted to one topic, block by block."""
 
+    _open_end = True
+    """Whether the last records of a block may be behind an open transaction."""
+
     def __init__(self, kafka: KafkaTable, prefix: str, topic: str, lane: str) -> None:
-        self.name = topic
-        self._lane = lane
         self._reader = TopicReader(kafka, prefix, [topic])
-        self._cut = any(low for low, _ in self._reader.spans().values())
-        self._blocks = self._read()
+        self._begin(topic, lane, cut=any(low for low, _ in self._reader.spans().values()))
+
+    def _begin(self, topic: str, lane: str, *, cut: bool) -> None:
+        self.name, self._lane, self._cut = topic, lane, cut
+        self.other_runtime: OtherRuntime | None = None
+        self.ended_before: BlockNumber | None = None
+        """The first block with records of which, and of all later ones, nothing is there to compare with."""
+        self._blocks: Iterator[tuple[BlockNumber, list[Any]]] = self._read()
         self._next = next(self._blocks, None)
 
     def close(self) -> None:
@@ -127,6 +144,8 @@ class Emitted:
 
     def compare(self, block: BlockNumber, records: list[OutputRecord]) -> None:
         """Raise `UserError` if the block's records are not those that the lane has emitted."""
+        if self._next is None and records and self.ended_before is None:
+            self.ended_before = block
         if self._next is None or (self._cut and block <= self._next[0]):
             if (
                 self._next is not None and block == self._next[0]
@@ -139,11 +158,20 @@ class Emitted:
         if self._next[0] == block:
             self._next = next(self._blocks, None)
         for one, other in zip(there, (record.value for record in records), strict=False):
-            if one != other:
-                self._compare(block, *map(_meaning, comparable_json(self.name, one, other)))
-        ends_here = self._next is None and len(there) < len(records)  # the rest may be behind an open transaction
+            self._check(block, one, other)
+        ends_here = self._open_end and self._next is None and len(there) < len(records)
         if len(there) != len(records) and not ends_here:
             raise self._differs(block, f"{len(there)} {self.name}", str(len(records)))
+
+    def _check(self, block: BlockNumber, one: bytes, other: bytes) -> None:
+        if one != other:
+            there, here = comparable_json(self.name, one, other)
+            self._note_runtime(block, there.get("runtime_digest"), here.get("runtime_digest"))
+            self._compare(block, _meaning(there), _meaning(here))
+
+    def _note_runtime(self, block: BlockNumber, there: str | None, here: str | None) -> None:
+        if self.other_runtime is None and there is not None and here is not None and bare(there) != bare(here):
+            self.other_runtime = OtherRuntime(block, bare(there), bare(here))
 
     def _compare(self, block: BlockNumber, one: dict[str, Any], other: dict[str, Any]) -> None:
         if (
@@ -154,11 +182,10 @@ class Emitted:
             )
         for name in dict.fromkeys((*one, *other)):
             if one.get(name) != other.get(name):
-                parts = (one.get("kind"), one.get("index"), one.get("handler"))
+                parts = (one.get(part) for part in PLACE)
                 place = " ".join(str(each) for each in parts if each is not None)
-                raise self._differs(
-                    block, f"{place}{': ' if place else ''}{name} {_short(one.get(name))}", _short(other.get(name))
-                )
+                there, here = (_short(_value(name, each)) for each in (one, other))
+                raise self._differs(block, f"{place}{': ' if place else ''}{name} {there}", here)
 
     def _differs(self, block: BlockNumber, there: str, here: str) -> EmittedDiffers:
         return EmittedDiffers(self._lane, block, self.name, there, here)
@@ -167,6 +194,45 @@ class Emitted:
         values = emitted_values(self._reader, self._lane)
         for block, group in groupby(values, key=lambda value: int(to_json(self.name, value)["block"])):
             yield block, list(group)
+
+
+class EmittedInFile(Emitted):
+    """The same from documents that `validator watch TOPIC --json` has written. Members that a document lacks are not compared."""
+
+    _open_end = False
+
+    def __init__(self, documents: Iterator[dict[str, Any]], topic: str, lane: str) -> None:
+        self._documents = documents
+        self._begin(topic, lane, cut=False)
+
+    def close(self) -> None:
+        pass
+
+    def _check(self, block: BlockNumber, one: Any, other: bytes) -> None:
+        there, here = without_clause(one), without_clause(shown_json(self.name, other))
+        self._note_runtime(block, there.get("runtime_digest"), here.get("runtime_digest"))
+        other_names = [name for name, value in _meaning(there).items() if not has(here.get(name), value)]
+        other_names += ["error"] if "ok" in other_names else []
+        place = {name: here.get(name) for name in PLACE}
+        self._compare(block, *(place | {name: each.get(name) for name in other_names} for each in (there, here)))
+
+    def _read(self) -> Iterator[tuple[BlockNumber, list[Any]]]:
+        of_lane = (each for each in self._documents if each["lane"] == self._lane)
+        for block, group in groupby(of_lane, key=lambda each: int(each["block"])):
+            yield block, list(group)
+
+
+PLACE: Final = ("kind", "index", "handler")
+"""Members that say which record of a block one is."""
+
+
+def _value(name: str, record: dict[str, Any]) -> object:
+    """Return a member for people: of a verdict that is rejected, also why."""
+    value, error = record.get(name), record.get("error")
+    if name != "ok" or not isinstance(error, dict):
+        return value
+    fields = ", ".join(f"{field} {number}" for field, number in error_fields(error).items())
+    return f"{value} ({error.get('kind')}{': ' if fields else ''}{fields})"
 
 
 def _meaning(record: dict[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     Observer = Callable[[Sequence[Executed]], bool | None]
     """Gets what a block gave in each lane, while the lanes are as they were after it. True ends the run."""
 
+REFUSED_KEPT_MAX: Final = 1_000
+"""Records that no block takes and that an engine keeps; all are counted."""
+
 RECORDS_PER_STEP: Final = 1_000
 """Inputs that lanes take before they execute what is complete, and records between two calls of a `Progress`."""
 
@@ -94,6 +97,9 @@ class Engine:
         self.records = 0
         """Inputs that the lanes have taken, without dead letters."""
         self.dead = 0
+        self.refused: list[DeadLetter] = []
+        """The first `REFUSED_KEPT_MAX` records that no block takes: dead letters among the inputs, and those that the lanes make."""
+        self.refused_count = 0
 
     def run(self, observe: Observer, executor: Executor = execute) -> None:
         """Execute what the lanes hold, then what comes, until the inputs end or ``observe`` returns True.
@@ -103,9 +109,10 @@ class Engine:
         items: list[Input | DeadLetter] = []
         with _rare_collection():
             while True:
-                for replica in self.replicas:
-                    replica.processor.take(items)
-                for executed in zip(*(_executed(each, executor) for each in self.replicas), strict=True):
+                for at, replica in enumerate(self.replicas):
+                    self._refuse(at, replica.processor.take(items))
+                runs = (self._executed(at, replica, executor) for at, replica in enumerate(self.replicas))
+                for executed in zip(*runs, strict=True):
                     if observe(executed):
                         return
                 if not (items := list(islice(self._inputs, RECORDS_PER_STEP))):
@@ -114,13 +121,33 @@ class Engine:
                 self.dead += dead
                 self.records += len(items) - dead
 
+    def _executed(self, at: int, replica: Replica, executor: Executor) -> Iterator[Executed]:
+        try:
+            for executed, passed in replica.processor.execute_ready(executor):
+                self._refuse(at, passed)
+                yield executed
+        except HandlerFault as fault:
+            raise NotExecuted(fault.block, f"{replica.failing}: {fault}") from fault
 
-def _executed(replica: Replica, executor: Executor) -> Iterator[Executed]:
-    try:
-        for executed, _ in replica.processor.execute_ready(executor):
-            yield executed
-    except HandlerFault as fault:
-        raise NotExecuted(fault.block, f"{replica.failing}: {fault}") from fault
+    def _refuse(self, at: int, letters: Sequence[DeadLetter]) -> None:
+        if at == 0:  # all lanes refuse the same records
+            self.refused_count += len(letters)
+            self.refused += letters[: REFUSED_KEPT_MAX - len(self.refused)]
+
+
+def stopped(lane: Lane, *, live: bool) -> str:
+    """Return why a lane ends with records that no block has used, or nothing if that is no fault.
+
+    A ``live`` lane normally has records of its next block before the block is complete; if a later block is complete, records are missing.
+    """
+    unused = lane.counters.waiting
+    if not unused:
+        return ""
+    following = (waiting for _, waiting in lane.waiting() if waiting.record is not None and not waiting.missing())
+    if live and next(following, None) is None:
+        return ""
+    plural = "record is" if unused == 1 else "records are"
+    return f"stopped after block {lane.executed_block}: {lane.waits_for()}; {unused:,} {plural} unused"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,13 +26,13 @@ from validator.core.levels import LevelChoice
 from validator.core.limits import U32_MAX
 from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
 from validator.errors import UserError
-from validator.history.engine import Engine, Replica, unlimited
+from validator.history.engine import Engine, Replica, stopped, unlimited
 from validator.lanes.configured import continued, lane_definition, limit_differences, modes_differ
 from validator.lanes.processor import LaneProcessor
 from validator.visible import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from validator.config import Config
     from validator.core.errors import Violation
@@ -138,13 +138,33 @@ class Change(StrEnum):
 class Case(NamedTuple):
     """A configuration to be compared: its name, its lane, and how it continues the lane from a block on.
 
-    ``resume`` takes the lane after a block and a definition, and returns one under that definition with the same state and waiting records,
-    apart from what the configuration changes.
+    ``resume`` takes the lane after a block, a definition, and limits that a session change has set again; it returns a lane under that
+    definition with the same state and waiting records, apart from what the configuration changes. Of the limits that are ``changed``, those
+    ``held`` keep their value through recorded session changes.
     """
 
     name: str
     definition: LaneDefinition
-    resume: Callable[[Lane, LaneDefinition], Lane]
+    resume: Callable[[Lane, LaneDefinition, Collection[str]], Lane]
+    changed: frozenset[str] = frozenset()
+    held: Mapping[str, int] = MappingProxyType({})
+
+    def holding(self, block: Block) -> Block:
+        """Return a block whose session change sets no limit that is held to another value."""
+        change = block.record.session_change
+        if change is None or not any(name in self.held for name, _ in change.new_config):
+            return block
+        config = tuple((name, self.held.get(name, value)) for name, value in change.new_config)
+        return replace(block, record=replace(block.record, session_change=replace(change, new_config=config)))
+
+
+class SessionLimit(NamedTuple):
+    """A recorded session change that sets a limit that a configuration changes; ``held`` if its value holds nevertheless."""
+
+    block: BlockNumber
+    limit: str
+    value: int
+    held: bool
 
 
 class _Reached(Exception):
@@ -171,6 +191,7 @@ class Comparison:
     blocks: Counter[BlockNumber] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
     """The first `DIFFERENCES_KEPT`."""
+    session_limits: list[SessionLimit] = field(default_factory=list)
     levels: Levels = field(default_factory=Levels)
     causes: Comparison | None = None
     """The same with each block judged on the own lane's state: a difference there comes from the configuration itself, and is no effect
@@ -209,8 +230,10 @@ class Replayed:
     """Those of the lane as it is configured."""
     comparisons: list[Comparison] = field(default_factory=list)
     waits_for: str = ""
-    left: int = 0
-    """Records that are there and belong to no executed block."""
+    stopped: str = ""
+    """Why the inputs end before the last block that was asked for, if records are left that no block has used."""
+    refused: Sequence[DeadLetter] = ()
+    """The first records that no block takes."""
 
 
 def replay(
@@ -221,12 +244,14 @@ def replay(
     from_block: BlockNumber | None = None,
     to_block: BlockNumber = U32_MAX,
     each_block: bool = False,
+    live: bool = False,
 ) -> Replayed:
     """Execute inputs under the lane's own configuration and under others, and compare the verdicts.
 
     All begin with the first block that their configurations give. If ``from_block`` is given, the others begin with the lane's state before
     that block, and its own continues. Ends after ``to_block``. With ``each_block`` they also judge each block on the own lane's state
-    before it (`Comparison.causes`). Raises `UserError`: a handler fails, a case cannot begin or continue with the state.
+    before it (`Comparison.causes`). ``live`` inputs may end in the middle of the next block. Raises `UserError`: a handler fails, a case
+    cannot begin or continue with the state.
     """
     observer = _Observer([own, *others], to_block, continues=from_block is not None)
     engine = Engine(inputs)
@@ -235,13 +260,12 @@ def replay(
     else:
         engine.replicas = _continuing(engine, own, others, from_block)
     observer.replicas = engine.replicas
-    if each_block:
-        engine.run(observer.observe, observer.judging(others))
-    else:
-        engine.run(observer.observe)
+    engine.run(observer.observe, observer.executor(others, each_block=each_block))
     result, lane = observer.result, engine.replicas[0].lane
     result.records, result.dead, result.waits_for = engine.records, engine.dead, lane.waits_for()
-    result.left = 0 if observer.ended else lane.counters.waiting
+    if lane.executed_block < to_block:
+        result.stopped = stopped(lane, live=live)
+    result.refused = [each for each in engine.refused if each.block is None or each.block <= to_block]
     return result
 
 
@@ -279,7 +303,8 @@ def _continuing(engine: Engine, own: Case, others: Sequence[Case], from_block: B
     lane.settings = _unlimited(own.definition, headroom=1).settings
     engine.records, engine.dead = lane.counters.waiting, 0
     resumed = (
-        LaneProcessor(case.resume(lane, _unlimited(case.definition, headroom=1)), case.definition) for case in others
+        LaneProcessor(case.resume(lane, _unlimited(case.definition, headroom=1), ()), case.definition)
+        for case in others
     )
     return [replica, *(Replica(processor, _failing(case)) for case, processor in zip(others, resumed, strict=True))]
 
@@ -294,15 +319,26 @@ class _Observer:
         self._judged: list[Executed] = []
         """What the block that the own lane has just executed gave under the other cases on the same state."""
 
-    def judging(self, others: Sequence[Case]) -> Executor:
-        """Return what executes a block, and each block of the own lane also under ``others``, on a copy of its state."""
+    def executor(self, others: Sequence[Case], *, each_block: bool) -> Executor:
+        """Return what executes a block under each case, and with ``each_block`` those of the own lane also under ``others``, on a copy."""
         own = self.replicas[0].lane
-        for comparison in self.result.comparisons:
+        case_under = {id(each.lane.rules): case for each, case in zip(self.replicas[1:], others, strict=True)}
+        set_again: list[set[str]] = [set() for _ in others]
+        for comparison in self.result.comparisons if each_block else ():
             comparison.causes = Comparison(comparison.name)
 
         def judge(rules: LaneRules[Any], block: Block, intervals: Intervals) -> Executed:
-            if rules is own.rules:
-                self._judged = [_under(case, own, block, intervals) for case in others]
+            if rules is not own.rules:
+                return execute(rules, case_under[id(rules)].holding(block), intervals)
+            if each_block:
+                self._judged = [
+                    _under(case, own, block, intervals, again) for case, again in zip(others, set_again, strict=True)
+                ]
+            if block.record.block <= self._to_block:
+                for case, comparison, again in zip(others, self.result.comparisons, set_again, strict=True):
+                    found = list(_session_limits(case, block))
+                    comparison.session_limits += found
+                    again.update(each.limit for each in found if not each.held)
             return execute(rules, block, intervals)
 
         return judge
@@ -337,11 +373,19 @@ class _Observer:
         return [self.result.levels, *(comparison.levels for comparison in self.result.comparisons)]
 
 
-def _under(case: Case, own: Lane, block: Block, intervals: Intervals) -> Executed:
+def _session_limits(case: Case, block: Block) -> Iterator[SessionLimit]:
+    """Yield the limits that a case changes and that the block's session change sets to another value than the case holds."""
+    change = block.record.session_change
+    for name, value in () if change is None else change.new_config:
+        if name in case.changed and case.held.get(name) != value:
+            yield SessionLimit(block.record.block, name, value, name in case.held)
+
+
+def _under(case: Case, own: Lane, block: Block, intervals: Intervals, set_again: Collection[str]) -> Executed:
     """Execute a block under a case, on a copy of a lane's state. Raises `UserError` if a handler fails."""
-    copy = case.resume(own, _unlimited(case.definition, headroom=1))
+    copy = case.resume(own, _unlimited(case.definition, headroom=1), set_again)
     try:
-        return execute(copy.rules, block, intervals)
+        return execute(copy.rules, case.holding(block), intervals)
     except HandlerFault as fault:
         raise UserError(f"{_failing(case)}: {fault}") from fault
 
@@ -410,19 +454,21 @@ def read_sweep(text: str) -> Sweep:
     return Sweep(name, tuple(map(int, parts)))
 
 
-def case_of(name: str, config: Config, lane: str, own: Config | None = None, forced: Iterable[str] = ()) -> Case:
-    """Return a configuration as a case, next to the ``own`` one; the limits ``forced`` count as changed.
+def case_of(
+    name: str, config: Config, lane: str, own: Config | None = None, held: Mapping[str, int] = MappingProxyType({})
+) -> Case:
+    """Return a configuration as a case, next to the ``own`` one; the limits ``held`` count as changed.
 
     Raises `UserError` if its chain is not usable.
     """
     definition = lane_definition(config, lane)
     chain, before = config.chains[lane], (own or config).chains[lane]
+    changed = limit_differences(before, chain, definition.protocol) | held.keys()
 
-    def resume(after: Lane, under: LaneDefinition) -> Lane:
-        limits = limit_differences(before, chain, under.protocol) | frozenset(forced)
-        return continued(config, under, after, limits, modes=modes_differ(before, chain))
+    def resume(after: Lane, under: LaneDefinition, set_again: Collection[str]) -> Lane:
+        return continued(config, under, after, changed.difference(set_again), modes=modes_differ(before, chain))
 
-    return Case(name, definition, resume)
+    return Case(name, definition, resume, changed, held)
 
 
 class Changes(NamedTuple):
@@ -486,7 +532,7 @@ def other_cases(
             _with_limit(config, lane, sweep.limit, value),
             lane,
             own,
-            {*changes.limits, sweep.limit},
+            {**changes.limits, sweep.limit: value},
         )
         for value in sweep.values
     ]

@@ -62,6 +62,10 @@ class TopicRecord(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
+class TopicMissing(UserError):
+    """A topic does not exist."""
+
+
 class TopicReader:
     """Reads all partitions of some topics, or the ``partitions`` of one topic.
 
@@ -73,7 +77,7 @@ class TopicReader:
     older than what it has returned of the same key. Its calls are watched (`validator.kafka.calls`) if a ``lane`` waits for them. Errors
     begin with ``cannot``, and ``missing`` says what to do about a topic that does not exist. As a context manager it closes its connections
     on exit.
-    Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers, or one has not, or no longer, what
+    Every method raises `TopicMissing` if a topic does not exist, and `Unavailable` if no broker answers, or one has not, or no longer, what
     lies between the place where the reader is and the end: that may pass, and another reader would begin again.
     """
 
@@ -242,7 +246,8 @@ class TopicReader:
         return {topic.removeprefix(self._prefix): description for topic, description in found.items()}
 
     def _asks(self) -> AdminClient:
-        self._admin = self._admin or AdminClient(admin_config(self._kafka))
+        if self._admin is None:  # an idle client has the length 0, so it is false
+            self._admin = AdminClient(admin_config(self._kafka))
         return self._admin
 
     def read_past_transactions(
@@ -293,6 +298,12 @@ class TopicReader:
             at = [each.offset if each.offset >= 0 else OFFSET_BEGINNING for each in found]
             places = zip(found, at, strict=True)
             self._go_to([TopicPartition(each.topic, each.partition, offset) for each, offset in places])
+
+    def rest(self) -> None:
+        """Fetch nothing until the next place to start at."""
+        with self._translated():
+            self._consumer.assign([])
+        self._left = []
 
     def begin(self) -> None:
         """Ask now where the partitions begin and end, so that `positions` has them; otherwise the next poll does."""
@@ -380,7 +391,7 @@ class TopicReader:
             except KafkaException as error:
                 if not is_missing(error.args[0]):
                     raise
-                raise UserError(
+                raise TopicMissing(
                     f"topic {name} does not exist at {self.bootstrap} ({error.args[0].str()}): check [topics] prefix, or {self._missing}"
                 ) from error
             places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in numbers]

@@ -124,6 +124,10 @@ SPARING: Final = Reading(
     16,
 )
 """Whoever has little memory: a fetch is bounded in compressed bytes only, and may otherwise become gigabytes."""
+SERVED_FETCH_KIB: Final = 1024
+"""KiB of records that a reader for one request or stream over HTTP holds in advance; a larger record is fetched all the same."""
+SERVED: Final = Reading(_TO_THE_END, _EOF | {"queued.max.messages.kbytes": SERVED_FETCH_KIB}, 500)
+"""Whoever reads for somebody else, of whom there may be many."""
 ONE_BY_ONE: Final = Reading(
     _TO_THE_END | _LASTING, _EOF | {"queued.max.messages.kbytes": READER_FETCH_KIB}, 1, follows=True
 )

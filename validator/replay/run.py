@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from validator.compare import first_difference, first_result_difference, without_zeros
@@ -14,6 +15,7 @@ from validator.core.types import BlockNumber
 from validator.document import Node
 from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
 from validator.plugin.registry import discover
+from validator.plugin.rule_pages import Sort, installed_pages
 from validator.plugin.runtime import installed_protocol
 from validator.replay.scenario import BODIES, EXACT, RESULT_KEYS, Scenario, Step, failures_of, failures_of_reader
 
@@ -45,7 +47,7 @@ def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
             if key in step.expect:
                 difference = first_result_difference(step.expect[key], got.get(key, []), key)
                 if difference is not None:
-                    return where + difference
+                    return where + difference + _hint(scenario.protocol, step.expect[key], got.get(key, []))
         if "dispatched" in step.expect and step.expect["dispatched"] != (got["dispatched"] or []):
             return where + f"dispatched: expected {step.expect['dispatched']}, got {got['dispatched']}"
         state = got["state"]
@@ -62,6 +64,27 @@ def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
                 or f"final_state.{key}: more than expected"
             )
     return None
+
+
+def _hint(protocol: ProtocolDefinition | None, expected: list[dict[str, Any]], got: list[dict[str, Any]]) -> str:
+    """Return what the first expected error that differs lacks, or which kind it may mean; empty if neither is the reason."""
+    pairs = zip(expected, got, strict=False)
+    wanted, found = next((pair for pair in pairs if first_result_difference([pair[0]], [pair[1]], "")), ({}, {}))
+    error, other = wanted.get("error"), found.get("error")
+    if protocol is None or not isinstance(error, dict):
+        return ""
+    kind = error.get("kind")
+    if other is not None and other["kind"] == kind:
+        missing = [name for name in other if name not in error]
+        return (
+            f"; the rules fix the fields of this kind: the expected error lacks {', '.join(missing)}" if missing else ""
+        )
+    pages, _ = installed_pages([protocol.name])
+    kinds = [entry.name for page in pages for entry in page.entries if entry.sort is Sort.ERROR]
+    if not kinds or kind in kinds:
+        return ""
+    close = get_close_matches(str(kind), kinds, 1)
+    return f"; no error of {protocol.name} has this kind" + (f", did you mean {close[0]!r}?" if close else "")
 
 
 def _with_sets(state: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 from contextlib import suppress
@@ -191,13 +192,30 @@ def test_failing_for_too_long_parks_and_a_changed_definition_resumes(tmp_path: P
         with running(memory, pause_s=0.05) as run:
             until(lambda: run.state("dead")["state"] == "parked")
             reason = run.state("dead")["reason"]
-        assert reason == "attempts have failed for 0 s, the last one: the receiver answered 500 Internal Server Error"
+        assert re.fullmatch(
+            r"attempts have failed for \d+ s, the last one: the receiver answered 500 Internal Server Error", reason
+        )
         receiver.answer = respond(200)
         changed = memory_of(tmp_path, {"dead": {"url": receiver.url + "/new"}}, park_after_seconds=0.3)
         changed.outputs, changed.cursors = memory.outputs, memory.cursors
         with running(changed):
             until(lambda: bool(receiver.accepted))
         assert [request.path for request in receiver.accepted] == ["/hook/new"]
+
+
+def test_an_hour_of_errors_loses_nothing_and_costs_few_attempts(tmp_path: Path) -> None:
+    with receiving(respond(500)) as bad, receiving() as good:
+        memory = memory_of(tmp_path, {"bad": {"url": bad.url}, "good": {"url": good.url}})
+        for number in range(20):
+            memory.emit("verdicts", verdict(number))
+        with running(memory) as run:
+            until(lambda: run.slept_s > 3_600)
+            bad.answer = respond(200)
+            until(lambda: len(bad.accepted) == 20)
+            assert (run.state("bad")["state"], run.state("bad")["failing_since"]) == ("active", None)
+        assert len(good.accepted) == 20
+        assert bad.offsets() == list(range(20))
+        assert len(bad.requests) < 20 + 30
 
 
 def test_hangs_do_not_hold_up_others(tmp_path: Path) -> None:

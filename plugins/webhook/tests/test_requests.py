@@ -174,9 +174,15 @@ def test_one_that_left_the_configuration_continues_when_it_is_back(tmp_path: Pat
 
 def test_at_most_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "SUBSCRIPTIONS_MAX", 2)
-    with serving(memory_that_listens(tmp_path)) as (client, _):
+    memory = memory_that_listens(tmp_path)
+    with serving(memory) as (client, _):
         definition = {"topics": ["verdicts"], "url": "https://example.com/"}
         assert [client.ask("POST", "/subscriptions", definition)[0] for _ in range(3)] == [201, 201, 409]
+    table = definition | {"secret_file": secret_file(tmp_path)}
+    one_more = memory_that_listens(tmp_path, subscriptions={"alerts": table})
+    one_more.outputs, one_more.cursors = memory.outputs, memory.cursors
+    with pytest.raises(ValueError, match=r"^subscriptions: expected at most 2 with those made over HTTP, found 3$"):
+        Running(one_more)
 
 
 def test_who_sends_nothing_keeps_nobody_out_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,8 @@ class Running:
     def __init__(self, memory: MemoryTransport, pause_s: float | None = 0.01, names: Names | None = None) -> None:
         self.memory = memory
         self.pauses: list[float] = []
+        self.slept_s = 0.0
+        """How far the wall clock is ahead: pauses that were cut short count in full."""
         self.error: BaseException | None = None
         self._pause_s, self._names = pause_s, names
         self._ready = Event()
@@ -198,12 +200,13 @@ class Running:
     async def _sleep(self, seconds: float) -> None:
         if seconds != POLL_S:
             self.pauses.append(seconds)
+            self.slept_s += seconds if self._pause_s is not None else 0.0
         await asyncio.sleep(seconds if self._pause_s is None else min(seconds, self._pause_s))
 
     def _run(self) -> None:
         try:
             with self.memory.open(live=True) as context:
-                clocks = Clocks(chance=Random(7).random, sleep=self._sleep)
+                clocks = Clocks(chance=Random(7).random, sleep=self._sleep, wall_s=lambda: time.time() + self.slept_s)
                 self.service = Service(context, context.config, clocks=clocks, names=self._names)
                 asyncio.run(self.service.run(self._ready.set))
         except BaseException as error:  # noqa: BLE001 - the test's thread raises it

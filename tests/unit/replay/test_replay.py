@@ -659,3 +659,32 @@ def test_suite_says_nothing_in_vain(file: Path) -> None:
     for suite in ("router", "early-hrmp", "xcmp", "xcmp-network"):
         result = replay("--no-skip", "--suite", suite)
         assert (result.exit_code, result.stderr) == (0, "")
+
+
+LIMITED = "UpwardMessages/MoreMessagesThanPermitted"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ({"kind": LIMITED}, "; the rules fix the fields of this kind: the expected error lacks sent, permitted"),
+        ({"kind": LIMITED, "sent": 2}, "; the rules fix the fields of this kind: the expected error lacks permitted"),
+        ({"kind": LIMITED[:-1]}, f"; no error of router has this kind, did you mean {LIMITED!r}?"),
+        ({"kind": LIMITED, "sent": 3, "permitted": 0}, ""),
+        ({"kind": "UpwardMessages/MessageSize"}, ""),
+        ({"kind": LIMITED, "sent": 2, "permitted": 0}, None),
+    ],
+)
+def test_error_that_is_not_the_expected_one_says_what_to_write(
+    tmp_path: Path, error: dict[str, object], words: str | None
+) -> None:
+    candidate = {"para_id": 2000, "hrmp_watermark": 0, "upward_messages": ["01", "02"]}
+    step = {"block": 1, "candidates": [candidate], "expect": {"candidates": [{"ok": False, "error": error}]}}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"id": "T", "genesis_paras": [{"para_id": 2000}], "steps": [step]}), encoding="utf-8")
+    result = CliRunner().invoke(app, ["replay", str(path)])
+    if words is None:
+        assert result.exit_code == 0, result.output
+        return
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0].endswith(f'"sent": 2, "permitted": 0}}}}{words}')

@@ -172,6 +172,10 @@ class Service:
             await self._begin(subscription)
             if is_changed:
                 changed.append(subscription)
+        if len(self.subscriptions) > SUBSCRIPTIONS_MAX:
+            raise ValueError(
+                f"subscriptions: expected at most {SUBSCRIPTIONS_MAX} with those made over HTTP, found {len(self.subscriptions)}"
+            )
         for subscription in self.subscriptions.values():
             why = await self._objection(subscription.definition)
             if why is not None and subscription.source == CONFIGURATION:

@@ -390,6 +390,7 @@ def summary_of(progress: DemoProgress, directory: Path) -> dict[str, Any]:
         "channels_opened": compared.events["opened"],
         "channels_closed": compared.events["closed"],
         "channel_events": dict(sorted(compared.events.items())),
+        "messages": compared.messages.summary(),
         "accounting": account,
         "dead_letters": compared.dead_letters,
         "repeated": compared.repeated,

@@ -7,6 +7,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from validator_simulators.demo.messages import Messages
+
 Json = dict[str, Any]
 VerdictKey = tuple[str, int, str, int]
 """Lane, block, kind, index."""
@@ -39,6 +41,7 @@ class Comparison:
     status: dict[str, Json] = field(default_factory=dict)
     differences: deque[str] = field(default_factory=lambda: deque(maxlen=DIFFERENCES_KEPT))
     verdicts_left: Counter[tuple[str, int]] = field(default_factory=Counter)
+    messages: Messages = field(default_factory=Messages)
     _seen: dict[tuple[Any, ...], Json] = field(default_factory=dict)
 
     # --- what is expected ---
@@ -71,6 +74,7 @@ class Comparison:
                     self._differ(f"{_at(place)}: emitted twice with different content")
                 return False
             self._seen[place] = record
+        self.messages.observe(topic, record)
         match topic:
             case "verdicts":
                 self._verdict(record)

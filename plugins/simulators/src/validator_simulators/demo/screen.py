@@ -336,6 +336,15 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     account = summary["accounting"]
     parts = " + ".join(f"{account[name]} {name}" for name in ("accepted", "rejected", "duplicate", "dead", "waiting"))
     console.print(f"\nconsumed {account['consumed']} = {parts}", highlight=False)
+    messages = summary["messages"]
+    parts = ", ".join(f"{messages[name]} {name}" for name in ("received", "dropped", "waiting"))
+    console.print(
+        f"{messages['queued']} messages to paras = {parts}; {messages['dispatched']} upward messages dispatched",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if messages["example"] is not None:
+        console.print(Text(f"  {messages['example']}"), soft_wrap=True)
     if "chain" in summary:
         console.print(Text(summary["chain"]), soft_wrap=True)
     if summary["ok"]:
