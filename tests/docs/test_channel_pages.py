@@ -11,9 +11,12 @@ from pathlib import Path
 from typer.testing import CliRunner
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, read_main
 from validator_channel.command import app
+from validator_channel.errors import ErrorCode
 from validator_channel.gateway.registry import KEYS
+from validator_channel.net.outcomes import CLOSED_DURING_TLS, SILENT
 
 from tests.docs.pages import DOCS
+from validator.core.limits import DUPLICATE_WINDOW_BLOCKS_DEFAULT, DUPLICATE_WINDOW_BYTES_MAX
 
 THREATS = (DOCS / "channel-threats.md").read_text(encoding="utf-8")
 PEERS = (DOCS / "channel-peers.md").read_text(encoding="utf-8")
@@ -60,3 +63,24 @@ def test_messages_and_topics_are_those_of_the_program() -> None:
         read_main(json.dumps(json.loads(message)).encode())
     numbers = re.findall(r"\| `([a-z-]+)` \| ([0-9]+) (?=\|)", PEERS)
     assert {name: int(number) for name, number in numbers} == {**SUBMIT_TOPICS, **WATCH_TOPICS}
+
+
+def test_pages_and_help_say_for_how_many_blocks_a_copy_is_recognised() -> None:
+    """A peer has only these to know it from: its package does not import the product, whose limit it is."""
+    text = " ".join(
+        CliRunner().invoke(app, ["submit", "--help"], env={"COLUMNS": "200"}).output.replace("│", " ").split()
+    )
+    blocks = DUPLICATE_WINDOW_BLOCKS_DEFAULT
+    assert f"Once {blocks} further blocks are executed (the validator's job.duplicate_window_blocks), the copy" in text
+    assert f"once {blocks} further blocks are executed (`[job] duplicate_window_blocks`" in " ".join(PEERS.split())
+    assert f"the last {blocks} executed blocks (`[job] duplicate_window_blocks`)" in " ".join(OPERATIONS.split())
+    assert f"[{DUPLICATE_WINDOW_BYTES_MAX >> 20} MiB](limits.md)" in OPERATIONS
+
+
+def test_reasons_of_a_missing_session_are_those_of_the_program() -> None:
+    said = [SILENT, CLOSED_DURING_TLS, *map(str, ErrorCode), "nothing listens there", "certificate refused: ", "CRL: "]
+    said += ["the certificate does not belong to the expected peer", "the other end has refused us: "]
+    said += [f"the session has ended: {ErrorCode.TRANSPORT_LOST}"]
+    for cell in rows(PEERS, "When there is no session"):
+        shown = cell.strip("`").partition("...")[0]
+        assert any(text.startswith(shown) for text in said), cell

@@ -106,8 +106,12 @@ async def test_records_without_a_gateway_end_in_a_line_for_each_attempt_and_two_
         assert (ended.code, ended.out) == (3, [])
         why = "127.0.0.1:1: TRANSPORT_LOST: nothing listens there"
         assert ended.err[0].startswith(f"validator-channel: no session with {why}; attempt 2 of 2 in 0.")
-        assert ended.err[1] == ("validator-channel: 39 lines are not acknowledged: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...")
-        assert ended.err[2:] == [f"validator-channel: {why}"]
+        assert ended.err[1:] == [
+            f"validator-channel: {why}",
+            "validator-channel: 39 lines are not acknowledged: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...",
+        ]
+        ended = await command("submit", "-", *options[:2], "--attempts=1", stdin=lines(candidate(1)))
+        assert ended.err == [f"validator-channel: {why}", "validator-channel: 1 line is not acknowledged: 1"]
 
 
 @pytest.mark.parametrize("name", ["candidates.jsonl", "-"])
@@ -120,8 +124,8 @@ async def test_submit_gives_up_after_its_timeout(world: GatewayWorld, name: str)
         options = (f"--config={configure(world)}", "--gateway-address=127.0.0.1:1", "--timeout=0.2")
         ended = await command("submit", path, *options, stdin=sent)
         assert (ended.code, ended.out) == (3, [])
-        assert ended.err[-2] == "validator-channel: 2 lines are not acknowledged: 1, 2"
-        assert "no answer in time" in ended.err[-1]
+        assert "no answer in time" in ended.err[-2]
+        assert ended.err[-1] == "validator-channel: 2 lines are not acknowledged: 1, 2"
 
 
 async def test_missing_certificate_is_reported_at_once(world: GatewayWorld) -> None:
@@ -130,7 +134,21 @@ async def test_missing_certificate_is_reported_at_once(world: GatewayWorld) -> N
             options = (f"--config={configure(world)}", "--certificate=nope.crt")
             ended = await command(*arguments, *options, stdin=lines(candidate(1)))
             assert (ended.code, ended.out) == (2, []), ended
-            assert "nope.crt: No such file or directory" in ended.err[-1]
+            assert len(ended.err) == 1, ended
+            assert "nope.crt: No such file or directory" in ended.err[0]
+
+
+async def test_interrupted_submit_says_what_is_not_acknowledged(world: GatewayWorld) -> None:
+    async with world.serving():
+        file = world.folder / "candidates.jsonl"
+        file.write_bytes(lines(candidate(1)))
+        process = await start("submit", str(file), f"--config={configure(world)}", "--gateway-address=127.0.0.1:1")
+        assert process.stderr is not None
+        await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+        assert process.returncode == 130
+        assert err.decode().splitlines()[-1] == "validator-channel: 1 line is not acknowledged: 1"
 
 
 async def test_bad_line_of_a_file_sends_nothing_and_of_a_stream_what_came_before(world: GatewayWorld) -> None:

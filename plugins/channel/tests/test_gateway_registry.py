@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from validator_channel.command import app
 from validator_channel.crypto import NO_PSK
 from validator_channel.gateway.records import feed_keys
 from validator_channel.gateway.registry import (
+    FIELD_OF_KEY,
+    KEYS,
     Grant,
+    PeerPolicy,
     RegistryFile,
     Unauthorised,
+    changes,
     check_authorised,
     read_registry,
 )
@@ -229,6 +234,24 @@ def test_changed_pre_shared_key_is_read_though_the_registry_has_not_changed(tmp_
     key.chmod(0o600)
     assert file.poll()
     assert (file.problems, [policy.psk for policy in file.peers.values()]) == ((), [b"\x33" * 32])
+
+
+def test_changes_name_each_peer_and_what_has_changed_but_no_secret() -> None:
+    acala = PeerPolicy(name="acala", peer=1, gateway=2, lanes={"polkadot": None})
+    gone = replace(acala, name="gone", peer=1 << 64, gateway=2 << 64)
+    new = replace(gone, name="new", peer=3 << 64)
+    changed = replace(acala, is_enabled=False, sessions_max=5, psk=b"\x11" * 32, pins=frozenset({bytes(32)}), lanes={})
+    assert changes({0: acala, 1: gone}, {0: changed, 3: new}) == [
+        "acala: pins, psk_file, lanes, sessions_max 4 -> 5, enabled true -> false",
+        "gone: removed",
+        "new: added",
+    ]
+    assert changes({0: acala}, {0: replace(acala, name="karura")}) == ["karura: was acala"]
+    assert changes({0: acala}, {0: acala}) == []
+
+
+def test_each_field_of_a_peer_but_its_name_is_a_key() -> None:
+    assert {FIELD_OF_KEY.get(key, key) for key in KEYS} == {each.name for each in fields(PeerPolicy)} - {"name"}
 
 
 def test_command_shows_the_registry_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

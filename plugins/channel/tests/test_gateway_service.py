@@ -155,6 +155,49 @@ async def test_records_above_the_rate_wait(world: GatewayWorld) -> None:
         assert loop.time() - began >= (40 - 5) / 100
 
 
+async def test_changed_rate_holds_for_the_next_record_of_live_and_of_new_sessions(
+    world: GatewayWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A peer without a session at the change has its old bucket, too; a record that waits for the old rate does not wait on."""
+    caplog.set_level("INFO", "validator_channel")
+    loop = asyncio.get_running_loop()
+
+    async def change(**table: Any) -> None:
+        world.peers["alice"].table |= table
+        reloads = world.counted["registry_reloads"]
+        world.write_registry()
+        await until(lambda: world.counted["registry_reloads"] > reloads)
+
+    async with world.serving() as memory:
+        async with world.client("alice") as client:
+            await client.submit("candidates", candidate(1))
+        await until(lambda: not world.counted["sessions"])
+        await change(records_per_s=0.001, burst=2)
+        async with world.client("alice") as client:
+            first = [asyncio.ensure_future(client.submit("candidates", candidate(block))) for block in (2, 3, 4)]
+            await asyncio.wait(first[:2])
+            await until(lambda: world.counted["rate_waits"] == 1)
+            assert [each.done() for each in first] == [True, True, False]
+            began = loop.time()
+            await change(records_per_s=50)
+            await first[2]
+            assert loop.time() - began < 60
+            await change(records_per_s=0.001, burst=1)
+            waiting = asyncio.ensure_future(client.submit("candidates", candidate(5)))
+            second = asyncio.ensure_future(client.submit("candidates", candidate(6)))
+            await until(lambda: world.counted["rate_waits"] >= 2)
+            assert not second.done()
+            waiting.cancel()
+            second.cancel()
+        assert len(memory.enqueued) <= 5
+    lines = [record.message for record in caplog.records if "the registry has changed: alice" in record.message]
+    assert lines == [
+        "the registry has changed: alice: records_per_s 100.0 -> 0.001, burst 200 -> 2",
+        "the registry has changed: alice: records_per_s 0.001 -> 50.0",
+        "the registry has changed: alice: records_per_s 50.0 -> 0.001, burst 2 -> 1",
+    ]
+
+
 async def test_large_records_are_read_in_a_thread_and_keep_their_order(world: GatewayWorld) -> None:
     async with world.serving() as memory, world.client("alice") as client:
         large, bad = {"upward_messages": ["00" * 20_000]}, {"upward_messages": ["xy" * 20_000]}

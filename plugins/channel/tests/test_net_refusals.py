@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import ssl
@@ -15,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from channel_tls import CLIENT, SERVER, Pki, World, client_context, recording_log, serving, until
+from channel_tls import CLIENT, SERVER, Pki, RawPeer, World, client_context, recording_log, serving, until
 from channel_world import CHANNEL
 from validator_channel import limits
-from validator_channel.client import ChannelClient, ClientConfig, ClientLimits, NotConnected
+from validator_channel.client import ChannelClient, ClientConfig, ClientLimits, NotConnected, Status
+from validator_channel.events import SessionClosed
 from validator_channel.hello import Peering
 from validator_channel.limits import ListenerLimits
 from validator_channel.net.certificates import ALPN
 from validator_channel.net.listener import RefusalLog
-from validator_channel.net.outcomes import SILENT
+from validator_channel.net.outcomes import CLOSED_DURING_TLS, SILENT
 from validator_channel.net.peers import HandshakeFailed, failure_of
-from validator_channel.net.tls import TlsFiles
+from validator_channel.net.tls import TlsError, TlsFiles
 from validator_channel.wire import format_channel, format_id
 
 OTHER = CLIENT ^ 1
@@ -301,3 +303,66 @@ async def test_client_without_a_certificate_is_a_line(pki: Pki) -> None:
         assert await world.attempt(client_context(pki, None)) == b""
         await until(lambda: refused(world))
         assert refused(world)[0].endswith(": the other end has no certificate (TLS)")
+
+
+async def test_connection_that_ends_during_tls_says_so_on_both_sides(pki: Pki, tmp_path: Path) -> None:
+    """A client that refuses the listener's certificate has not shown its own one yet; one that is turned away has seen none."""
+    other = Pki(tmp_path / "other")
+    refusing = replace(pki.client, ca=other.ca, crl=other.crl)
+
+    async with serving(World(pki)) as world:
+        error = await reason_of(client_of(pki, refusing, world.port))
+        assert error.code == "TLS"
+        assert "certificate refused: " in str(error)
+        await until(lambda: refused(world))
+        assert CLOSED_DURING_TLS in refused(world)[0]
+        assert "certificate=" not in refused(world)[0]
+        pki.crl.unlink()
+        alone = replace(pki.client, crl=None)
+        found = str(await reason_of(client_of(pki, alone, world.port)))
+        assert CLOSED_DURING_TLS in found or "Connection reset by peer" in found
+
+
+async def test_peer_that_goes_before_it_is_online_is_named(pki: Pki) -> None:
+    async with serving(World(pki)) as world:
+        raw = await RawPeer.join(world, 5)
+        raw.close()
+        await until(lambda: refused(world))
+    assert f" {NAMES}: the connection was lost (TRANSPORT_LOST)" in refused(world)[0]
+
+
+async def test_missing_crl_of_the_peer_is_named(pki: Pki) -> None:
+    missing = replace(pki.client, crl=pki.folder / "nope.crl")
+    async with serving(World(pki)) as world, client_of(pki, missing, world.port) as client:
+        with pytest.raises(TlsError, match=r"^CRL: .*nope\.crl: No such file or directory$"):
+            await client.ready()
+
+
+async def test_live_session_of_a_revoked_peer_ends_in_a_warning_and_the_peer_sees_a_lost_connection(
+    pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    statuses: list[Status] = []
+    limits = ClientLimits(attempts_max=2, pause_s_min=0.001)
+    config = ClientConfig(gateways=(("127.0.0.1", 0),), tls=pki.client, peer=CLIENT, gateway=SERVER)
+    async with serving(World(pki)) as world:
+        world.listener._terms = replace(world.listener._terms, log=logging.getLogger("listener"))
+        config = replace(config, gateways=(("127.0.0.1", world.port),))
+        ended = asyncio.Event()
+        client = ChannelClient(
+            config,
+            limits=limits,
+            on_status=statuses.append,
+            on_event=lambda _, event: ended.set() if isinstance(event, SessionClosed) else None,
+        )
+        async with client:
+            await until(lambda: world.listener.counters.online)
+            pki.revoke(pki.client)
+            await world.listener.recheck()
+            await ended.wait()
+            with pytest.raises(NotConnected):
+                await client.ready()
+    reasons = list(dict.fromkeys(status.failure for status in statuses if status.failure))
+    assert reasons[0] == "the session has ended: TRANSPORT_LOST: the connection was lost"
+    (line,) = [record for record in caplog.records if " end=REVOKED " in record.message]
+    assert (line.levelname, f"peer={format_id(CLIENT)}" in line.message) == ("WARNING", True)

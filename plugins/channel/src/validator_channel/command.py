@@ -211,7 +211,9 @@ async def submit(
     """Submit records, and wait until Kafka has each of them.
 
     If a file has a bad line, nothing of it is sent; standard input is sent up to the first bad line. A record that is submitted again is
-    written once. Exit code 1 if a record was refused, 2 for wrong arguments or lines, 3 if there was no session or no answer in time.
+    not judged again. Once 256 further blocks are executed (the validator's job.duplicate_window_blocks), the copy becomes a dead letter
+    with the reason LATE. Exit code 1 if a record was refused, 2 for wrong arguments or lines, 3 if there was no session or no answer in
+    time.
     """
     from validator_channel.client import running
 

@@ -311,6 +311,8 @@ REGISTRY_BYTES_MAX: Final = 4 * 2**20
 """Bytes of the registry file."""
 PEERS_MAX: Final = 4_096
 """Peers in the registry."""
+CHANGES_SHOWN_MAX: Final = 20
+"""Log lines about the peers that one change of the registry touches."""
 PARAS_MAX: Final = 4_096
 """Paras of one peer in one lane."""
 PARA_MAX: Final = 2**32 - 1

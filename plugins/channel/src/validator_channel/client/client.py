@@ -430,9 +430,9 @@ class ChannelClient:
     async def submit(self, topic: str, record: Mapping[str, Any] | bytes) -> Receipt:
         """Submit a record in JSON form, or its bytes, and return once Kafka has it.
 
-        Records of one topic keep their order. A record that is submitted twice is written once, also over a reconnect. If this is
-        cancelled, the record may be delivered all the same. Raises ``ValueError`` for an unknown topic; `Refused`; `NotConnected`;
-        `ClientClosed`.
+        Records of one topic keep their order. A record that is submitted twice is judged once, also over a reconnect; a copy that comes
+        long after the verdict is a dead letter. If this is cancelled, the record may be delivered all the same. Raises ``ValueError`` for
+        an unknown topic; `Refused`; `NotConnected`; `ClientClosed`.
         """
         if topic not in SUBMIT_TOPICS:
             raise ValueError(f"topic: expected one of {', '.join(SUBMIT_TOPICS)}, found {topic!r}")

@@ -114,8 +114,8 @@ async def submit(client: Client, topic: str, name: str, stream: BinaryIO) -> int
                     bad = error
                 while pending:
                     await _settle(pending, client.timeout_s)
-        except BaseException:
-            await _give_up(pending)
+        except BaseException as error:
+            await _give_up(pending, error)
             raise
     if bad is not None:
         raise bad
@@ -132,15 +132,19 @@ async def _settle(pending: dict[asyncio.Task[None], int], timeout_s: float | Non
         del pending[each]
 
 
-async def _give_up(pending: dict[asyncio.Task[None], int]) -> None:
-    """End what waits, and print which lines are not acknowledged."""
+async def _give_up(pending: dict[asyncio.Task[None], int], error: BaseException) -> None:
+    """End what waits, and note in the error which lines are not acknowledged: `run` prints that after the cause."""
     for each in pending:
         each.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
-    if pending:
+    if pending and not isinstance(error, TlsError):  # our own files: nothing was sent
         numbers = sorted(pending.values())
         shown = ", ".join(map(str, numbers[:LINES_SHOWN_MAX])) + (", ..." if len(numbers) > LINES_SHOWN_MAX else "")
-        say(f"{len(numbers)} lines are not acknowledged: {shown}")
+        text = f"{len(numbers)} {'line is' if len(numbers) == 1 else 'lines are'} not acknowledged: {shown}"
+        if isinstance(error, Exception):
+            error.add_note(text)
+        else:
+            say(text)  # after Ctrl-C there is no other line
 
 
 async def watch(client: Client, topic: str, after: After, count: int | None) -> int:
@@ -168,13 +172,17 @@ def run(main: Coroutine[Any, Any, int]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (BadLine, TlsError) as error:
-        return say(str(error))
+        return say(str(error), *_notes(error))
     except Refused as error:
         return say(error.error, code=FAILED)
     except (NotConnected, ClientClosed) as error:
-        return say(str(error), code=NO_ANSWER)
-    except TimeoutError:
-        return say("no answer in time", code=NO_ANSWER)
+        return say(str(error), *_notes(error), code=NO_ANSWER)
+    except TimeoutError as error:
+        return say("no answer in time", *_notes(error), code=NO_ANSWER)
+
+
+def _notes(error: Exception) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 def records(name: str, stream: BinaryIO) -> Iterator[tuple[int, bytes]]:

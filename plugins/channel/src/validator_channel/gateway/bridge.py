@@ -56,6 +56,7 @@ class PeerSession:
 
     A message that is refused is acknowledged only once the peer has the refusal, so a peer that has an acknowledgement and no refusal knows
     that the record was accepted. ``bucket`` is for the records of all sessions of the peer, ``requests`` for this one's messages on `main`.
+    ``rate_wait`` wakes it once the bucket has a token for its first record.
     """
 
     def __init__(self, connection: Connection, policy: PeerPolicy, bucket: TokenBucket, requests: TokenBucket) -> None:
@@ -66,6 +67,7 @@ class PeerSession:
         self.waiting: deque[Submission] = deque()
         self.waiting_bytes = 0
         self.is_scheduled = self.is_paused = self.is_closed = False
+        self.rate_wait: asyncio.TimerHandle | None = None
         self.open_topics: set[int] = set()
         self.feeds: dict[int, Feed] = {}
         self._outgoing: deque[tuple[bytes, Then]] = deque()
@@ -141,8 +143,10 @@ class Bridge:
     def apply_policies(self) -> None:
         """Let a changed registry hold for the sessions that are online; those of peers that may not connect are closed by the listener."""
         policies = self._policies()
-        for channel in self._buckets.keys() - policies.keys():
-            del self._buckets[channel]
+        self._buckets = {channel: bucket for channel, bucket in self._buckets.items() if channel in policies}
+        # also those of peers without a session: their next session has the same bucket
+        for channel, bucket in self._buckets.items():
+            bucket.set_rate(policies[channel].records_per_s, policies[channel].burst, self._loop.time())
         for session in self._sessions.values():
             policy = policies.get(session.policy.channel)
             if policy is not None and policy != session.policy:
@@ -275,7 +279,7 @@ class Bridge:
 
     def _change(self, session: PeerSession, policy: PeerPolicy) -> None:
         before, session.policy = session.policy, policy
-        session.bucket.set_rate(policy.records_per_s, policy.burst, self._loop.time())
+        self._intake.ask_again(session)
         with suppress(LocalError):  # the session is ending
             for topic in before.topics().keys() - policy.topics().keys():
                 session.connection.deregister_topic(topic)

@@ -160,6 +160,12 @@ class Intake:
             session.connection.pause_reading()
         self._wake(session)
 
+    def ask_again(self, session: PeerSession) -> None:
+        """Let a record that waits for its peer's rate ask again at once, because the rate has changed."""
+        if session.rate_wait is not None:
+            session.rate_wait.cancel()
+            self._rate_wait_over(session)
+
     def stop(self) -> None:
         """Pass nothing more to Kafka; what was passed is still acknowledged."""
         self._is_stopped = True
@@ -208,7 +214,7 @@ class Intake:
             wait_s = session.bucket.take(now)
             if wait_s:
                 self._counters.rate_waits += 1
-                self._loop.call_later(wait_s, self._wake_again, session)
+                session.rate_wait = self._loop.call_later(wait_s, self._rate_wait_over, session)
                 return False
             submission.is_paid = True
         if submission.encoded is None and submission.refusal is None:
@@ -228,6 +234,10 @@ class Intake:
         if self._retry_handle is None:
             self._retry_handle = self._loop.call_later(RETRY_S, self._retry)
         return False
+
+    def _rate_wait_over(self, session: PeerSession) -> None:
+        session.rate_wait = None
+        self._wake_again(session)
 
     def _wake_again(self, session: PeerSession) -> None:
         session.is_scheduled = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -286,6 +286,29 @@ def read_entry(name: str, entry: RegistryEntry, read_key: Callable[[Path], bytes
 
 def _is_para(value: object) -> bool:
     return type(value) is int and 0 <= value <= PARA_MAX
+
+
+FIELD_OF_KEY: Final[Mapping[str, str]] = {"enabled": "is_enabled", "psk_file": "psk"}
+"""The fields of `PeerPolicy` that have other names than their keys."""
+_SHOWN_WITH_VALUES: Final = frozenset({"needs_uri", "records_per_s", "burst", "sessions_max", "enabled"})
+
+
+def changes(before: Mapping[int, PeerPolicy], after: Mapping[int, PeerPolicy]) -> list[str]:
+    """Return a line for each peer that was added, removed or changed; only numbers and flags are shown with their values."""
+    lines = [f"{before[channel].name}: removed" for channel in before.keys() - after.keys()]
+    lines += [f"{after[channel].name}: added" for channel in after.keys() - before.keys()]
+    for channel in before.keys() & after.keys():
+        old, new = before[channel], after[channel]
+        if old != new:
+            lines.append(f"{new.name}: {', '.join(_differences(old, new)) or f'was {old.name}'}")
+    return sorted(lines)
+
+
+def _differences(old: PeerPolicy, new: PeerPolicy) -> Iterator[str]:
+    for key in KEYS:
+        was, is_now = (getattr(each, FIELD_OF_KEY.get(key, key)) for each in (old, new))
+        if was != is_now:
+            yield f"{key} {was} -> {is_now}".lower() if key in _SHOWN_WITH_VALUES else key
 
 
 Stamp: TypeAlias = tuple[int | None, ...]

@@ -18,8 +18,8 @@ from validator_channel.gateway.feeds import FeedHub
 from validator_channel.gateway.intake import Intake
 from validator_channel.gateway.measures import Counters
 from validator_channel.gateway.readers import LiveReader, SliceReader
-from validator_channel.gateway.registry import RegistryFile
-from validator_channel.limits import MARK_S, STOP_POLL_S
+from validator_channel.gateway.registry import PeerPolicy, RegistryFile, changes
+from validator_channel.limits import CHANGES_SHOWN_MAX, MARK_S, STOP_POLL_S
 from validator_channel.net.connection import Connection
 from validator_channel.net.listener import Listener
 from validator_channel.net.outcomes import Counters as NetCounters
@@ -123,8 +123,9 @@ class Gateway:
         mark_at, report_at = now + MARK_S, now + self._limits.report_s
         while True:
             await asyncio.sleep(min(self._limits.registry_poll_s, MARK_S, self._limits.report_s))
+            before = self.registry.peers
             if self.registry.poll():
-                await self._registry_changed()
+                await self._registry_changed(before)
             now = time.monotonic()
             if now >= mark_at:
                 mark_at = now + MARK_S
@@ -133,7 +134,7 @@ class Gateway:
                 report_at = now + self._limits.report_s
                 self._report()
 
-    async def _registry_changed(self) -> None:
+    async def _registry_changed(self, before: Mapping[int, PeerPolicy]) -> None:
         problems = self.registry.problems
         self.counters.registry_broken = int(bool(problems))
         for problem in problems:
@@ -141,6 +142,11 @@ class Gateway:
         if not problems:
             self.counters.registry_reloads += 1
             LOG.info("the registry has changed: %d peers", len(self.registry.peers))
+            changed = changes(before, self.registry.peers)
+            for line in changed[:CHANGES_SHOWN_MAX]:
+                LOG.info("the registry has changed: %s", line)
+            if len(changed) > CHANGES_SHOWN_MAX:
+                LOG.info("the registry has changed: %d more peers", len(changed) - CHANGES_SHOWN_MAX)
             self._set_peers()
             self._bridge.apply_policies()
             await self._listener.recheck()

@@ -22,6 +22,7 @@ from validator_channel.limits import ConnectionLimits, Settings
 from validator_channel.net.certificates import Identity
 from validator_channel.net.outcomes import Counters, Ending
 from validator_channel.net.peers import (
+    REVOKED,
     HandshakeFailed,
     Peer,
     Registry,
@@ -67,6 +68,8 @@ WRITE_TIMEOUT: Final = "WRITE_TIMEOUT"
 
 EXPIRED: Final = "EXPIRED"
 """The code of a connection whose peer's certificate has ended."""
+NO_LONGER_ALLOWED: Final = frozenset({REVOKED, EXPIRED, ErrorCode.NOT_AUTHORIZED})
+"""The codes of sessions that this side ends because of who the peer is; its log has a warning, since no message says so to the peer."""
 
 
 class Connection(asyncio.Protocol):
@@ -466,7 +469,8 @@ class Connection(asyncio.Protocol):
         end = self._ending.code(is_clean=closed.is_clean)
         self._settle(HandshakeFailed(end, self._ending.reason(is_clean=closed.is_clean)))
         terms.counters.session_ended(end, session.counts)
-        terms.log.info(
+        terms.log.log(
+            logging.WARNING if self._ending.ours in NO_LONGER_ALLOWED else logging.INFO,
             "session ended: %s end=%s seconds=%.1f %s undelivered=%d%s",
             self.describe(),
             end,

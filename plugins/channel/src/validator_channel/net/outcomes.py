@@ -37,6 +37,9 @@ SILENT: Final = (
 )
 """What a connector can say of a listener that has refused it: a refused peer is answered nothing. Source: channel_rules 1.2.6."""
 
+CLOSED_DURING_TLS: Final = "the other end closed the connection during TLS, before proving who it is"
+"""The reason for an exception of asyncio that has no text."""
+
 TURNED_AWAY: Final[Mapping[str, str]] = {
     "rate": "its address connects too often (connects_per_s)",
     "share": "its address has too many unfinished handshakes",

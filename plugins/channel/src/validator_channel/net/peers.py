@@ -18,7 +18,7 @@ from validator_channel.errors import ErrorCode, HelloError
 from validator_channel.hello import ConnectorHello, Credentials, ListenerHello, Peering
 from validator_channel.limits import KEY_BYTES, SESSION_IDS, SHOWN_PEERS_MAX, ListenerLimits
 from validator_channel.net.certificates import ALPN, MALFORMED, Identity, read_identity
-from validator_channel.net.outcomes import WORDS, os_reason, tls_reason
+from validator_channel.net.outcomes import CLOSED_DURING_TLS, WORDS, os_reason, tls_reason
 from validator_channel.net.tls import Material, Tls
 from validator_channel.wire import Role, channel_of, format_id
 
@@ -171,7 +171,7 @@ def failure_of(error: Exception) -> HandshakeFailed:
         case TimeoutError() | ConnectionAbortedError():  # asyncio aborts a TLS handshake that takes too long
             return HandshakeFailed(ErrorCode.HANDSHAKE_TIMEOUT, "the handshake took too long")
         case OSError():
-            return HandshakeFailed(ErrorCode.TRANSPORT_LOST, os_reason(error))
+            return HandshakeFailed(ErrorCode.TRANSPORT_LOST, os_reason(error) or CLOSED_DURING_TLS)
         case _:
             return HandshakeFailed(ErrorCode.TRANSPORT_LOST, f"{type(error).__name__}: {error}")
 
