@@ -54,6 +54,21 @@ def age(message: Json, executed_block: int | None) -> int | None:
     return None if since is None or executed_block is None else max(0, executed_block - since)
 
 
+DROPPED: Final = {
+    "requested": "its channel was closed on request",
+    "offboarded": "a para at one of its ends was offboarded",
+    "oversized": "no page of the message queue can hold it",
+}
+"""Why a message is dropped, by the reason of the channel event."""
+
+
+def end_of(message: Json) -> str:
+    """Return in words how a message ended."""
+    last = message["legs"][-1]
+    detail = DROPPED.get(last["detail"], last["detail"]) if last["step"] == "dropped" else last["detail"]
+    return f"{last['step']} in block {count(last['block'])}" + (f": {detail}" if detail else "")
+
+
 def ends_of(message: Json) -> str:
     """Return who sent a message to whom, such as ``2000→2004``."""
     sender, recipient = message["sender"], message["recipient"]

@@ -22,9 +22,9 @@ class RecordFilter:
 
     ``para`` is any para that the record is about. ``sender`` and ``recipient`` are the fields of these names; a record that lists
     ``messages`` without a sender has its para as their sender, and the messages' recipients. ``kind`` is also the ``event`` of a channel
-    event, ``outcome`` also ``accepted`` or ``rejected`` for a verdict. ``rejected`` takes verdicts with an error, and dispatches whose
-    outcome is not ``ok``; ``error`` takes verdicts with an error of a kind, or of a kind below it. ``from_block`` and ``to_block`` are the
-    first and the last block.
+    event, ``outcome`` also ``accepted`` or ``rejected`` for a verdict, and the ``status`` of a message. ``rejected`` takes verdicts with an
+    error, and dispatches whose outcome is not ``ok``; ``error`` takes verdicts with an error of a kind, or of a kind below it.
+    ``from_block`` and ``to_block`` are the first and the last block.
     """
 
     lane: str | None = None
@@ -53,7 +53,7 @@ class RecordFilter:
         outcome = _outcome(record)
         if self.outcome is not None and outcome != self.outcome:
             return False
-        if self.rejected and outcome in (None, ACCEPTED, "ok"):
+        if self.rejected and (outcome in (None, ACCEPTED, "ok") or "status" in record):
             return False
         if not self._takes_block(record.get("block")):
             return False
@@ -79,4 +79,4 @@ def _recipients(record: Mapping[str, Any]) -> set[Any]:
 def _outcome(record: Mapping[str, Any]) -> Any:
     if "ok" in record:
         return ACCEPTED if record["ok"] else REJECTED
-    return record.get("outcome")
+    return record.get("outcome", record.get("status"))

@@ -140,6 +140,18 @@ def test_without_the_job_the_topic_is_missing(tmp_path: Path, kafka: dict[str, o
     assert "start the job journeys, which creates it" in done.stderr
 
 
+def test_empty_topic_is_said(tmp_path: Path, kafka: dict[str, object]) -> None:
+    alone = follower(tmp_path, kafka, "empty-messages.", blocks=1)
+    job = open_job(JobContext("journeys", {}, {LANE: {"protocol": "router"}}))
+    create_topics(kafka, prefix="empty-messages.", topics=job.topics)
+    empty = (
+        "the topic is empty: the job journeys has not read what the lanes emit (`validator lanes`, and the job's log)"
+    )
+    for arguments in (["message", "polkadot.horizontal.1.2.3.4"], ["messages-of", "--para=2000"]):
+        done = invoke(*arguments, alone.option())
+        assert done.stderr.endswith(f"; {empty}\n"), done.stderr
+
+
 def test_query_of_the_page(
     chain: Follower, newest: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from validator.messages import LaneFacts, QueueName, age, ended_at, ends_of, holds, queue_of, queued_at, why_waits
+from validator.messages import (
+    LaneFacts,
+    QueueName,
+    age,
+    end_of,
+    ended_at,
+    ends_of,
+    holds,
+    queue_of,
+    queued_at,
+    why_waits,
+)
 
 ERROR = {"kind": "HrmpWatermark/Behind", "clause": "x"}
 
@@ -103,3 +114,18 @@ def test_what_a_message_says_of_itself() -> None:
 def test_hashes_of_a_message(digest: str) -> None:
     assert holds(message(), digest)
     assert not holds(message(payload=None, payload_hash=None, mqc_head=None, journey=None), digest)
+
+
+@pytest.mark.parametrize(
+    ("step", "detail", "words"),
+    [
+        ("received", None, "received in block 1,120"),
+        ("dispatched", "out_of_weight", "dispatched in block 1,120: out_of_weight"),
+        ("dropped", "requested", "dropped in block 1,120: its channel was closed on request"),
+        ("dropped", "oversized", "dropped in block 1,120: no page of the message queue can hold it"),
+        ("dropped", "a later reason", "dropped in block 1,120: a later reason"),
+    ],
+)
+def test_end_in_words(step: str, detail: str | None, words: str) -> None:
+    legs = [*message()["legs"], {"step": step, "block": 1_120, "detail": detail}]
+    assert end_of(message(status=step, legs=legs)) == words

@@ -61,3 +61,11 @@ def test_takes(wanted: dict[str, Any], taken: str) -> None:
 
 def test_dispatch_that_was_handled_is_not_rejected() -> None:
     assert not RecordFilter(rejected=True).takes(DISPATCH | {"outcome": "ok"})
+
+
+@pytest.mark.parametrize("status", ["waiting", "received", "dispatched", "dropped"])
+def test_outcome_is_also_the_status_of_a_message(status: str) -> None:
+    message = {"lane": "polkadot", "sender": 2000, "recipient": 2004, "kind": "horizontal", "status": status}
+    assert RecordFilter(outcome=status).takes(message)
+    assert not RecordFilter(outcome="accepted").takes(message)
+    assert not RecordFilter(rejected=True).takes(message)

@@ -31,6 +31,7 @@ from validator.messages import (
     QueueName,
     age,
     content_of,
+    end_of,
     ended_at,
     ends_of,
     holds,
@@ -88,7 +89,7 @@ def message(
     with terminated_as_interrupted(), _reader(config, shown) as records:
         found = _named(shown, records, name) if digest is None else _of_hash(shown, records, digest)
     if not found:
-        say(f"validator: no message {name} among those of {JOURNEYS}")
+        say(f"validator: no message {name} among those of {JOURNEYS}{_if_empty(config, shown)}")
         raise typer.Exit(exit_codes.DISAGREEMENT)
     told = _Teller(config, shown).told(found)
     if as_json:
@@ -161,7 +162,8 @@ def messages_of(
         if len(told) > len(listed):
             say(f"{len(told) - len(listed)} more; --limit shows further ones")
         if not told:
-            say(f"validator: no {status} message of para {para}" + (f" for {stuck} blocks" if stuck else ""))
+            for_long = f" for {stuck} blocks" if stuck else ""
+            say(f"validator: no {status} message of para {para}{for_long}{'' if found else _if_empty(config, shown)}")
     if stuck is not None and told:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
@@ -185,6 +187,17 @@ def _reader(config: Config, shown: ReadableTopic) -> Iterator[Iterator[TopicReco
                 yield record
 
         yield records()
+
+
+def _if_empty(config: Config, shown: ReadableTopic) -> str:
+    """Return what an answer adds if the topic has no record at all."""
+    with TopicReader(config.kafka, config.topics.prefix, [JOURNEYS], missing=shown.missing) as reader:
+        is_empty = next(iter(reader.read_to_end()), None) is None
+    return (
+        "; the topic is empty: the job journeys has not read what the lanes emit (`validator lanes`, and the job's log)"
+        if is_empty
+        else ""
+    )
 
 
 def _named(shown: ReadableTopic, records: Iterable[TopicRecord], name: str) -> list[dict[str, Any]]:
@@ -335,17 +348,11 @@ def _list(told: list[_Told]) -> Any:
                     each.message["status"],
                     content_of(each.message),
                     count(each.age),
-                    each.why or _end(each.message),
+                    each.why or end_of(each.message),
                 )
             )
         )
     return table
-
-
-def _end(message: dict[str, Any]) -> str:
-    last = message["legs"][-1]
-    detail = f": {last['detail']}" if last["detail"] else ""
-    return f"{last['step']} in block {count(last['block'])}{detail}"
 
 
 def _way(told: _Told) -> Any:
@@ -357,8 +364,7 @@ def _way(told: _Told) -> Any:
         else f", {'for' if message['status'] == WAITING else 'after'} {plural(told.age, 'block')}"
     )
     parts: list[Any] = [Text(f"{message['id']}: {verb}{since}")]
-    if told.why:
-        parts.append(Text(f"  {printable(told.why)}"))
+    parts.append(Text(f"  {printable(told.why or end_of(message))}"))
     legs = table_of("block", "step", "by", "detail")
     for leg in message["legs"]:
         by = "" if leg["by"] is None else f"{leg['by']} {leg['index']}"

@@ -11,7 +11,7 @@ from validator.console.context import ConsoleContext, Missing, Page, Query, numb
 from validator.console.limits import LIST_MAX, ROWS_MAX, VERDICTS_SEARCHED_MAX
 from validator.console.verdicts import record_of, why
 from validator.errors import UserError
-from validator.messages import WAITING, LaneFacts, ParaFacts, age, content_of, why_waits
+from validator.messages import WAITING, LaneFacts, ParaFacts, age, content_of, end_of, why_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +109,6 @@ def row_of(console: ConsoleContext, lane: LaneModel, message: KeptMessage, facts
     record = console.model.message(message.value)
     waits = message.status == WAITING
     ahead = lane.messages.ahead(message) if waits else 0
-    last = record["legs"][-1]
     return {
         "id": message.id,
         "lane": lane.name,
@@ -121,7 +120,7 @@ def row_of(console: ConsoleContext, lane: LaneModel, message: KeptMessage, facts
         "queued_at": message.queued_at,
         "content": content_of(record),
         "why": why_waits(record, ahead, facts, lambda verdict: why(dict(verdict)).text) if waits else "",
-        "end": None if waits else last,
+        "end": None if waits else end_of(record),
     }
 
 

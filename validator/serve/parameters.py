@@ -43,7 +43,12 @@ FILTERS: Final = (
     Parameter("sender", _NUMBER, "Only records with this sender.", ("sender", "messages")),
     Parameter("recipient", _NUMBER, "Only records with this recipient.", ("recipient", "messages")),
     Parameter("kind", _TEXT, "Only this kind of input, or this event of a channel.", ("kind", "event")),
-    Parameter("outcome", _TEXT, "Only this outcome; of a verdict: accepted or rejected.", ("outcome",)),
+    Parameter(
+        "outcome",
+        _TEXT,
+        "Only this outcome; of a verdict: accepted or rejected; of a message: its status.",
+        ("outcome", "status"),
+    ),
     Parameter("rejected", {"type": "boolean"}, "Only what was rejected, or not handled.", ("outcome",)),
     Parameter("error", _TEXT, "Only verdicts with this error, or with one of a kind below it.", ("error",)),
     Parameter("from_block", _NUMBER, "Only this block and later ones.", ("block",)),
