@@ -461,7 +461,7 @@ def test_crashes_repeat_with_the_same_id_and_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Each run loses its lease in a commit or between two, as a killed process does; the next one begins at the last commit."""
-    monkeypatch.setattr(service, "COMMIT_S", 0.02)
+    monkeypatch.setattr(service, "COMMIT_S", 0.002)
     chance = Random(seed)
     commits_left = [chance.randint(2, 9)]
     records = 80
