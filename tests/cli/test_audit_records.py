@@ -162,6 +162,27 @@ def test_emitted_records_that_end_early_are_a_fault(folder: Path) -> None:
     assert summary["checks"]["verdicts"] == AT - 1
 
 
+def test_audit_without_verdicts_says_that_none_was_compared(folder: Path) -> None:
+    (folder / "verdicts.jsonl").unlink()
+    found, _, printed = audited(folder, 0)
+    assert found == []
+    assert "no fault, but no emitted verdict was compared" in printed
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_verdicts_that_are_there_again_behind_the_last_block_are_a_fault(folder: Path, is_whole: bool) -> None:
+    """The first one contradicts its original."""
+
+    def again(records: Records) -> None:
+        records += [dict(each) for each in records] if is_whole else [{**records[4], "ok": not records[4]["ok"]}]
+
+    edit(folder, "verdicts", again)
+    (fault,), _, printed = audited(folder)
+    assert fault["check"] == "verdicts"
+    assert f"behind block {BLOCKS}" in fault["detail"]
+    assert "no fault" not in printed
+
+
 def test_other_limits_than_the_job_s_are_said_first(folder: Path) -> None:
     edit(folder, "verdicts", lambda records: [each.update(runtime_digest="0x" + "12" * 16) for each in records])
     _, summary, printed = audited(folder, 0)

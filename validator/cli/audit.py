@@ -199,6 +199,8 @@ def _summary(result: Audit) -> dict[str, Any]:
 
 def _tables(result: Audit) -> Group:
     words = "no fault" if not result.faults else f"{result.faults:,} fault{'s' if result.faults > 1 else ''}"
+    if not result.faults and "verdicts" in result.skipped:
+        words += ", but no emitted verdict was compared"
     parts: list[Any] = [
         Text(f"{result.lane} · {result.blocks:,} blocks up to block {result.last_block} · {result.records:,} records"),
         *([Text(f"  {result.stopped}")] if result.stopped else []),

@@ -132,7 +132,7 @@ class Emitted:
         self.other_runtime: OtherRuntime | None = None
         self.ended_before: BlockNumber | None = None
         """The first block with records of which, and of all later ones, nothing is there to compare with."""
-        self._blocks: Iterator[tuple[BlockNumber, list[Any]]] = self._read()
+        self._blocks: Iterator[tuple[BlockNumber, list[Any]]] = self._ordered(self._read())
         self._next = next(self._blocks, None)
 
     def close(self) -> None:
@@ -189,6 +189,15 @@ class Emitted:
 
     def _differs(self, block: BlockNumber, there: str, here: str) -> EmittedDiffers:
         return EmittedDiffers(self._lane, block, self.name, there, here)
+
+    def _ordered(self, blocks: Iterator[tuple[BlockNumber, list[Any]]]) -> Iterator[tuple[BlockNumber, list[Any]]]:
+        """Yield the same blocks. Raises `EmittedDiffers` for one that is there again, or behind a later one."""
+        last: BlockNumber | None = None
+        for block, records in blocks:
+            if last is not None and block <= last:
+                raise self._differs(block, f"records of the block behind block {last}", "none there")
+            last = block
+            yield block, records
 
     def _read(self) -> Iterator[tuple[BlockNumber, list[bytes]]]:
         values = emitted_values(self._reader, self._lane)
