@@ -7,7 +7,8 @@ which rule or whose inaction holds it there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -73,6 +74,21 @@ def ends_of(message: Json) -> str:
     """Return who sent a message to whom, such as ``2000→2004``."""
     sender, recipient = message["sender"], message["recipient"]
     return f"{'relay' if sender is None else sender}→{'relay' if recipient is None else recipient}"
+
+
+def quantile(waits: Collection[int], share: float) -> int | None:
+    """Return how many blocks a share of messages have waited at most, None without a wait."""
+    return sorted(waits)[int(share * (len(waits) - 1))] if waits else None
+
+
+def before_each(numbers: Iterable[tuple[QueueName, int]]) -> Callable[[QueueName, int], int]:
+    """Return a function that counts the messages of a queue before a number; ``numbers`` are those of all that wait."""
+    queues: dict[QueueName, list[int]] = {}
+    for queue, number in numbers:
+        queues.setdefault(queue, []).append(number)
+    for found in queues.values():
+        found.sort()
+    return lambda queue, number: bisect_left(queues.get(queue, ()), number)
 
 
 def holds(message: Json, digest: str) -> bool:

@@ -76,6 +76,14 @@ def test_page_of_a_message_shows_its_way(web: Web, status: str, kind: str) -> No
         assert "It has waited for" in text
 
 
+def test_page_counts_what_waits_before_it(web: Web) -> None:
+    waiting = web.lane.messages.waiting.values()
+    last = max(waiting, key=lambda each: each.number)
+    before = sum(each.queue == last.queue and each.number < last.number for each in waiting)
+    assert before > 1
+    assert f" {before} messages of the same queue are before it." in web.get(f"{PAGE}/{last.id}")
+
+
 def test_message_that_the_console_does_not_keep(web: Web) -> None:
     answer = web.client.get(f"{PAGE}/polkadot.horizontal.1.2.3.4")
     assert answer.status_code == 404

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 needs_contract = pytest.mark.skipif(
     any(find_spec(each) is None for each in ("schemathesis", "openapi_spec_validator")),
-    reason="make setup EXTRAS=contract",
+    reason="schemathesis and openapi-spec-validator come with the extra contract: make setup EXTRAS=contract",
 )
 
 

@@ -11,10 +11,12 @@ from validator.messages import (
     LaneFacts,
     QueueName,
     age,
+    before_each,
     end_of,
     ended_at,
     ends_of,
     holds,
+    quantile,
     queue_of,
     queued_at,
     why_waits,
@@ -129,3 +131,15 @@ def test_hashes_of_a_message(digest: str) -> None:
 def test_end_in_words(step: str, detail: str | None, words: str) -> None:
     legs = [*message()["legs"], {"step": step, "block": 1_120, "detail": detail}]
     assert end_of(message(status=step, legs=legs)) == words
+
+
+def test_messages_before_a_number_are_those_of_its_queue() -> None:
+    one, other = queue_of(message()), queue_of(message(sender=2001))
+    before = before_each([(one, 7), (one, 3), (other, 1), (one, 5)])
+    assert [before(one, number) for number in (3, 5, 7, 9)] == [0, 1, 2, 3]
+    assert (before(other, 1), before(QueueName("kusama", "upward", 1, None, None), 4)) == (0, 0)
+
+
+def test_quantile_of_waits() -> None:
+    assert [quantile([5, 1, 9, 3], share) for share in (0, 0.5, 0.95, 1)] == [1, 3, 5, 9]
+    assert quantile([], 0.5) is None

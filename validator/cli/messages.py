@@ -30,11 +30,13 @@ from validator.messages import (
     LaneFacts,
     QueueName,
     age,
+    before_each,
     content_of,
     end_of,
     ended_at,
     ends_of,
     holds,
+    quantile,
     queue_of,
     queued_at,
     why_waits,
@@ -268,24 +270,17 @@ class _Teller:
             return [_Told(each, each["waits_blocks"], None, "") for each in messages]
         with working("looking at the lanes"):
             facts = _lane_facts(self._config, {each["lane"] for each in messages})
-        numbers = self._numbers(waiting)
+        known = self._beside(waiting) if self._known is None else self._known
+        before = before_each((queue_of(each), each["number"]) for each in known if each["status"] == WAITING)
         told = []
         for each in messages:
             lane = facts[each["lane"]]
             ahead, why = None, ""
             if each["status"] == WAITING:
-                ahead = sum(number < each["number"] for number in numbers[queue_of(each)])
+                ahead = before(queue_of(each), each["number"])
                 why = why_waits(each, ahead, lane, self._why)
             told.append(_Told(each, age(each, lane.executed_block), ahead, why))
         return told
-
-    def _numbers(self, messages: list[dict[str, Any]]) -> dict[QueueName, list[int]]:
-        """Return the numbers of the messages that wait in the queues of some messages."""
-        numbers: dict[QueueName, list[int]] = {queue_of(each): [] for each in messages}
-        for each in self._beside(messages) if self._known is None else self._known:
-            if each["status"] == WAITING and queue_of(each) in numbers:
-                numbers[queue_of(each)].append(each["number"])
-        return numbers
 
     def _beside(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Read the messages of the same queues, whose ids begin alike."""
@@ -318,10 +313,6 @@ class _Waits(NamedTuple):
         if message["waits_blocks"] is not None:
             self.blocks.append(message["waits_blocks"])
 
-    def share(self, of: float) -> str:
-        """Return a quantile of the waits."""
-        return count(sorted(self.blocks)[int(of * (len(self.blocks) - 1))]) if self.blocks else ""
-
 
 def _queues(queues: dict[QueueName, _Waits]) -> Any:
     table = table_of("lane", "kind", "queue", *_STATUSES, "p50 blocks", "p95 blocks", numbers=len(_STATUSES) + 2)
@@ -333,7 +324,18 @@ def _queues(queues: dict[QueueName, _Waits]) -> Any:
         into.blocks.extend(waits.blocks)
     for name, waits in sorted(merged.items()):
         numbers = (count(waits.statuses[each]) if waits.statuses[each] else "" for each in _STATUSES)
-        table.add_row(*cells((*name, *numbers, waits.share(0.5), waits.share(0.95))))
+        table.add_row(
+            *cells(
+                (
+                    *name,
+                    *numbers,
+                    *(
+                        "" if each is None else count(each)
+                        for each in (quantile(waits.blocks, 0.5), quantile(waits.blocks, 0.95))
+                    ),
+                )
+            )
+        )
     return table
 
 

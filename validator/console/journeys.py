@@ -12,7 +12,7 @@ from validator.codec.json_form import datum_to_json
 from validator.console.limits import ENDED_MAX, QUEUES_MAX, WAITING_MAX, WAITS_MAX
 from validator.errors import UserError
 from validator.hexadecimal import to_hex
-from validator.messages import JOURNEYS, WAITING, QueueName, ended_at, queue_of, queued_at
+from validator.messages import JOURNEYS, WAITING, QueueName, before_each, ended_at, quantile, queue_of, queued_at
 from validator.transports.runner import plugin_topics
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class KeptQueue:
 
     def wait(self, share: float) -> int | None:
         """Return a quantile of the waits."""
-        return sorted(self.waits)[int(share * (len(self.waits) - 1))] if self.waits else None
+        return quantile(self.waits, share)
 
 
 @dataclass(slots=True)
@@ -138,9 +138,9 @@ class KeptMessages:
         """Return a message."""
         return self.waiting.get(identity) or self.ended.get(identity)
 
-    def ahead(self, message: KeptMessage) -> int:
-        """Return how many messages of its queue wait before a message."""
-        return sum(each.queue == message.queue and each.number < message.number for each in self.waiting.values())
+    def before(self) -> Callable[[QueueName, int], int]:
+        """Return a function that counts the messages that wait in a queue before a number."""
+        return before_each((each.queue, each.number) for each in self.waiting.values())
 
     def holding(self, needle: bytes) -> Iterator[KeptMessage]:
         """Yield the messages whose records hold a hash, those first that wait."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from validator.console.context import ConsoleContext, Missing, Page, Query, number_of
 from validator.console.limits import LIST_MAX, ROWS_MAX, VERDICTS_SEARCHED_MAX
@@ -14,10 +14,13 @@ from validator.errors import UserError
 from validator.messages import WAITING, LaneFacts, ParaFacts, age, content_of, end_of, why_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from validator.console.journeys import KeptMessage, QueueEnds
     from validator.console.model import Json, LaneModel
+    from validator.messages import QueueName
+
+Before: TypeAlias = "Callable[[QueueName, int], int]"
 
 KINDS: Final = ("horizontal", "downward", "upward")
 STATUSES: Final = (WAITING, "received", "dispatched", "dropped")
@@ -40,6 +43,7 @@ def messages_page(console: ConsoleContext, path: dict[str, str], query: Query) -
     found = waiting if status == WAITING else ended
     rows = found[:ROWS_MAX]
     facts = facts_of(lane, {each.queue.recipient for each in rows if each.status == WAITING})
+    before = kept.before()
     queues = _queues(lane, waiting, para, kind)
     return Page(
         "messages.html",
@@ -56,7 +60,7 @@ def messages_page(console: ConsoleContext, path: dict[str, str], query: Query) -
             "unkept": kept.unkept,
             "oldest": None if not waiting else _age(lane, waiting[0]),
             "outcomes": Counter(each.status for each in kept.ended.values() if _is_wanted(each, para, kind)),
-            "rows": [row_of(console, lane, each, facts) for each in rows],
+            "rows": [row_of(console, lane, each, facts, before) for each in rows],
             "more": len(found) - len(rows),
             "queues": queues[:LIST_MAX],
             "more_queues": max(0, len(queues) - LIST_MAX),
@@ -81,7 +85,7 @@ def message_page(console: ConsoleContext, path: dict[str, str], _query: Query) -
             **console.common("messages", lane),
             "message": message,
             "record": record,
-            "row": row_of(console, lane, message, facts_of(lane, {message.queue.recipient})),
+            "row": row_of(console, lane, message, facts_of(lane, {message.queue.recipient}), lane.messages.before()),
             "steps": [{**leg, "time_ms": lane.time_of(leg["block"])} for leg in record["legs"]],
             "payload": record["payload"],
             "queue": lane.messages.queues.get(message.ends),
@@ -95,20 +99,19 @@ def _is_wanted(message: KeptMessage, para: int | None, kind: str | None) -> bool
 
 
 def _age(lane: LaneModel, message: KeptMessage) -> int | None:
-    if message.status != WAITING:
-        return message.waits_blocks
-    return (
-        None
-        if message.queued_at is None or lane.executed_block is None
-        else max(0, lane.executed_block - message.queued_at)
-    )
+    """Return for how many blocks a message has waited that still waits."""
+    if message.queued_at is None or lane.executed_block is None:
+        return None
+    return max(0, lane.executed_block - message.queued_at)
 
 
-def row_of(console: ConsoleContext, lane: LaneModel, message: KeptMessage, facts: LaneFacts) -> dict[str, Any]:
-    """Return a message's row."""
+def row_of(
+    console: ConsoleContext, lane: LaneModel, message: KeptMessage, facts: LaneFacts, before: Before
+) -> dict[str, Any]:
+    """Return a message's row; ``before`` counts what waits in front of it."""
     record = console.model.message(message.value)
     waits = message.status == WAITING
-    ahead = lane.messages.ahead(message) if waits else 0
+    ahead = before(message.queue, message.number) if waits else 0
     return {
         "id": message.id,
         "lane": lane.name,
@@ -188,4 +191,4 @@ def _same_journey(console: ConsoleContext, record: Json) -> list[dict[str, Any]]
         for message in lane.messages.holding(needle)
         if message.id != record["id"]
     ]
-    return [row_of(console, lane, message, LaneFacts()) for lane, message in islice(found, ROWS_MAX)]
+    return [row_of(console, lane, message, LaneFacts(), lambda *_: 0) for lane, message in islice(found, ROWS_MAX)]
