@@ -82,7 +82,7 @@ def quantile(waits: Collection[int], share: float) -> int | None:
 
 
 def before_each(numbers: Iterable[tuple[QueueName, int]]) -> Callable[[QueueName, int], int]:
-    """Return a function that counts the messages of a queue before a number; ``numbers`` are those of all that wait."""
+    """Return a function that counts the messages of a queue before a number; ``numbers`` has all that wait."""
     queues: dict[QueueName, list[int]] = {}
     for queue, number in numbers:
         queues.setdefault(queue, []).append(number)
