@@ -189,6 +189,17 @@ def test_topic_of_a_plugin(growing: Follower, tmp_path: Path) -> None:
     assert found | record | {"block_hash": f"0x{record['block_hash']}", "from_block": 10_000} == found
 
 
+def test_topic_that_does_not_exist_yet_is_no_hindrance_to_the_next_export(growing: Follower, tmp_path: Path) -> None:
+    topic, prefix = "relay-chain.disagreements", growing.config.topics.prefix
+    folder = tmp_path / "out"
+    for _ in range(2):
+        assert refusal(growing, topic, f"--parquet={folder}").startswith(
+            f"validator: the topic {topic} does not exist yet: start "
+        )
+    create_topics(growing.config.kafka, prefix=prefix, topics=[Topic(topic, 1, "delete", DAY_MS, "")])
+    assert exported(growing, folder, topic)["records"] == 0
+
+
 def test_topic_that_nobody_declares(chain: Follower, tmp_path: Path) -> None:
     message = refusal(chain, "verdict", f"--parquet={tmp_path}")
     assert message.startswith("validator: TOPIC: expected verdicts, ")

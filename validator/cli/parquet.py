@@ -26,7 +26,7 @@ from validator.codec.json_form import error_fields
 from validator.codec.schemas import HEADER_SIZE, short_name
 from validator.codec.strict import Named
 from validator.errors import UserError, not_installed
-from validator.kafka.reader import TopicReader
+from validator.kafka.reader import TopicMissing
 from validator.strict_json import JsonRefused, read_json
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ POLL_S: Final = 1.0
 
 _NO_LANE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name of a folder whose records lack the value."""
+LOCK: Final = ".lock"
 _SUFFIX: Final = ".parquet"
 _FILE: Final = re.compile(r"(\d+)-(\d+)\.parquet")
 _UNFINISHED: Final = ".partial"
@@ -74,13 +75,13 @@ def export_parquet(topic: str, folder: Path, config: Config) -> dict[str, Any]:
     forms = {schema.name: _Form(schema) for schema in shown.schemas}
     with _held(folder):
         begin = _begin(folder, topic)
-        with TopicReader(config.kafka, config.topics.prefix, [topic], missing=shown.missing) as reader:
-            spans = {partition: span for (_, partition), span in reader.spans().items()}
-        with closing(_opened(folder, config, topic, begin)) as reading, counting(f"exporting {topic}") as progress:
+        with closing(_opened(folder, config, shown, begin)) as reading, counting(f"exporting {topic}") as progress:
             kept = {"topic": topic, "topic_id": reading.topic_id, "offsets": reading.positions()}
             _keep(folder, kept)
             _remove_unfinished(folder, reading.positions())
-            total = sum(max(0, end - reading.positions().get(partition, 0)) for partition, (_, end) in spans.items())
+            total = sum(
+                max(0, end - reading.positions().get(partition, 0)) for partition, (_, end) in reading.spans.items()
+            )
             done = files = 0
             for records in _batches(reading):
                 files += _write(folder, shown, forms, records)
@@ -96,9 +97,9 @@ def _held(folder: Path) -> Iterator[None]:
     """Keep other exports out of the folder, which is made if it does not exist."""
     with _translated(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()) and not (folder / POSITIONS).exists():
+        if any(each.name != LOCK for each in folder.iterdir()) and not (folder / POSITIONS).exists():
             raise UserError(f"{folder}: expected an empty folder, or one with {POSITIONS} of an earlier export")
-        lock = (folder / ".lock").open("a")
+        lock = (folder / LOCK).open("a")
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,9 +134,11 @@ def _begin(folder: Path, topic: str) -> Begin:
     return begin
 
 
-def _opened(folder: Path, config: Config, topic: str, begin: Begin) -> Reading:
+def _opened(folder: Path, config: Config, topic: ReadableTopic, begin: Begin) -> Reading:
     try:
-        return KafkaBackend(config).read(topic, begin)
+        return KafkaBackend(config).read(topic.name, begin)
+    except TopicMissing:
+        raise UserError(f"the topic {topic.name} does not exist yet: {topic.missing}") from None
     except UserError as error:
         raise UserError(f"{folder / POSITIONS}: {error}") from error
 
